@@ -1,0 +1,190 @@
+"""Events of a PyTorch profiler trace (Kineto, Chrome trace format) as spans that hold one another.
+
+A span is a complete event (``"ph": "X"``). Spans of one thread are nested by their times. What a GPU does is work of
+the span that launched it: the call of the runtime with its ``correlation``, or else the operation with its
+``External id``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.report import Place, Report, describe
+
+__all__ = ["MODULE", "NODE", "OP", "Trace", "TraceSpan", "read_trace_events"]
+
+OP = "cpu_op"
+MODULE = "nn.Module: "
+"""How the name of a span of a module begins."""
+NODE = "autograd::engine::evaluate_function: "
+"""How the name of a node of the backward pass begins."""
+_ANNOTATION, _PYTHON = "user_annotation", "python_function"
+_LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime"})
+_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_KNOWN = {OP, _ANNOTATION, _PYTHON, *_LAUNCHES, *_DEVICE}
+_COMMUNICATION = "nccl"
+_MOST_US = 1e17
+
+
+@dataclass(slots=True, eq=False)
+class TraceSpan:
+    """A complete event; times in microseconds.
+
+    Parameters
+    ----------
+    place
+        Of the event.
+    name, category, start, duration, arguments, thread
+        As the event has them.
+    parent
+        The least span of the same thread that holds it.
+    """
+
+    place: Place
+    name: str
+    category: str
+    start: float
+    duration: float
+    arguments: Mapping[str, Any]
+    thread: tuple[Any, Any]
+    parent: TraceSpan | None = field(default=None, repr=False)
+
+    @property
+    def end(self) -> float:
+        """When it ends."""
+        return self.start + self.duration
+
+    @property
+    def sequence(self) -> int | None:
+        """Its sequence number, which an operation and its node of the backward pass share."""
+        number = self.arguments.get("Sequence number")
+        return number if type(number) is int and number >= 0 else None
+
+    @property
+    def is_annotation(self) -> bool:
+        """Whether it is one of ``record_function``."""
+        return self.category == _ANNOTATION
+
+    @property
+    def is_module(self) -> bool:
+        """Whether it is a call of a module."""
+        return self.category == _PYTHON
+
+    def above(self) -> Iterator[TraceSpan]:
+        """It and all spans that hold it, from the inside out."""
+        span: TraceSpan | None = self
+        while span is not None:
+            yield span
+            span = span.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What was read.
+
+    Parameters
+    ----------
+    spans
+        Of the CPU, by their start.
+    work
+        What takes time, each with the span that it belongs to: what the GPU does, without communication; or, where
+        there is no GPU, the outermost operations.
+    """
+
+    spans: tuple[TraceSpan, ...]
+    work: tuple[tuple[TraceSpan, float], ...]
+
+
+def read_trace_events(data: bytes | str, source: str) -> Trace:
+    """The spans of a trace.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem and its path.
+    """
+    found: list[TraceSpan] = []
+    root = f"{source}: $.traceEvents"
+
+    def read(tree: Any, report: Report) -> None:
+        events = tree.get("traceEvents") if isinstance(tree, Mapping) else None
+        if not isinstance(events, list):
+            report.add(root, f"the list of events is expected, not {describe(events)}")
+            return
+        found.extend(span for k, event in enumerate(events) if (span := _span((root, k), event, report)))
+
+    parsed(data, source, read)
+    host = sorted((one for one in found if one.category not in _DEVICE), key=lambda one: (one.start, -one.duration))
+    _nest(host)
+    device = [one for one in found if one.category in _DEVICE]
+    return Trace(tuple(host), tuple(_of_device(device, host) if device else _outermost(host)))
+
+
+def _span(place: Place, event: Any, report: Report) -> TraceSpan | None:
+    """A complete event of a known kind; None of any other."""
+    if not isinstance(event, Mapping) or event.get("ph") != "X" or event.get("cat") not in _KNOWN:
+        return None
+    name, arguments = event.get("name"), event.get("args", {})
+    if not isinstance(name, str):
+        report.add((place, "name"), f"a text is expected, not {describe(name)}")
+        return None
+    if event["cat"] == _PYTHON and not name.startswith(MODULE):
+        return None
+    if not isinstance(arguments, Mapping):
+        report.add((place, "args"), f"an object is expected, not {describe(arguments)}")
+        arguments = {}
+    thread = (str(event.get("pid")), str(event.get("tid")))
+    start, duration = (_time(event.get(key), (place, key), report) for key in ("ts", "dur"))
+    return TraceSpan(place, name, event["cat"], start, duration, arguments, thread)
+
+
+def _time(value: Any, place: Place, report: Report) -> float:
+    if type(value) in (int, float) and isfinite(value) and 0 <= value <= _MOST_US:
+        return float(value)
+    report.add(place, f"a number of microseconds is expected, not {describe(value)}")
+    return 0.0
+
+
+def _nest(spans: Iterable[TraceSpan]) -> None:
+    """Set the parents of spans that are sorted by start."""
+    open_spans: dict[tuple[Any, Any], list[TraceSpan]] = defaultdict(list)
+    for span in spans:
+        stack = open_spans[span.thread]
+        while stack and stack[-1].end <= span.start:
+            stack.pop()
+        span.parent = stack[-1] if stack else None
+        stack.append(span)
+
+
+def _outermost(spans: Iterable[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:
+    """Operations that no other holds."""
+    for span in spans:
+        if span.category == OP and not any(one.category == OP for one in span.above() if one is not span):
+            yield span, span.duration
+
+
+def _of_device(device: Iterable[TraceSpan], host: Iterable[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:
+    """Work of a GPU with the span that launched it; what nothing is known to have launched is left out."""
+    launches: dict[str, TraceSpan] = {}
+    operations: dict[str, TraceSpan] = {}
+    for span in host:
+        if span.category in _LAUNCHES:
+            launches[_key(span, "correlation")] = span
+        elif span.category == OP:
+            operations[_key(span, "External id")] = span
+    for known in (launches, operations):
+        known.pop("", None)
+    for work in device:
+        launch = launches.get(_key(work, "correlation")) or operations.get(_key(work, "External id"))
+        if launch is not None and not work.name.startswith(_COMMUNICATION):
+            yield launch, work.duration
+
+
+def _key(span: TraceSpan, name: str) -> str:
+    """A number that joins spans, as text; empty where there is none."""
+    return str(span.arguments.get(name, ""))

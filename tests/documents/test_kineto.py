@@ -1,0 +1,218 @@
+"""Models from traces of the PyTorch profiler: figures as summed by hand, GPUs, modules, and every problem."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import load_instance
+from jigsaw_opt.documents.readers import read_kineto, read_kineto_layers
+from jigsaw_opt.errors import InvalidInputError
+
+FILE = Path(__file__).parents[1] / "data" / "trace.kineto.json"
+NODE = "autograd::engine::evaluate_function: "
+GRADIENT = "torch::autograd::AccumulateGrad"
+Event = dict[str, Any]
+
+
+def event(name: str, start: float, length: float, cat: str = "cpu_op", tid: int = 1, **arguments: Any) -> Event:
+    named = {key.replace("_", " "): value for key, value in arguments.items()}
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": start, "dur": length, "args": named}
+
+
+def gradient(start: float, tid: int, *shape: int, kind: str = "float") -> list[Event]:
+    found = event(GRADIENT, start + 0.1, 0.5, tid=tid, Input_Dims=[list(shape)], Input_type=[kind])
+    return [event(NODE + GRADIENT, start, 1, tid=tid), found]
+
+
+def step(number: int, start: float, scale: float = 1) -> list[Event]:
+    """Layers a and b, a loss, their backward pass on a thread of its own, and the optimiser."""
+    first = 10 * number
+    return [
+        event(f"ProfilerStep#{number}", start, 100, "user_annotation"),
+        event("a", start + 1, 9, "user_annotation"),
+        event("aten::linear", start + 2, 4 * scale, Sequence_number=first),
+        event("aten::addmm", start + 3, 2, Sequence_number=first + 1),
+        event("b", start + 10, 10, "user_annotation"),
+        event("aten::to", start + 11, 1, Sequence_number=first + 2),  # without a node: mm has the number too
+        event("aten::mm", start + 12, 6, Sequence_number=first + 2),
+        event("aten::loss", start + 22, 3, Sequence_number=first + 3),
+        event(NODE + "LossBackward", start + 30, 2, tid=2, Sequence_number=first + 3),
+        event(NODE + "MmBackward", start + 33, 8, tid=2, Sequence_number=first + 2),
+        *gradient(start + 42, 2, 3, 5),
+        event(NODE + "AddmmBackward", start + 44, 10, tid=2, Sequence_number=first + 1),
+        *gradient(start + 55, 2, 5, kind="c10::Half"),
+        event("Optimizer.step#SGD.step", start + 60, 20, "user_annotation"),
+        event("aten::add_", start + 61, 7),
+    ]
+
+
+def trace(*events: Event) -> str:
+    return json.dumps({"traceEvents": events})
+
+
+def problems(text: str, **options: Any) -> list[str]:
+    with pytest.raises(InvalidInputError) as caught:
+        read_kineto_layers(text, source="t", **options)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_forward_is_the_sum_of_the_operations_in_the_annotation() -> None:
+    events = json.loads(FILE.read_text())["traceEvents"]
+    layers = {layer.name: layer for layer in read_kineto_layers(FILE.read_bytes())}
+    assert list(layers) == ["layer:a", "layer:b", "layer:head"]
+    for name in ("layer:a", "layer:b"):
+        sums = []
+        for span in (one for one in events if one["name"] == name):
+            inside = [
+                one["dur"]
+                for one in events
+                if one["name"] in ("aten::linear", "aten::relu") and span["ts"] <= one["ts"] < span["ts"] + span["dur"]
+            ]
+            assert len(inside) == 2
+            sums.append(sum(inside))
+        assert layers[name].forward_us == round(median(sums))
+
+
+def test_all_of_the_backward_pass_and_the_step_of_the_optimiser_is_given_out() -> None:
+    events = json.loads(FILE.read_text())["traceEvents"]
+    steps = [one for one in events if one["name"].startswith("ProfilerStep#")]
+    shares = {}
+    for layer in read_kineto_layers(FILE.read_bytes()):
+        shares[layer.name] = layer.backward_us
+    totals = []
+    for mark in steps:
+        inside = [one for one in events if mark["ts"] <= one["ts"] < mark["ts"] + mark["dur"]]
+        nodes = sum(one["dur"] for one in inside if one["name"].startswith(NODE))
+        totals.append(nodes + sum(one["dur"] for one in inside if one["name"] == "aten::add_"))
+    assert len(steps) == 3
+    assert min(totals) - 2 <= sum(shares.values()) <= max(totals) + 2  # medians of parts lie between those of sums
+
+
+def test_parameters_are_those_of_the_shapes() -> None:
+    layers = read_kineto_layers(FILE.read_bytes())
+    assert [layer.parameter_bytes for layer in layers] == [4 * (64 + 1) * 128, 4 * (128 + 1) * 128, 4 * (128 + 1) * 10]
+    assert layers[0].activation_bytes == 4 * 32 * (64 + 128)  # what linear and relu read
+
+
+def test_median_of_the_steps() -> None:
+    a, b = read_kineto_layers(trace(*step(1, 0), *step(2, 200, 0.5), *step(3, 400, 1.75)))
+    assert (a.name, a.forward_us, a.parameter_bytes) == ("a", 4, 10)
+    assert (b.name, b.forward_us, b.parameter_bytes) == ("b", 1 + 6 + 3, 60)
+    assert (a.backward_us, b.backward_us) == (10 + 1 + 1, 2 + 8 + 1 + 6)  # the step's 7 us, shared out as 10 to 60
+
+
+def test_kernels_count_where_there_are_some_and_communication_does_not() -> None:
+    def launched(name: str, launch: float, tid: int, length: float, number: int) -> list[Event]:
+        return [
+            event("cudaLaunchKernel", launch, 0.2, "cuda_runtime", tid, correlation=number),
+            event(name, 500 + number, length, "kernel", 7, correlation=number),
+        ]
+
+    kernels = [
+        *launched("gemm", 2.5, 1, 100, 1),
+        *launched("gemm", 12.5, 1, 200, 2),
+        *launched("gemm", 34.0, 2, 400, 3),
+        *launched("nccl:all_reduce", 35.0, 2, 999, 4),
+        event("loss", 530, 50, "kernel", 7, External_id=77),
+        event("lost", 540, 50, "kernel", 7, correlation=99),
+    ]
+    events = step(1, 0)
+    events[7]["args"]["External id"] = 77
+    a, b = read_kineto_layers(trace(*events, *kernels))
+    assert (a.forward_us, a.backward_us, b.forward_us, b.backward_us) == (100, 0, 250, 400)
+
+
+def modules() -> list[Event]:
+    """The first step without annotations, a module around both layers, and one in the first."""
+    names = {"a": "nn.Module: Linear_0", "b": "nn.Module: Linear_1"}
+    events = [one for one in step(1, 0) if one["name"] not in names]
+    calls = [
+        event(names[one["name"]], one["ts"], one["dur"], "python_function")
+        for one in step(1, 0)
+        if one["name"] in names
+    ]
+    net = event("nn.Module: Net_0", 0.5, 20, "python_function")
+    return [*events, *calls, net, event("<built-in method linear>", 2, 4, "python_function")]
+
+
+def test_modules_stand_in_for_annotations() -> None:
+    found = read_kineto_layers(trace(*modules()))
+    assert [layer.name for layer in found] == ["Linear_0", "Linear_1"]
+    named = read_kineto_layers(trace(*modules()), layers="Net_*")
+    assert [(layer.name, layer.forward_us) for layer in named] == [("Net_0", 4 + 1 + 6 + 3)]
+
+
+def test_segments_are_merged_and_times_are_of_the_type() -> None:
+    model = read_kineto(FILE.read_bytes(), "cpu", segments=2)
+    assert model.gpu_types == ("cpu",)
+    layers = read_kineto_layers(FILE.read_bytes())
+    assert len(model.segments) == 2
+    assert sum(segment.forward_us["cpu"] for segment in model.segments) == sum(layer.forward_us for layer in layers)
+    assert model.state_bytes == 4 * sum(layer.parameter_bytes for layer in layers)
+
+
+def test_every_problem_of_events() -> None:
+    events = step(1, 0)
+    events[2]["dur"] = -1
+    events[3]["ts"] = "now"
+    events[4]["args"] = []
+    events[5]["name"] = 3
+    assert problems(trace(*events)) == [
+        "t: $.traceEvents[2].dur: a number of microseconds is expected, not -1",
+        't: $.traceEvents[3].ts: a number of microseconds is expected, not "now"',
+        "t: $.traceEvents[4].args: an object is expected, not a list",
+        "t: $.traceEvents[5].name: a text is expected, not 3",
+    ]
+    assert problems('{"traceEvents": 3}') == ["t: $.traceEvents: the list of events is expected, not 3"]
+
+
+def test_every_problem_of_what_the_trace_shows() -> None:
+    assert [line.split(" (")[0] for line in problems(trace())] == [
+        "t: no layer: no annotation or module holds operations with sequence numbers",
+        "t: no node of a backward pass",
+        "t: no operation takes time",
+    ]
+    second = [one for one in step(2, 200) if one["name"] != "b"]
+    late = event("a", 90, 5, "user_annotation")
+    shapeless = [{**one, "args": {}} if one["name"] == GRADIENT else one for one in step(1, 0)]
+    again = [late, event("aten::mm", 91, 1, Sequence_number=19)]
+    found = problems(trace(*shapeless, *again, *second), parameter_bytes={"a": 8, "c": 9})
+    assert [line.split(" (")[0] for line in found] == [
+        "t: $.traceEvents[17]: ProfilerStep#1 begins a layer after its backward pass; it has one of each",
+        't: ProfilerStep#2 has no layer "b"',
+        "t: $.traceEvents[11]: a gradient without shape and type",
+        't: parameters of a layer "c", which there is not',
+    ]
+
+
+def test_stated_parameters_need_no_shapes() -> None:
+    events = [{**one, "args": {}} if one["name"] == GRADIENT else one for one in step(1, 0)]
+    found = read_kineto_layers(trace(*events), parameter_bytes={"a": 8, "b": 16})
+    assert [layer.parameter_bytes for layer in found] == [8, 16]
+    huge = problems(trace(*events), parameter_bytes={"a": 2**60, "b": 16})
+    assert huge == [f't: layer "a" has parameters of 0 to {2**40} bytes, not {2**60}']
+
+
+def test_an_instance_and_a_model_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    convert = ["convert", "kineto", str(FILE), "--gpu-type", "v100"]
+    instance, model, own = tmp_path / "i.json", tmp_path / "m.json", tmp_path / "own.json"
+    assert main([*convert, "--segments", "2", "-o", str(instance)]) == 0
+    assert len(load_instance(instance).models["trace"].segments) == 2
+    assert main([*convert, "--only-model", "-o", str(model)]) == 0
+    words = ["new", "--profile", f"net={model}", "--job", "a:net:2:5", "-o", str(own)]
+    assert main(words) == 0
+    assert [one.name for one in load_instance(own).models["net"].segments] == ["layer:a", "layer:b", "layer:head"]
+    capsys.readouterr()
+    assert main([*convert, "--parameters", "x=1"]) == 3
+    assert 'parameters of a layer "x"' in capsys.readouterr().err
+    assert main([*convert, "--parameters", "x"]) == 2
+    assert main(["convert", "pipedream", str(FILE), "--gpu-type", "v100", "--layers", "a", "--parameters", "a=1"]) == 2
+    told = capsys.readouterr().err
+    assert "--layers is of kineto" in told and "--parameters is of kineto" in told
+    assert main(["convert", "kineto", str(FILE), str(FILE), "--gpu-type", "v100", "--only-model"]) == 2
