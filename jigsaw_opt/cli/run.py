@@ -18,12 +18,8 @@ _PERIODS = 10
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "documents",
-        nargs="+",
-        metavar=("INSTANCE", "PLAN"),
-        help="an instance document or the name of a bundled instance, and a plan document of either kind",
-    )
+    parser.add_argument("first", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
+    parser.add_argument("second", nargs="?", metavar="PLAN", help="a plan document of either kind")
     parser.add_argument("--instance", metavar="I", help="the instance, where the plan is named alone")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the replay document here")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -89,7 +85,7 @@ def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
     """The instance, and the path of the plan."""
     from jigsaw_opt.errors import UsageError
 
-    given = ([arguments.instance] if arguments.instance is not None else []) + arguments.documents
+    given = [it for it in (arguments.instance, arguments.first, arguments.second) if it is not None]
     if len(given) != 2:
         raise UsageError("an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN")
     return given[0], Path(given[1])

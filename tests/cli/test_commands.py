@@ -120,6 +120,13 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(command in printed for command in COMMANDS)
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        run(command, "--help")
+    assert capsys.readouterr().out.startswith(f"usage: jigsaw {command}")
+
+
 @pytest.mark.parametrize("solver", ["cpsat", "ilp"])
 def test_interrupt_keeps_the_incumbent(solver: str, tmp_path: Path) -> None:
     name, plan = "server/weighted", tmp_path / "plan.json"
