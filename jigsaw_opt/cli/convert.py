@@ -8,25 +8,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jigsaw_opt.instances.gpus import GpuType
     from jigsaw_opt.problem.model import Model
 
 HELP = "make an instance from measured profiles"
-_FORMATS = "format; DAPPLE's profiles are pipedream's, and kineto is a trace of the PyTorch profiler"
+_FORMATS = (
+    "format; DAPPLE's profiles are pipedream's, kineto is a trace of the PyTorch profiler, "
+    "and huggingface is a config.json, of which times are estimated"
+)
 _LONGEST = 15
+_TOKENS = 512
+_ESTIMATE = ("tokens", "peak_flops", "memory_bandwidth", "efficiency")
 _COUNTS = ("servers", "gpus", "gpu_memory", "bandwidth", "fabric_bandwidth", "workers", "iterations")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("format", choices=("pipedream", "deeppool", "kineto"), help=_FORMATS)
+    parser.add_argument("format", choices=("pipedream", "deeppool", "kineto", "huggingface"), help=_FORMATS)
     parser.add_argument("profiles", nargs="+", type=Path, metavar="FILE", help="one measured profile a job")
     parser.add_argument("--gpu-type", required=True, metavar="TYPE", help="what they were measured on, as in v100")
-    parser.add_argument("--batch", type=int, metavar="N", help="which batch size of a deeppool profile")
+    parser.add_argument("--batch", type=int, metavar="N", help="which batch size of deeppool; sequences of huggingface")
     parser.add_argument("--layers", metavar="PATTERN", help="names of the layers of kineto, as 'Linear_*'")
     parser.add_argument(
         "--parameters", action="append", default=[], metavar="LAYER=BYTES", help="of kineto, not those of gradients"
     )
     parser.add_argument("--segments", type=int, default=6, metavar="N", help="most segments of a model (default: 6)")
+    _configure_estimate(parser.add_argument_group("estimates of huggingface"))
     _configure_cluster(parser.add_argument_group("cluster"))
     _configure_jobs(parser.add_argument_group("jobs"))
     parser.add_argument("--name", help="name of the instance (default: the file's)")
@@ -48,6 +55,13 @@ def _configure_cluster(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _configure_estimate(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--tokens", type=int, metavar="N", help=f"length of a sequence (default: {_TOKENS})")
+    group.add_argument("--peak-flops", type=int, metavar="N", help="a second at 16 bits, not those of the data sheet")
+    group.add_argument("--memory-bandwidth", type=int, metavar="BYTES", help="of a GPU, not that of the data sheet")
+    group.add_argument("--efficiency", type=int, metavar="PERCENT", help="of the peak that is reached (default: 40)")
+
+
 def _configure_jobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--workers", type=int, default=4, metavar="N", help="workers of each job (default: 4)")
     group.add_argument("--iterations", type=int, default=3, metavar="N", help="iterations of each job (default: 3)")
@@ -63,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.instances.measured import MeasuredSetting, instance_of
 
     require_output(arguments.output, *arguments.profiles)
-    for name in _COUNTS:
+    for name in (*_COUNTS, *(each for each in _ESTIMATE if getattr(arguments, each) is not None)):
         if getattr(arguments, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")
     if arguments.latency_us < 0:
@@ -82,13 +96,16 @@ def _check_options(arguments: argparse.Namespace) -> None:
     """Refuse options that the format does not have, and formats without an option that they need."""
     from jigsaw_opt.errors import UsageError
 
+    owned = (("layers", "kineto"), ("parameters", "kineto"), *((option, "huggingface") for option in _ESTIMATE))
     wrong = [
-        f"--{option} is of {of}, not of {arguments.format}"
-        for option, of in (("layers", "kineto"), ("parameters", "kineto"))
+        f"--{option.replace('_', '-')} is of {of}, not of {arguments.format}"
+        for option, of in owned
         if getattr(arguments, option) and arguments.format != of
     ]
     if arguments.format == "deeppool" and arguments.batch is None:
         wrong.append("a deeppool profile holds several batch sizes; choose one with --batch")
+    if arguments.format == "huggingface" and (arguments.batch is None or arguments.batch < 1):
+        wrong.append("a configuration has no batch size; give one of at least 1 with --batch")
     if arguments.only_model and len(arguments.profiles) > 1:
         wrong.append("--only-model takes one profile")
     if wrong:
@@ -117,6 +134,8 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
 def _read(path: Path, arguments: argparse.Namespace) -> Model:
     from jigsaw_opt.documents.readers import read_deeppool, read_kineto, read_pipedream
     from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.instances.configurations import read_model
 
     data, gpu_type = read_file(path), arguments.gpu_type
     common: dict[str, Any] = {"segments": arguments.segments, "source": str(path)}
@@ -125,7 +144,32 @@ def _read(path: Path, arguments: argparse.Namespace) -> Model:
     if arguments.format == "kineto":
         stated = _parameters(arguments.parameters)
         return read_kineto(data, gpu_type, layers=arguments.layers, parameter_bytes=stated, **common)
+    if arguments.format == "huggingface":
+        if arguments.segments < 1:
+            raise UsageError(f"a model needs at least 1 segment, not {arguments.segments}")
+        return read_model(
+            data, {gpu_type: _gpu(arguments)}, arguments.batch, tokens=arguments.tokens or _TOKENS, **common
+        )
     return read_pipedream(data, gpu_type, **common)
+
+
+def _gpu(arguments: argparse.Namespace) -> GpuType:
+    """Figures of the GPU: those given, and for others those of its data sheet."""
+    from dataclasses import replace
+
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType
+
+    peak, bandwidth = arguments.peak_flops, arguments.memory_bandwidth
+    gpu = GPU_TYPES.get(arguments.gpu_type)
+    if gpu is None and (peak is None or bandwidth is None):
+        known = ", ".join(GPU_TYPES)
+        raise UsageError(
+            f"no data sheet of {arguments.gpu_type!r}, but of {known}: give --peak-flops, --memory-bandwidth"
+        )
+    gpu = gpu or GpuType(peak, bandwidth, arguments.gpu_memory, arguments.fabric_bandwidth)
+    given = {"peak_flops": peak, "memory_bandwidth": bandwidth, "efficiency": arguments.efficiency}
+    return replace(gpu, **{name: value for name, value in given.items() if value is not None})
 
 
 def _parameters(words: Sequence[str]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from jigsaw_opt.instances.layers import (
     pool,
 )
 
-__all__ = ["ARCHITECTURES", "Unit"]
+__all__ = ["ARCHITECTURES", "Unit", "transformer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def bert_large(rows: int = 128) -> tuple[Unit, ...]:
         layer_norm(width, rows),
         linear(width, vocabulary, rows, tied=True),
     )
-    body = tuple(Unit(f"layer{index}", _transformer(width, 16, rows)) for index in range(24))
+    body = tuple(Unit(f"layer{index}", transformer(width, 16, rows)) for index in range(24))
     return (Unit("embeddings", (*tables, layer_norm(width, rows))), *body, Unit("heads", heads))
 
 
@@ -105,11 +105,13 @@ def gpt2(layers: int, width: int, heads: int, rows: int = 1024) -> tuple[Unit, .
     vocabulary = 50257
     tables = (embedding(vocabulary, width, rows), embedding(1024, width, rows))
     output = (layer_norm(width, rows), linear(width, vocabulary, rows, bias=False, tied=True))
-    body = tuple(Unit(f"layer{index}", _transformer(width, heads, rows)) for index in range(layers))
+    body = tuple(Unit(f"layer{index}", transformer(width, heads, rows)) for index in range(layers))
     return (Unit("embeddings", tables), *body, Unit("output", output))
 
 
-def _transformer(width: int, heads: int, rows: int) -> tuple[Layer, ...]:
+def transformer(width: int, heads: int, rows: int, inner: int | None = None) -> tuple[Layer, ...]:
+    """A layer of attention and a dense one of `inner` units, four times the width by default."""
+    inner = 4 * width if inner is None else inner
     return (
         layer_norm(width, rows),
         linear(width, 3 * width, rows),
@@ -117,9 +119,9 @@ def _transformer(width: int, heads: int, rows: int) -> tuple[Layer, ...]:
         linear(width, width, rows),
         elementwise(width * rows),
         layer_norm(width, rows),
-        linear(width, 4 * width, rows),
-        elementwise(4 * width * rows),
-        linear(4 * width, width, rows),
+        linear(width, inner, rows),
+        elementwise(inner * rows),
+        linear(inner, width, rows),
         elementwise(width * rows),
     )
 

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.costs import ceil_div
 
-__all__ = ["Layer", "attention", "batch_norm", "conv", "elementwise", "embedding", "layer_norm", "linear", "pool"]
+__all__ = [
+    "Layer",
+    "attention",
+    "batch_norm",
+    "conv",
+    "elementwise",
+    "embedding",
+    "layer_norm",
+    "linear",
+    "pool",
+    "rms_norm",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,12 @@ def layer_norm(width: int, rows: int) -> Layer:
     """Layer normalisation with scale and shift."""
     elements = width * rows
     return Layer(8 * elements, 2 * width, elements, elements)
+
+
+def rms_norm(width: int, rows: int) -> Layer:
+    """Normalisation by the root mean square, with scale."""
+    elements = width * rows
+    return Layer(4 * elements, width, elements, elements)
 
 
 def elementwise(elements: int) -> Layer:

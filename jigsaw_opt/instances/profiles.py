@@ -15,7 +15,7 @@ overhead, caches, fused kernels and recomputation are left out.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
@@ -27,7 +27,7 @@ from jigsaw_opt.problem.costs import ceil_fraction
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.text import nearest
 
-__all__ = ["even_bounds", "profile"]
+__all__ = ["estimate", "even_bounds", "profile"]
 
 _COMPUTE_BYTES, _PARAMETER_BYTES = 2, 4
 
@@ -52,9 +52,35 @@ def profile(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> M
         For an unknown name, or a number out of range.
     """
     units = _units(name, batch, gpu_types, segments)
-    bounds = even_bounds([unit.flops for unit in units], segments)
-    parts = tuple(_segment(units[low:high], batch, gpu_types) for low, high in pairwise(bounds))
+    gpus = {gpu_type: GPU_TYPES[gpu_type] for gpu_type in gpu_types}
+    parts = estimate(units, batch, gpus, segments)
     return Model(parts, executor={"zoo": name, "arguments": {}, "batch_size": batch})
+
+
+def estimate(
+    units: Sequence[Unit],
+    batch: int,
+    gpus: Mapping[str, GpuType],
+    segments: int,
+    parameter_bytes: int = _PARAMETER_BYTES,
+) -> tuple[Segment, ...]:
+    """Estimated segments of units.
+
+    Parameters
+    ----------
+    units
+        From input to output.
+    batch
+        Samples a worker and iteration.
+    gpus
+        Figures of GPUs by the type that they are called.
+    segments
+        1 to the number of units.
+    parameter_bytes
+        Of one parameter, and of its gradient.
+    """
+    bounds = even_bounds([unit.flops for unit in units], segments)
+    return tuple(_segment(units[low:high], batch, gpus, parameter_bytes) for low, high in pairwise(bounds))
 
 
 def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tuple[Unit, ...]:
@@ -85,15 +111,15 @@ def even_bounds(work: Sequence[int], parts: int) -> tuple[int, ...]:
     return (*bounds, len(work))
 
 
-def _segment(units: Sequence[Unit], batch: int, gpu_types: Sequence[str]) -> Segment:
+def _segment(units: Sequence[Unit], batch: int, gpus: Mapping[str, GpuType], parameter_bytes: int) -> Segment:
     layers = [layer for unit in units for layer in unit.layers]
-    forward = {t: sum(_layer_us(layer, batch, GPU_TYPES[t], 1) for layer in layers) for t in gpu_types}
-    backward = {t: sum(_layer_us(layer, batch, GPU_TYPES[t], 2) for layer in layers) for t in gpu_types}
+    forward = {t: sum(_layer_us(layer, batch, gpu, 1) for layer in layers) for t, gpu in gpus.items()}
+    backward = {t: sum(_layer_us(layer, batch, gpu, 2) for layer in layers) for t, gpu in gpus.items()}
     return Segment(
         name=units[0].name if len(units) == 1 else f"{units[0].name}-{units[-1].name}",
         forward_us={t: ceil_fraction(Fraction(us)) for t, us in forward.items()},
         backward_us={t: ceil_fraction(Fraction(us)) for t, us in backward.items()},
-        parameter_bytes=_PARAMETER_BYTES * sum(unit.parameters for unit in units),
+        parameter_bytes=parameter_bytes * sum(unit.parameters for unit in units),
         activation_bytes=_COMPUTE_BYTES * batch * sum(layer.writes for layer in layers),
     )
 
