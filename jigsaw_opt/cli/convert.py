@@ -28,7 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("profiles", nargs="+", type=Path, metavar="FILE", help="one measured profile a job")
     parser.add_argument("--gpu-type", required=True, metavar="TYPE", help="what they were measured on, as in v100")
     parser.add_argument("--batch", type=int, metavar="N", help="which batch size of deeppool; sequences of huggingface")
-    parser.add_argument("--layers", metavar="PATTERN", help="names of the layers of kineto, as 'Linear_*'")
+    parser.add_argument(
+        "--layers", action="append", default=[], metavar="PATTERN", help="of names, as 'Linear_*', in kineto"
+    )
     parser.add_argument(
         "--parameters", action="append", default=[], metavar="LAYER=BYTES", help="of kineto, not those of gradients"
     )

@@ -144,8 +144,39 @@ def modules() -> list[Event]:
 def test_modules_stand_in_for_annotations() -> None:
     found = read_kineto_layers(trace(*modules()))
     assert [layer.name for layer in found] == ["Linear_0", "Linear_1"]
-    named = read_kineto_layers(trace(*modules()), layers="Net_*")
+    named = read_kineto_layers(trace(*modules()), layers=["Net_*"])
     assert [(layer.name, layer.forward_us) for layer in named] == [("Net_0", 4 + 1 + 6 + 3)]
+
+
+@pytest.mark.slow
+def test_a_trace_of_today_has_the_parameters_of_its_network(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    network = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.TransformerEncoder(layer, 2), torch.nn.Linear(16, 4))
+    optimiser = torch.optim.AdamW(network.parameters())
+    plan = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
+    file = tmp_path / "trace.json"
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        record_shapes=True,
+        with_stack=True,
+        schedule=plan,
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(file)),
+    ) as profiler:
+        for _ in range(3):
+            optimiser.zero_grad()
+            network(torch.randn(4, 5, 8)).sum().backward()
+            optimiser.step()
+            profiler.step()
+    layers = read_kineto_layers(file.read_bytes())
+    assert [one.parameter_bytes // 4 for one in layers] == [
+        sum(parameter.numel() for parameter in part.parameters()) for part in network
+    ]
+    assert all(one.forward_us and one.backward_us for one in layers)
+    patterns = ["Linear_0", "TransformerEncoderLayer_*", f"{layers[-1].name}"]
+    named = read_kineto_layers(file.read_bytes(), layers=patterns)
+    assert len(named) == 4 and named[0] == layers[0]
+    assert sum(one.parameter_bytes for one in named) == sum(one.parameter_bytes for one in layers)
 
 
 def test_segments_are_merged_and_times_are_of_the_type() -> None:
@@ -155,6 +186,11 @@ def test_segments_are_merged_and_times_are_of_the_type() -> None:
     assert len(model.segments) == 2
     assert sum(segment.forward_us["cpu"] for segment in model.segments) == sum(layer.forward_us for layer in layers)
     assert model.state_bytes == 4 * sum(layer.parameter_bytes for layer in layers)
+
+
+def test_events_of_other_kinds_are_left_aside() -> None:
+    odd: list[Any] = [{"ph": "X", "cat": []}, {"ph": []}, 3, event("x", 1, 1, "Trace"), {"ph": "M", "cat": "cpu_op"}]
+    assert read_kineto_layers(trace(*odd, *step(1, 0))) == read_kineto_layers(trace(*step(1, 0)))
 
 
 def test_every_problem_of_events() -> None:

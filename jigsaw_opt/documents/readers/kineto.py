@@ -46,7 +46,7 @@ def read_kineto(
     gpu_type: str,
     *,
     segments: int | None = None,
-    layers: str | None = None,
+    layers: Sequence[str] = (),
     parameter_bytes: Mapping[str, int] | None = None,
     source: str = "trace.json",
 ) -> Model:
@@ -61,8 +61,8 @@ def read_kineto(
     segments
         The greatest number of segments; None for one a layer.
     layers
-        A pattern as of a shell for the names of layers; None takes the outermost annotations, or modules where there
-        is no annotation.
+        Patterns as of a shell for the names of layers; without one the outermost annotations, or modules where there
+        are fewer than two annotations, are layers.
     parameter_bytes
         Of layers by name; others take the sizes of their gradients, which need ``record_shapes=True``.
     source
@@ -82,7 +82,7 @@ def read_kineto(
 def read_kineto_layers(
     data: bytes | str,
     *,
-    layers: str | None = None,
+    layers: Sequence[str] = (),
     parameter_bytes: Mapping[str, int] | None = None,
     source: str = "trace.json",
 ) -> tuple[MeasuredLayer, ...]:
@@ -224,10 +224,10 @@ def _steps(trace: Trace, chosen: Mapping[TraceSpan, str]) -> list[_ProfiledStep]
     return steps
 
 
-def _layer_spans(spans: Sequence[TraceSpan], pattern: str | None) -> dict[TraceSpan, str]:
+def _layer_spans(spans: Sequence[TraceSpan], patterns: Sequence[str]) -> dict[TraceSpan, str]:
     """The spans that are layers, with their names.
 
-    They hold operations of a forward pass. Without a pattern they are the outermost annotations, or the outermost
+    They hold operations of a forward pass. Without patterns they are the outermost annotations, or the outermost
     modules where those are fewer than two; a span that holds all others counts for what is in it.
     """
     holding = {
@@ -238,8 +238,8 @@ def _layer_spans(spans: Sequence[TraceSpan], pattern: str | None) -> dict[TraceS
         if (one.is_annotation or one.is_module) and not _STEP.fullmatch(one.name)
     }
     ordered = [span for span in spans if span in holding]
-    if pattern is not None:
-        return _outermost([span for span in ordered if fnmatchcase(_layer_name(span), pattern)])
+    if patterns:
+        return _outermost([span for span in ordered if any(fnmatchcase(_layer_name(span), one) for one in patterns)])
     found = [_divided([span for span in ordered if span.is_module is module]) for module in (False, True)]
     return next((one for one in found if len(set(one.values())) > 1), found[0] or found[1])
 

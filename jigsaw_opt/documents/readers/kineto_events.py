@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
@@ -26,7 +25,7 @@ NODE = "autograd::engine::evaluate_function: "
 _ANNOTATION, _PYTHON = "user_annotation", "python_function"
 _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime"})
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-_KNOWN = {OP, _ANNOTATION, _PYTHON, *_LAUNCHES, *_DEVICE}
+_KNOWN = (OP, _ANNOTATION, _PYTHON, *_LAUNCHES, *_DEVICE)
 _COMMUNICATION = "nccl"
 _MOST_US = 1e17
 
@@ -144,7 +143,7 @@ def _span(place: Place, event: Any, report: Report) -> TraceSpan | None:
 
 
 def _time(value: Any, place: Place, report: Report) -> float:
-    if type(value) in (int, float) and isfinite(value) and 0 <= value <= _MOST_US:
+    if type(value) in (int, float) and 0 <= value <= _MOST_US:
         return float(value)
     report.add(place, f"a number of microseconds is expected, not {describe(value)}")
     return 0.0
