@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-__all__ = ["json_text", "nearest", "printable", "readable", "similar", "suggestion"]
+__all__ = ["html_table", "json_text", "nearest", "printable", "readable", "similar", "suggestion"]
 
 _LONGEST_WORD = 60
 
@@ -34,6 +34,17 @@ def json_text(value: object, indent: int | None = None, allow_nan: bool = False)
         return text
     # Within a string no line end stands as it is, so those are the layout's.
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def html_table(facts: Mapping[str, object]) -> str:
+    """Names with what they stand for, as a table that a notebook shows; neither is markup, whatever is in it."""
+    from html import escape
+
+    rows = (
+        f'<tr><th style="text-align: left">{escape(printable(name))}</th><td>{escape(printable(str(value)))}</td></tr>'
+        for name, value in facts.items()
+    )
+    return f"<table>{''.join(rows)}</table>"
 
 
 def readable(name: str) -> str:

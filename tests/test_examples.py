@@ -131,3 +131,19 @@ def test_the_example_of_a_pipeline_fills_its_bubbles(tmp_path: Path) -> None:
     alone = int(re.findall(r"(\d+) us", gpipe)[0])
     assert alone <= bound <= objective <= 1.1 * alone
     assert "<html" in (tmp_path / "timeline.html").read_text()
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_cell_by_cell() -> None:
+    notebook = json.loads((EXAMPLES / "tutorial.ipynb").read_text())
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+    codes = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names: dict[str, object] = {}
+    for code in codes:
+        exec(compile(code, "cell", "exec"), names)
+        last = code.splitlines()[-1]
+        shown = eval(last, names) if last.isidentifier() or last.startswith(("jo.picture", "days[")) else None
+        assert shown is None or "<t" in shown._repr_html_() or "<iframe" in shown._repr_html_()
+    fifo, srtf = (names["days"][policy].summary.mean_completion_h for policy in ("fifo", "srtf"))  # type: ignore[index]
+    assert srtf < fifo

@@ -1,4 +1,4 @@
-"""The tutorial runs as it stands, line by line in an empty folder."""
+"""The pages of tasks run as they stand, line by line in an empty folder."""
 
 from __future__ import annotations
 
@@ -6,36 +6,99 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "tutorial.md"
-BLOCK = re.compile(r"^```(console|python)(?: requires=(\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(console|python|csv|toml)(?: (\w+)=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SECTION = re.compile(r"^## ", re.MULTILINE)
 MADE = ("demo.html", "my.plan.json", "long.plan.json", "srtf/report.html", "policies/rows.csv")
 
 
-def test_every_block_is_one_that_runs() -> None:
-    text = PAGE.read_text()
-    assert len(BLOCK.findall(text)) == len(re.findall(r"^```(?:console|python)", text, re.MULTILINE)) >= 7
-    lines = [line for kind, _, code in BLOCK.findall(text) if kind == "console" for line in code.splitlines()]
+def blocks(text: str) -> list[tuple[str, ...]]:
+    """Kind, option, its value and code of every block."""
+    return BLOCK.findall(text)
+
+
+def tasks() -> dict[str, str]:
+    """Text of each task by its title."""
+    parts = SECTION.split((ROOT / "docs" / "tasks.md").read_text())[1:]
+    return {part.partition("\n")[0]: part for part in parts}
+
+
+@pytest.mark.parametrize("page", ["tutorial", "tasks"])
+def test_every_block_is_one_that_runs(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    assert len(blocks(text)) == len(re.findall(r"^```(?!sh\b)\w", text, re.MULTILINE)) >= 7
+    lines = [line for kind, _, _, code in blocks(text) if kind == "console" for line in code.splitlines()]
     assert all(line.startswith("$ jigsaw ") for line in lines)
+
+
+def test_the_table_names_every_task_and_counts_its_commands() -> None:
+    text = (ROOT / "docs" / "tasks.md").read_text()
+    rows = re.findall(r"^\| \[.*?\]\(#([\w-]+)\) \| (\d+) \|", text, re.MULTILINE)
+    programs = {
+        title: [(kind, code) for kind, name, _, code in blocks(part) if name != "file"]
+        for title, part in tasks().items()
+    }
+    counts = {
+        title: sum(code.count("$ ") if kind == "console" else 1 for kind, code in it) for title, it in programs.items()
+    }
+    found = {title.lower().replace(" ", "-"): count for title, count in counts.items()}
+    assert {name: int(count) for name, count in rows} == found
+
+
+def install(folder: Path) -> None:
+    """What `pip install .` leaves of a project: its entry points, beside its modules."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    told = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    lines = [
+        line
+        for group, points in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in points.items()))
+    ]
+    (told / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+def follow(text: str, folder: Path) -> None:
+    """Run the blocks of a text in a folder."""
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    for kind, option, value, code in blocks(text):
+        if option == "file":
+            (folder / value).write_text(code)
+            if value == "pyproject.toml":
+                install(folder)
+            continue
+        if option == "requires" and find_spec(value) is None:
+            continue
+        commands = [code] if kind == "python" else [line.removeprefix("$ jigsaw ") for line in code.splitlines()]
+        for command in commands:
+            words = ["-c", command] if kind == "python" else ["-m", "jigsaw_opt", *shlex.split(command)]
+            done = subprocess.run(
+                [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+            if command.startswith("check "):
+                assert done.stdout == "correct\n"
 
 
 @pytest.mark.slow
 def test_the_tutorial(tmp_path: Path) -> None:
     for module in ("ortools", "matplotlib"):
         pytest.importorskip(module)
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    for kind, _, code in BLOCK.findall(PAGE.read_text()):
-        commands = [code] if kind == "python" else [line.removeprefix("$ jigsaw ") for line in code.splitlines()]
-        for command in commands:
-            words = ["-c", command] if kind == "python" else ["-m", "jigsaw_opt", *shlex.split(command)]
-            done = subprocess.run(
-                [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{command}: {done.stderr}"
-            if command.startswith("check "):
-                assert done.stdout == "correct\n"
+    follow((ROOT / "docs" / "tutorial.md").read_text(), tmp_path)
     assert all((tmp_path / name).stat().st_size for name in MADE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", tasks())
+def test_a_task(title: str, tmp_path: Path) -> None:
+    for module in ("ortools", "matplotlib"):
+        pytest.importorskip(module)
+    follow(tasks()[title], tmp_path)
+    assert any(tmp_path.iterdir()) or title == "Embed solve in a loop"

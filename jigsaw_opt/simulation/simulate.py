@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem.instance import Instance
@@ -12,6 +12,7 @@ from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
 from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.text import html_table
 
 __all__ = ["SimulationResult", "simulate"]
 
@@ -36,6 +37,13 @@ class SimulationResult:
     summary: SimulationSummary
     outcome: SimulationOutcome
     finished: bool
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the measures that are known, by name."""
+        measures = {name: value for name, value in asdict(self.summary).items() if value is not None}
+        return html_table(
+            {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in measures.items()}
+        )
 
 
 def simulate(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds.proof import Proof
+from jigsaw_opt.text import html_table
 
 __all__ = ["Accepted", "Conflict", "Event", "MoveRecord", "Report", "Result", "Status", "StoppedBy", "relative_gap"]
 
@@ -186,6 +187,17 @@ class Result:
     def gap(self) -> float | None:
         """Relative gap, or None without a plan."""
         return None if self.objective is None else relative_gap(self.objective, self.bound)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the figures, and why no plan is better than the bound or why there is none."""
+        gap = "-" if self.gap is None else f"{100 * self.gap:.2f} %"
+        facts: dict[str, object] = {
+            "status": self.status,
+            "objective": "-" if self.objective is None else self.objective,
+        }
+        facts |= {"bound": self.bound, "gap": gap, "because": self.bound_reason or "-", "stopped by": self.stopped_by}
+        facts |= {"solver": self.solver, "seconds": f"{self.seconds:.2f}"}
+        return html_table(facts | {f"conflict {k}": conflict.message for k, conflict in enumerate(self.conflicts, 1)})
 
     def primal_dual_integral(self, limit: float | None = None) -> float:
         """The gap integrated over time, in seconds: a second without a plan or a bound counts as one (Berthold, 2013).
