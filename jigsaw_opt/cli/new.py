@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--model", default=_MODEL, metavar="MODEL", help=f"of jobs in CSV that state a duration (default: {_MODEL})"
     )
     parser.add_argument(
-        "--profile", action="append", default=[], metavar="NAME=FILE", help="a model measured by jigsaw profile"
+        "--profile", action="append", default=[], metavar="NAME=FILE", help="a model of jigsaw profile or convert"
     )
     parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="per second of a server's link")
     parser.add_argument("--segments", type=int, default=6, metavar="N", help="most, of an estimated model (default: 6)")

@@ -110,7 +110,8 @@ def test_commands_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     made = tmp_path / "i.json"
     assert main(["new", "--cluster", cluster, "--job", "a:resnet50:4:3", "-o", str(made)]) == 0
     assert load_instance(made).cluster.gpu_count == 8
-    assert "behind one switch" not in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "behind one switch" not in told and "bandwidth of links: 1.25 GB/s, 10 GB/s" in told
     jobs = tmp_path / "jobs.csv"
     jobs.write_text("name,submit_s,gpus,duration_s\na,0,2,60\n")
     run = ["simulate", "--workload", str(jobs), "--policy", "las", "--cluster", cluster, "-o", str(tmp_path / "o")]
