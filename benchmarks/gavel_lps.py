@@ -12,7 +12,9 @@ import os
 import time
 from pathlib import Path
 
-from jigsaw_opt.formulations.gavel import OBJECTIVES, from_document
+from reference_programs import gavel_cluster
+
+from jigsaw_opt.formulations.gavel import OBJECTIVES
 from jigsaw_opt.solvers.allocation.gavel import bisected_duration, solve_gavel
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
@@ -27,7 +29,7 @@ HEADS = "program | objective | value | as Gavel stops | reference | ours s | ECO
 def row(file: Path, objective: str) -> str:
     """One line of the table."""
     document = json.loads(file.read_text())
-    cluster = from_document(document)
+    cluster = gavel_cluster(document)
     began = time.process_time()
     value = solve_gavel(cluster, objective).value
     seconds = time.process_time() - began

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from reference_programs import sia_round
 
 from jigsaw_opt.formulations.algebra import cbc_executable
-from jigsaw_opt.formulations.sia_round import SiaRound, from_document
+from jigsaw_opt.formulations.sia_round import SiaRound
 from jigsaw_opt.solvers.allocation.sia_round import solve_round
 from jigsaw_opt.solvers.engines.highs import HighsEngine, solve_program
 
@@ -107,7 +108,7 @@ def main() -> None:
     problem: SiaRound | None = None
     for file in files:
         document = json.loads(file.read_text())
-        problem = from_document(document)
+        problem = sia_round(document)
         best = min(references(document)) if "reference" in document else None
         print(row(file.stem, problem, best, options), flush=True)
     for jobs in options.jobs if problem is not None else ():

@@ -1,7 +1,7 @@
 """Does SPB learn? Full depth against SPB on digits and text, by iterations and by GPU-time.
 
 Run it as ``python benchmarks/spb_learning.py -o out/spb``. All workers of a job take turns in one process with the
-arithmetic of real ones (`jigsaw_opt.executor.emulation`). Rows are kept as soon as they are there: what was
+arithmetic of real ones (`spb/emulation.py`). Rows are kept as soon as they are there: what was
 interrupted goes on where it stopped. ``--quick`` goes through everything in seconds and shows nothing about SPB.
 """
 

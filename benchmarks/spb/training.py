@@ -11,13 +11,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from jigsaw_opt.executor.building import Replica
-from jigsaw_opt.executor.emulation import Emulation
 from jigsaw_opt.executor.exchange import Averaging
 from jigsaw_opt.executor.profiling import profile
 from jigsaw_opt.executor.schedule import Assignment, LevelSchedule, Rule
 from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, Worker
 from jigsaw_opt.executor.zoo.network import Batch
+from spb.emulation import Emulation
 from spb.subjects import Optimiser, Subject, replicas, samples
 
 __all__ = ["Method", "Run", "Setting", "measure_blocks", "train"]

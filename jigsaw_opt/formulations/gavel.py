@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProgram, ProgramBuilder
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 __all__ = ["OBJECTIVES", "SharedCluster", "max_min_fairness", "max_sum_throughput", "min_total_duration"]
 
@@ -116,22 +116,3 @@ def _shares(cluster: SharedCluster, costs: Floats) -> ProgramBuilder:
     builder.add_rows(Entries(owner, column, np.ones(jobs * types)), -np.inf, np.ones(jobs))
     builder.add_rows(Entries(kind, column, cluster.gpus[owner]), -np.inf, cluster.capacity)
     return builder
-
-
-def from_document(document: Mapping[str, Any]) -> SharedCluster:
-    """The cluster of a document with ``cluster_spec`` and ``jobs``, as in the shared programs."""
-    import numpy as np
-
-    kinds = sorted(document["cluster_spec"])
-    jobs = document["jobs"]
-
-    def column(of: Callable[[Mapping[str, Any]], float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        return np.array([of(job) for job in jobs], dtype=float)
-
-    return SharedCluster(
-        throughput=np.array([[job["thr"][kind] for kind in kinds] for job in jobs]),
-        gpus=column(lambda job: job["scale_factor"]).astype(np.int64),
-        capacity=np.array([document["cluster_spec"][kind] for kind in kinds]),
-        steps=column(lambda job: job["num_steps"]),
-        priority=column(lambda job: job["priority"]),
-    )

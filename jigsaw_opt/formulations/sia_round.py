@@ -7,13 +7,11 @@ configurations).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProgram, ProgramBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -180,13 +178,3 @@ def build(
     usable = value > 0
     cost = np.where(usable, -np.sign(power) * np.where(usable, value, 1.0) ** power, np.inf)
     return SiaRound(cost, gpus, capacity, np.full(len(goodput), float(penalty)))
-
-
-def from_document(document: Mapping[str, Any]) -> SiaRound:
-    """The program of a document of kind ``sia_one_round``: costs are given, weights apply to them, not to idle jobs."""
-    import numpy as np
-
-    cost = np.array(document["cost"], dtype=float) * np.array(document["weights"], dtype=float)[:, None]
-    gpus = np.array(document["configs_gpus"], dtype=np.int64)
-    capacity = np.array(document["capacity"], dtype=np.int64)
-    return SiaRound(cost, gpus, capacity, np.full(len(cost), float(document["lambda_n"])))

@@ -7,9 +7,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
 from distributed_training import DEPTH, RECIPE, flat, rounds, tiny  # noqa: E402
+from spb.emulation import Emulation  # noqa: E402
 
 from jigsaw_opt.errors import UsageError  # noqa: E402
-from jigsaw_opt.executor.emulation import Emulation  # noqa: E402
 from jigsaw_opt.executor.exchange import Averaging  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.schedule import LevelSchedule  # noqa: E402

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference_programs import gavel_cluster
 
-from jigsaw_opt.formulations.gavel import OBJECTIVES, SharedCluster, from_document
+from jigsaw_opt.formulations.gavel import OBJECTIVES, SharedCluster
 from jigsaw_opt.solvers.allocation.gavel import bisected_duration, solve_gavel
 
 
@@ -56,7 +57,7 @@ def test_where_the_bisection_ends(least: float) -> None:
 @pytest.mark.parametrize("jobs", [64, 256, 1024])
 def test_shared_programs_have_their_known_values(shared_data: Path, jobs: int) -> None:
     document = json.loads((shared_data / f"cluster/instances/gavel/gavel_jobs{jobs}_seed2.json").read_text())
-    problem, reference = from_document(document), document["reference"]
+    problem, reference = gavel_cluster(document), document["reference"]
     fairness, throughput = (solve_gavel(problem, name).value for name in ("max_min", "max_sum"))
     assert fairness == pytest.approx(reference["max_min_fairness_perf/HIGHS"]["val"], rel=1e-6)
     assert throughput == pytest.approx(reference["max_sum_throughput_perf/HIGHS"]["val"], rel=1e-6)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference_programs import sia_round
 
-from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, SiaRound, from_document
+from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, SiaRound
 from jigsaw_opt.solvers.allocation.sia_round import solve_round
 from jigsaw_opt.solvers.engines.highs import solve_program
 
@@ -60,7 +61,7 @@ def test_jobs_that_must_not_be_idle() -> None:
 def test_shared_programs_are_solved_to_the_best_known_value(shared_data: Path, name: str) -> None:
     document = json.loads((shared_data / f"cluster/instances/sia/sia_jobs{name}_seed1.json").read_text())
     reached = [entry["obj"] for entry in document["reference"].values() if isinstance(entry, dict) and "obj" in entry]
-    solved = solve_round(from_document(document))
+    solved = solve_round(sia_round(document))
     assert solved is not None
     assert solved.objective <= min(reached) * (1 + 1e-4)
     assert solved.bound <= min(reached) * (1 + 1e-6)

@@ -44,11 +44,6 @@ class Rotations:
     excess: float
     bound: float
 
-    @property
-    def is_optimal(self) -> bool:
-        """Whether none are better, up to rounding of sums."""
-        return self.excess <= self.bound + _EXACT
-
 
 class RotationProblem:
     """Jobs and links whose rotations are chosen together.

@@ -34,15 +34,6 @@ class BatchOutcome:
         """Last end, in slots."""
         return max(self.ends)
 
-    @property
-    def largest_load(self) -> int:
-        """Most slots for which one GPU is held, ``W_max``."""
-        load: dict[int, int] = {}
-        for start, end, gpus in zip(self.schedule.starts, self.ends, self.gpus, strict=True):
-            for gpu in gpus:
-                load[gpu] = load.get(gpu, 0) + end - start
-        return max(load.values())
-
 
 class Estimates:
     """What the algorithms know of a batch beforehand.
