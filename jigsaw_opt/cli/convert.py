@@ -116,6 +116,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 def _models(arguments: argparse.Namespace) -> dict[str, Model]:
     """Models of the profiles, called after their files; every file's problems are collected."""
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.recognising import expecting
     from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 
     models: dict[str, Model] = {}
@@ -125,7 +127,9 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
         if name in models:
             raise UsageError(f"two profiles are called {name!r}; each file is one job and needs a name of its own")
         try:
-            models[name] = _read(path, arguments)
+            data = read_file(path)
+            with expecting(data, str(path), arguments.format):
+                models[name] = _read(data, str(path), arguments)
         except InvalidInputError as error:
             problems.extend(error.problems)
     if problems:
@@ -133,14 +137,13 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
     return models
 
 
-def _read(path: Path, arguments: argparse.Namespace) -> Model:
+def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
     from jigsaw_opt.documents.readers import read_deeppool, read_kineto, read_pipedream
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.configurations import read_model
 
-    data, gpu_type = read_file(path), arguments.gpu_type
-    common: dict[str, Any] = {"segments": arguments.segments, "source": str(path)}
+    gpu_type = arguments.gpu_type
+    common: dict[str, Any] = {"segments": arguments.segments, "source": source}
     if arguments.format == "deeppool":
         return read_deeppool(data, gpu_type, arguments.batch, **common)
     if arguments.format == "kineto":

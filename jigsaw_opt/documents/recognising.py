@@ -15,6 +15,7 @@ __all__ = ["FORMS", "Form", "expecting", "likely_form", "stated_kind"]
 
 _HEAD = 65_536
 _TOPOLOGY = re.compile(r"\s*(?:\x1b\[[0-9;]*m)*\s*GPU0\s")
+_LAYER = re.compile(r"\s*\w+\{.*\}\[[0-9]+\]\[?[0-9]")
 _STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-([a-z]{1,20}(?:-[a-z]{1,20})?)/')
 
 
@@ -45,6 +46,12 @@ _SIMULATED = {
     "slurm": "jobs of Slurm (sacct -P)",
     "tiresias": "a trace of Tiresias",
 }
+_CONVERTED = {
+    "deeppool": "a profile of DeepPool",
+    "huggingface": "a config.json of a model",
+    "kineto": "a trace of the PyTorch profiler",
+    "pipedream": "a profile of PipeDream",
+}
 FORMS: Mapping[str, Form] = {
     "instance": Form("an instance", "jigsaw solve FILE, and --cluster FILE"),
     "plan": Form("a plan", "jigsaw check INSTANCE FILE"),
@@ -57,13 +64,18 @@ FORMS: Mapping[str, Form] = {
     "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),
     "graphml": Form("a graph in GraphML", "--cluster graphml:FILE"),
     "nvidia-smi": Form("a matrix of GPUs (nvidia-smi topo -m)", "--cluster nvidia-smi:FILE"),
+    **{name: Form(what, f"jigsaw convert {name} FILE") for name, what in _CONVERTED.items()},
 }
-"""Every form that is recognised, by its name: kinds of documents, formats of traces and of clusters."""
+"""Every form that is recognised, by its name: kinds of documents, formats of traces, clusters and models."""
 _SAME_AS = {"itp": "elasticflow", "sia": "pollux"}
-_CLUSTERS: Mapping[str, Callable[[str], int]] = {
+_MARKS: Mapping[str, Callable[[str], int]] = {
     "sinfo": lambda head: 2 * head.startswith("NODELIST|GRES"),
     "graphml": lambda head: int("<graphml" in head),
     "nvidia-smi": lambda head: int(_TOPOLOGY.match(head) is not None),
+    "deeppool": lambda head: int(_LAYER.match(head) is not None),
+    "huggingface": lambda head: int('"model_type"' in head),
+    "kineto": lambda head: int('"traceEvents"' in head),
+    "pipedream": lambda head: int(" -- forward_compute_time=" in head),
 }
 
 
@@ -120,8 +132,8 @@ def _head(data: bytes | str) -> str:
 
 def _resemblance(form: str, head: str) -> int:
     """How many marks of a form stand at the beginning of a text; 0 where any of them is missing."""
-    if form in _CLUSTERS:
-        return _CLUSTERS[form](head)
+    if form in _MARKS:
+        return _MARKS[form](head)
     if form not in READERS:
         return 0
     resembles: Callable[[str], int] = import_module(READERS[form].partition(":")[0]).resembles

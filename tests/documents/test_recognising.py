@@ -35,6 +35,11 @@ TEXTS = {
     "sinfo": (DATA / "cluster.sinfo.txt").read_text(),
     "graphml": (DATA / "cluster.graphml").read_text(),
     "nvidia-smi": (DATA / "topology.nvidia-smi.txt").read_text(),
+    "deeppool": 'conv2d{"in_channels":3,"out_channels":8}[4][3,8,8] 0.5 100 200\n',
+    "huggingface": (DATA / "llama.config.json").read_text(),
+    "kineto": (DATA / "trace.kineto.json").read_text(),
+    "pipedream": "node1 -- Linear() -- forward_compute_time=1.0, backward_compute_time=2.0, "
+    "activation_size=4.0, parameter_size=8.0\n",
 }
 
 
@@ -80,6 +85,15 @@ SIMULATE = ("simulate", "--policy", "fifo", "-o", "none", "--cluster")
         ((*SIMULATE, DATA / "cluster.sinfo.txt", "--workload", "day"), "it is taken by --cluster sinfo:"),
         ((*SIMULATE, DATA / "cluster.graphml", "--workload", "day"), "it is taken by --cluster graphml:"),
         ((*SIMULATE, f"sinfo:{DATA / 'pair.json'}", "--workload", "day"), f"--cluster {DATA / 'pair.json'})"),
+        (("solve", DATA / "llama.config.json"), "it is taken by jigsaw convert huggingface "),
+        (
+            ("convert", "kineto", DATA / "llama.config.json", "--gpu-type", "a100"),
+            "looks like a config.json of a model, not a trace of the PyTorch profiler",
+        ),
+        (
+            ("convert", "deeppool", DATA / "trace.kineto.json", "--gpu-type", "a100", "--batch", "4"),
+            "looks like a trace of the PyTorch profiler, not a profile of DeepPool",
+        ),
         (("solve", DATA / "pair.plan.json"), "looks like a plan, not an instance"),
         (("solve", DATA / "jobs.sacct.txt"), "looks like jobs of Slurm (sacct -P), not an instance"),
         (("check", DATA / "pair.json", DATA / "pair.json"), "looks like an instance, not a plan or a phased plan"),
