@@ -43,6 +43,7 @@ def test_links_to_what_is_no_page_become_their_names(
         ('<a href="b.html#there">b</a><p id="there">', ""),
         ('<a href="none.html">c</a>', "a.html: none.html is not there"),
         ('<a href="b.html#none">d</a>', "a.html: b.html#none has no such anchor"),
+        ("<p>```console new=1", "a.html: a block of code is not closed, or has options that the site does not know"),
         ('<script src="https://elsewhere/x.js"></script>', "a.html: loads https://elsewhere/x.js"),
     ],
 )

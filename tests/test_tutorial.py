@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"^```(console|python|csv|toml)(?: (\w+)=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```(console|python|csv|toml)(?: title="(.+?)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+EXTRA = "with the extra "
 SECTION = re.compile(r"^## ", re.MULTILINE)
 MADE = ("demo.html", "my.plan.json", "long.plan.json", "srtf/report.html", "policies/rows.csv")
 
 
 def blocks(text: str) -> list[tuple[str, ...]]:
-    """Kind, option, its value and code of every block."""
+    """Kind, title and code of every block; a title is the name of a file, or says which extra is needed."""
     return BLOCK.findall(text)
 
 
@@ -33,7 +34,7 @@ def tasks() -> dict[str, str]:
 def test_every_block_is_one_that_runs(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text()
     assert len(blocks(text)) == len(re.findall(r"^```(?!sh\b)\w", text, re.MULTILINE)) >= 7
-    lines = [line for kind, _, _, code in blocks(text) if kind == "console" for line in code.splitlines()]
+    lines = [line for kind, _, code in blocks(text) if kind == "console" for line in code.splitlines()]
     assert all(line.startswith("$ jigsaw ") for line in lines)
 
 
@@ -41,7 +42,7 @@ def test_the_table_names_every_task_and_counts_its_commands() -> None:
     text = (ROOT / "docs" / "tasks.md").read_text()
     rows = re.findall(r"^\| \[.*?\]\(#([\w-]+)\) \| (\d+) \|", text, re.MULTILINE)
     programs = {
-        title: [(kind, code) for kind, name, _, code in blocks(part) if name != "file"]
+        title: [(kind, code) for kind, title, code in blocks(part) if not title or title.startswith(EXTRA)]
         for title, part in tasks().items()
     }
     counts = {
@@ -68,13 +69,13 @@ def install(folder: Path) -> None:
 def follow(text: str, folder: Path) -> None:
     """Run the blocks of a text in a folder."""
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
-    for kind, option, value, code in blocks(text):
-        if option == "file":
-            (folder / value).write_text(code)
-            if value == "pyproject.toml":
+    for kind, title, code in blocks(text):
+        if title and not title.startswith(EXTRA):
+            (folder / title).write_text(code)
+            if title == "pyproject.toml":
                 install(folder)
             continue
-        if option == "requires" and find_spec(value) is None:
+        if title and find_spec(title.removeprefix(EXTRA)) is None:
             continue
         commands = [code] if kind == "python" else [line.removeprefix("$ jigsaw ") for line in code.splitlines()]
         for command in commands:

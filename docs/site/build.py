@@ -113,6 +113,8 @@ def broken() -> Iterator[str]:
         read[path] = _Targets()
         read[path].feed(path.read_text())
     for path, targets in read.items():
+        if "<p>```" in path.read_text():
+            yield f"{path.relative_to(HTML)}: a block of code is not closed, or has options that the site does not know"
         for target in targets.loads:
             if re.match(r"(https?:)?//", target):
                 yield f"{path.relative_to(HTML)}: loads {target}"
