@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "library.md"
-BLOCK = re.compile(r"^```python(?: title="with the extra (\w+)")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```python(?: title="with the extra (\w+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
 def program(text: str, requirement: str = "") -> str:
