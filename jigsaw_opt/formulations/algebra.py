@@ -47,8 +47,8 @@ class AlgebraicModel:
         """A continuous variable; all of them are times or sums of times."""
         return self._add_variable(name, low, high, "Continuous")
 
-    def add(self, constraint: pulp.LpConstraint | bool) -> None:
-        """Add a constraint; one without variables is a truth value.
+    def add(self, constraint: pulp.LpConstraint | bool, name: str) -> None:
+        """Add a constraint, whose row has a name of its own; one without variables is a truth value.
 
         Raises
         ------
@@ -58,7 +58,7 @@ class AlgebraicModel:
         look()
         if constraint is True:
             return
-        self.problem.addConstraint(self._contradiction() if constraint is False else constraint)
+        self.problem.addConstraint(self._contradiction() if constraint is False else constraint, name)
 
     def minimize(self, objective: Expression) -> None:
         """Set the objective."""
@@ -78,6 +78,11 @@ class AlgebraicModel:
     def columns(self) -> dict[str, int]:
         """Column of every variable by its name."""
         return {variable.name: column for variable, column in self._column.items()}
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The names of all rows, in their order."""
+        return tuple(constraint.name for constraint in self.problem.constraints())
 
     def program(self) -> LinearProgram:
         """The model in arrays.
@@ -124,7 +129,7 @@ class AlgebraicModel:
     def _add_variable(self, name: str, low: int, high: float, category: str) -> pulp.LpVariable:
         variable = self.problem.add_variable(name, low, max(low, high), category)
         self._column[variable] = len(self._column)
-        self.add(low <= high)
+        self.add(low <= high, f"empty_{name}")
         return variable
 
     def _contradiction(self) -> pulp.LpConstraint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
@@ -30,6 +31,11 @@ from tests.random_instances import random_instance
 highspy = pytest.importorskip("highspy")
 pytest.importorskip("pulp")
 GIGA = 10**9
+NAMED = tuple(
+    random_instance(seed, "finite", objective, operations=7)
+    for seed in (0, 1, 2, 5, 6, 10, 38)
+    for objective in ("makespan", "weighted_completion")
+)
 Optimum = Callable[[Instance], int | None]
 
 
@@ -175,9 +181,34 @@ def test_pairs_are_those_that_share_a_gpu_or_a_link() -> None:
 def test_a_false_constraint_makes_the_program_infeasible(tmp_path: Path) -> None:
     program = AlgebraicModel("test")
     program.minimize(program.time("objective", 0, 5))
-    program.add(2 >= 1)
+    program.add(2 >= 1, "true")
     program.time("empty", 3, 2)
     for kind in ("mps", "lp"):
         path = tmp_path / f"program.{kind}"
         path.write_bytes(program.document(kind))
         assert solved_file(path).getModelStatus() == highspy.HighsModelStatus.kInfeasible
+
+
+@pytest.mark.parametrize("kind", ["mps", "lp"])
+def test_the_names_of_rows_and_columns_come_through_a_file(kind: Literal["mps", "lp"], tmp_path: Path) -> None:
+    for instance in NAMED:
+        program, path = model_of(instance).program, tmp_path / f"program.{kind}"
+        path.write_bytes(program.document(kind))
+        engine = highspy.Highs()
+        engine.setOptionValue("output_flag", False)
+        assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
+        assert sorted(engine.allVariableNames()) == sorted(program.columns)
+        assert sorted(engine.getRowName(row)[1] for row in range(engine.getNumRow())) == sorted(program.rows)
+
+
+def test_the_page_has_the_names_of_all_rows_and_columns() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "ilp_timetable.md").read_text()
+    programs = [model_of(instance).program for instance in NAMED]
+    families = {_family(name) for program in programs for name in (*program.columns, *program.rows)}
+    assert len(families) > 30
+    assert {family for family in families if f"`{family}" not in page} == set()
+
+
+def _family(name: str) -> str:
+    """A name up to its first index; what a row says of a column of order or of a ladder is all one."""
+    return re.sub(r"_[0-9].*", "", re.sub(r"^(all_both|both|monotone|ladder|first|before|after|only)_.*", r"\1_", name))

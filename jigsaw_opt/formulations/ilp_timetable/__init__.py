@@ -72,7 +72,7 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: fl
     model.minimize(objective)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     if not all(ground.allowed(job) for job in operations.jobs):
-        model.add(False)
+        model.add(False, "no_gpu")
         return IlpTimetable(ground, jobs, model)
     paces = [_add_job(model, network, it) for it in jobs]
     add_memory(model, ground, jobs)
@@ -99,9 +99,9 @@ def _add_job(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) ->
 def _add_objective(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], objective: Expression) -> None:
     """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
     if ground.operations.objective == "weighted_completion":
-        model.add(objective == model.total(it.job.weight * it.ends[-1] for it in jobs))
+        model.add(objective == model.total(it.job.weight * it.ends[-1] for it in jobs), "objective")
         return
     for it in jobs:
-        model.add(objective >= it.ends[-1])
+        model.add(objective >= it.ends[-1], f"objective_{it.number}")
     add_gpu_loads(model, ground, jobs, objective)
     add_link_loads(model, ground, jobs, objective)

@@ -41,9 +41,9 @@ def _bridge(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables, lin
     inside = [s for s in it.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
     sides = [_any_used(model, it, f"side_{it.number}_{link}_{end}", servers) for end, servers in enumerate((near, far))]
-    model.add(it.links[link] >= model.total(sides) - 1)
-    for literal in sides:
-        model.add(it.links[link] <= literal)
+    model.add(it.links[link] >= model.total(sides) - 1, f"bridge_{it.number}_{link}")
+    for end, literal in enumerate(sides):
+        model.add(it.links[link] <= literal, f"bridge_{it.number}_{link}_{end}")
 
 
 def _any_used(model: AlgebraicModel, it: JobVariables, name: str, servers: Sequence[int]) -> pulp.LpVariable:
@@ -67,8 +67,9 @@ def _ring_neighbours(
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
         both = it.used[first] + it.used[second] - 1
-        for outside in (False, True):
-            model.add(literal >= both - model.total(it.used[s] for s in others if (first < s < second) != outside))
+        for outside, where in ((False, "inside"), (True, "outside")):
+            besides = model.total(it.used[s] for s in others if (first < s < second) != outside)
+            model.add(literal >= both - besides, f"ring_{literal.name}_{first}_{second}_{where}")
 
 
 def add_pace(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelPace:
@@ -90,7 +91,7 @@ def add_pace(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) ->
 def _shared(model: AlgebraicModel, name: str, workers: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
     """Literal that two or more of the workers force."""
     literal = model.binary(name)
-    model.add(model.total(workers) <= 1 + (len(workers) - 1) * literal)
+    model.add(model.total(workers) <= 1 + (len(workers) - 1) * literal, name)
     return literal
 
 
@@ -99,8 +100,8 @@ def _ladder(model: AlgebraicModel, name: str, uses: Sequence[tuple[int, pulp.LpV
     values = tuple(sorted({value for value, _ in uses}))
     steps = tuple(model.binary(f"{name}_{step}") for step in range(1, len(values)))
     for above, below in pairwise(steps):
-        model.add(below <= above)
-    for value, literal in uses:
+        model.add(below <= above, f"ladder_{below.name}")
+    for k, (value, literal) in enumerate(uses):
         if value > values[0]:
-            model.add(literal <= steps[values.index(value) - 1])
+            model.add(literal <= steps[values.index(value) - 1], f"{name}_use_{k}")
     return Ladder(values, steps)

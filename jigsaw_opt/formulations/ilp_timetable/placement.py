@@ -25,7 +25,7 @@ def add_placement(model: AlgebraicModel, ground: Ground, it: JobVariables) -> No
     """As many GPUs as slots, all on servers that routes join (specification: placement)."""
     job, j = it.job, it.number
     it.here = {g: model.binary(f"here_{j}_{g}") for g in ground.allowed(job)}
-    model.add(model.total(it.here.values()) == job.slots)
+    model.add(model.total(it.here.values()) == job.slots, f"workers_{j}")
     it.used = {s: model.binary(f"used_{j}_{s}") for s in sorted({ground.server(g) for g in it.here})}
     for s, used in it.used.items():
         add_any(model, used, it.on_server(ground, s))
@@ -34,16 +34,16 @@ def add_placement(model: AlgebraicModel, ground: Ground, it: JobVariables) -> No
     if len(parts) > 1:
         _one_part(model, ground, it, parts)
     for first, second in ground.routes(job).apart(it.used):
-        model.add(it.used[first] + it.used[second] <= 1)
+        model.add(it.used[first] + it.used[second] <= 1, f"apart_{j}_{first}_{second}")
 
 
 def _one_part(model: AlgebraicModel, ground: Ground, it: JobVariables, parts: Sequence[int]) -> None:
     component = ground.routes(it.job).component
     chosen = {part: model.binary(f"part_{it.number}_{part}") for part in parts}
-    model.add(model.total(chosen.values()) == 1)
+    model.add(model.total(chosen.values()) == 1, f"one_part_{it.number}")
     for part, literal in chosen.items():
         inside = [here for g, here in it.here.items() if component[ground.server(g)] == part]
-        model.add(model.total(inside) == it.job.slots * literal)
+        model.add(model.total(inside) == it.job.slots * literal, f"part_{it.number}_{part}")
 
 
 def add_depth_rule(model: AlgebraicModel, it: JobVariables) -> None:
@@ -63,25 +63,27 @@ def _level_literals(
     if len(candidates) == 1:
         return {candidates[0]: here}
     literals = {d: model.binary(f"level_{name}_{d}") for d in candidates}
-    model.add(model.total(literals.values()) == here)
+    model.add(model.total(literals.values()) == here, f"level_{name}")
     return literals
 
 
 def _level_multiset(model: AlgebraicModel, it: JobVariables, candidates: Sequence[int]) -> None:
     multiset = it.job.rule.multiset or ()
-    for levels in it.levels:
+    for i, levels in enumerate(it.levels):
         for d in candidates:
-            model.add(model.total(literals[d] for literals in levels.values()) == multiset.count(d))
+            held = model.total(literals[d] for literals in levels.values())
+            model.add(held == multiset.count(d), f"multiset_{it.number}_{i}_{d}")
 
 
 def _free_levels(model: AlgebraicModel, it: JobVariables) -> None:
     rule, deepest = it.job.rule, it.job.levels
-    for levels in it.levels:
-        model.add(model.total(literals[deepest] for literals in levels.values()) >= rule.min_contributors)
+    for i, levels in enumerate(it.levels):
+        full = model.total(literals[deepest] for literals in levels.values())
+        model.add(full >= rule.min_contributors, f"contributors_{it.number}_{i}")
     totals = {g: model.total(d * x for levels in it.levels for d, x in levels[g].items()) for g in it.here}
     most = deepest * it.job.slots * it.job.iterations
     # A share above 1 cannot be met; one level more than there are says so without a number beyond the engine's.
-    model.add(model.total(totals.values()) >= min(rule.min_total, most + 1))
+    model.add(model.total(totals.values()) >= min(rule.min_total, most + 1), f"total_{it.number}")
     if rule.balance is not None:
         _balance(model, it, totals, min(rule.balance, most))
 
@@ -90,8 +92,8 @@ def _balance(model: AlgebraicModel, it: JobVariables, totals: Mapping[int, Expre
     most = it.job.levels * it.job.iterations
     least = model.integer(f"least_{it.number}", 0, most)
     for g, here in it.here.items():
-        model.add(totals[g] >= least - most * (1 - here))
-        model.add(totals[g] <= least + balance)
+        model.add(totals[g] >= least - most * (1 - here), f"balance_least_{it.number}_{g}")
+        model.add(totals[g] <= least + balance, f"balance_most_{it.number}_{g}")
 
 
 def add_memory(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
@@ -120,6 +122,7 @@ def _add_exact_sum(model: AlgebraicModel, name: str, terms: Sequence[tuple[int, 
     while limit >= _DIGIT:
         digits = model.total(size % _DIGIT * x for size, (_, x) in zip(sizes, terms, strict=True)) + carry
         carry = model.integer(f"carry_{name}_{position}", 0, len(terms) + 1)
-        model.add(digits <= limit % _DIGIT + _DIGIT * carry)
+        model.add(digits <= limit % _DIGIT + _DIGIT * carry, f"memory_{name}_{position}")
         sizes, limit, position = [size // _DIGIT for size in sizes], limit // _DIGIT, position + 1
-    model.add(model.total(size * x for size, (_, x) in zip(sizes, terms, strict=True)) + carry <= limit)
+    highest = model.total(size * x for size, (_, x) in zip(sizes, terms, strict=True))
+    model.add(highest + carry <= limit, f"memory_{name}")

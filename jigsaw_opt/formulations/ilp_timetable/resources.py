@@ -82,7 +82,7 @@ def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables], 
         if common and operations[one] and operations[two]:
             meet = model.binary(f"share_{one}_{two}")
             for k in common:
-                model.add(meet >= jobs[one].links[k] + jobs[two].links[k] - 1)
+                model.add(meet >= jobs[one].links[k] + jobs[two].links[k] - 1, f"share_{one}_{two}_{k}")
             _add_disjoint(model, "link", meet, operations[one], operations[two])
 
 
@@ -112,9 +112,9 @@ def _add_disjoint(
             both = add_both(model, f"both_{name}", [meet, *conditions]) if conditions else meet
             before = model.integer(f"first_{name}", 0, int(one.may_precede(two)))
             if not two.may_precede(one):
-                model.add(before == both)
-            model.add(two.start >= one.end - max(0, one.latest - two.earliest) * (1 - before))
-            model.add(one.start >= two.end - max(0, two.latest - one.earliest) * (1 - both + before))
+                model.add(before == both, f"only_{name}")
+            model.add(two.start >= one.end - max(0, one.latest - two.earliest) * (1 - before), f"before_{name}")
+            model.add(one.start >= two.end - max(0, two.latest - one.earliest) * (1 - both + before), f"after_{name}")
             if not conditions:
                 first[one.name, two.name] = before
     _add_monotone(model, first, ones, twos)
@@ -129,7 +129,9 @@ def _add_monotone(
     """What comes before an operation comes before all later operations of its job."""
     for one in ones:
         for two, later in pairwise(two for two in twos if (one.name, two.name) in first):
-            model.add(first[one.name, two.name] <= first[one.name, later.name])
+            sooner, name = first[one.name, two.name], f"monotone_{first[one.name, two.name].name}_two"
+            model.add(sooner <= first[one.name, later.name], name)
     for two in twos:
         for one, later in pairwise(one for one in ones if (one.name, two.name) in first):
-            model.add(first[later.name, two.name] <= first[one.name, two.name])
+            sooner, name = first[one.name, two.name], f"monotone_{first[one.name, two.name].name}_one"
+            model.add(first[later.name, two.name] <= sooner, name)

@@ -21,7 +21,8 @@ def add_gpu_loads(
 ) -> None:
     """Work on a GPU fits between the first release and the last exchange."""
     for g in range(len(ground.gpus)):
-        _add_loads(model, [gpu_load(ground, it, g, model.total) for it in jobs if g in it.here], makespan)
+        loads = [gpu_load(ground, it, g, model.total) for it in jobs if g in it.here]
+        _add_loads(model, f"gpu_load_{g}", loads, makespan)
 
 
 def add_link_loads(
@@ -29,10 +30,11 @@ def add_link_loads(
 ) -> None:
     """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
     for k, link in enumerate(ground.operations.cluster.links):
-        _add_loads(model, [link_load(ground, it, it.links[k], link) for it in jobs if k in it.links], makespan)
+        loads = [link_load(ground, it, it.links[k], link) for it in jobs if k in it.links]
+        _add_loads(model, f"link_load_{k}", loads, makespan)
 
 
-def _add_loads(model: AlgebraicModel, loads: Sequence[Load], makespan: pulp.LpVariable) -> None:
+def _add_loads(model: AlgebraicModel, name: str, loads: Sequence[Load], makespan: pulp.LpVariable) -> None:
     """The loads of jobs that may run one after the other all fit before the end."""
-    for works, around in load_rows(loads):
-        model.add(model.total(works) + around <= makespan)
+    for n, (works, around) in enumerate(load_rows(loads)):
+        model.add(model.total(works) + around <= makespan, f"{name}_{n}")

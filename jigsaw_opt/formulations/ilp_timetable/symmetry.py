@@ -20,19 +20,23 @@ def add_order(model: AlgebraicModel, network: RoutedNetwork, jobs: Sequence[JobV
     ground = network.ground
     for group in identical_jobs(ground.operations):
         for j, k in pairwise(group):
-            model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])
+            model.add(jobs[j].ends[-1] <= jobs[k].ends[-1], f"alike_jobs_{j}_{k}")
     for servers in identical_servers(network):
         for s, r in pairwise(servers):
             users = [it for it in jobs if s in it.used]
             counts = ((model.total(it.on_server(ground, s)), model.total(it.on_server(ground, r))) for it in users)
-            _falling(model, counts, [min(it.job.slots, len(ground.by_server[s])) for it in users])
+            _falling(
+                model, f"alike_servers_{s}_{r}", counts, [min(it.job.slots, len(ground.by_server[s])) for it in users]
+            )
     for gpus in ground.by_server:
         for g, h in pairwise(gpus):
             users = [it for it in jobs if g in it.here]
-            _falling(model, ((it.here[g], it.here[h]) for it in users), [1] * len(users))
+            _falling(model, f"alike_gpus_{g}_{h}", ((it.here[g], it.here[h]) for it in users), [1] * len(users))
 
 
-def _falling(model: AlgebraicModel, pairs: Iterable[tuple[Expression, Expression]], most: Sequence[int]) -> None:
+def _falling(
+    model: AlgebraicModel, name: str, pairs: Iterable[tuple[Expression, Expression]], most: Sequence[int]
+) -> None:
     """The list of the first entries is lexicographically no smaller than that of the second ones.
 
     Both are read as numbers whose digits are the entries; `most` holds the largest value of each.
@@ -42,4 +46,4 @@ def _falling(model: AlgebraicModel, pairs: Iterable[tuple[Expression, Expression
         weight //= largest + 1
         weights.append(weight)
     digits = [(w, one, two) for w, (one, two) in zip(weights, pairs, strict=True) if w > 0]
-    model.add(model.total(w * (one - two) for w, one, two in digits) >= 0)
+    model.add(model.total(w * (one - two) for w, one, two in digits) >= 0, name)

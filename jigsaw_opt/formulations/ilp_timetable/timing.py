@@ -30,9 +30,9 @@ def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
         end = model.time(f"end_{name}", earliest + it.window.iteration, latest)
         starts = {g: model.time(f"start_{name}_{g}", earliest, latest) for g in it.here}
         if i > 0:
-            model.add(end >= it.ends[-1] + it.window.iteration)
-            for start in starts.values():
-                model.add(start >= it.ends[-1])
+            model.add(end >= it.ends[-1] + it.window.iteration, f"iteration_{name}")
+            for g, start in starts.items():
+                model.add(start >= it.ends[-1], f"barrier_{name}_{g}")
         it.ends.append(end)
         it.starts.append(starts)
 
@@ -53,16 +53,17 @@ def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelPace, i: int, 
     """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest, least = it.job, it.fewest[bucket - 1], it.shortest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
-    value = model.time(f"duration_{it.number}_{i}_{bucket}", least, longest)
+    name = f"duration_{it.number}_{i}_{bucket}"
+    value = model.time(name, least, longest)
     steps = _contributor_steps(model, it, i, bucket, fewest)
     counts = range(fewest, job.slots + 1)
     if pace.fixed:
-        model.add(value >= climb([job.transfer_us(bucket, c, pace.best) for c in counts], steps))
+        model.add(value >= climb([job.transfer_us(bucket, c, pace.best) for c in counts], steps), name)
         return value
-    model.add(value >= transfer_expression(job, pace, bucket, fewest))
+    model.add(value >= transfer_expression(job, pace, bucket, fewest), name)
     for step, c in zip(steps, counts[1:], strict=True):
         excess = job.transfer_us(bucket, c, pace.worst) - least
-        model.add(value >= transfer_expression(job, pace, bucket, c) - excess * (1 - step))
+        model.add(value >= transfer_expression(job, pace, bucket, c) - excess * (1 - step), f"{name}_{c}")
     return value
 
 
@@ -72,9 +73,9 @@ def _contributor_steps(
     """Literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
     steps = [model.binary(f"contribute_{it.number}_{i}_{bucket}_{c}") for c in range(fewest + 1, it.job.slots + 1)]
     for above, below in pairwise(steps):
-        model.add(below <= above)
+        model.add(below <= above, f"ladder_{below.name}")
     reached = [literal for levels in it.levels[i].values() for d, literal in levels.items() if d >= bucket]
-    model.add(model.total(reached) <= fewest + model.total(steps))
+    model.add(model.total(reached) <= fewest + model.total(steps), f"reached_{it.number}_{i}_{bucket}")
     return steps
 
 
@@ -85,9 +86,9 @@ def add_exchanges(model: AlgebraicModel, it: JobVariables, durations: Sequence[S
     """
     for i, row in enumerate(durations if it.links else ()):
         exchanges = [_exchange(model, it, i, b, duration) for b, duration in enumerate(row, 1)]
-        for before, after in pairwise(exchanges):
-            model.add(after.start >= before.end)
-        model.add(it.ends[i] >= exchanges[-1].end)
+        for b, (before, after) in enumerate(pairwise(exchanges), 1):
+            model.add(after.start >= before.end, f"order_{it.number}_{i}_{b}")
+        model.add(it.ends[i] >= exchanges[-1].end, f"order_{it.number}_{i}_{len(exchanges)}")
         it.exchanges.append(exchanges)
 
 
@@ -112,7 +113,8 @@ def add_readiness(
 def _iteration_ends_after(model: AlgebraicModel, it: JobVariables, i: int, g: int, times: Sequence[int]) -> None:
     """The iteration lasts from the start of a block over its end, and over the transfers that its buckets go into."""
     tails = tails_us(times, it.shortest)
-    model.add(it.ends[i] >= it.starts[i][g] + model.total(tails[d - 1] * x for d, x in it.levels[i][g].items()))
+    tail = model.total(tails[d - 1] * x for d, x in it.levels[i][g].items())
+    model.add(it.ends[i] >= it.starts[i][g] + tail, f"tail_{it.number}_{i}_{g}")
 
 
 def _bucket_ready(
@@ -127,4 +129,4 @@ def _bucket_ready(
             limit = it.ends[i] - model.total(row[b - 1 :])
         reached = model.total(ready * x for d, x in it.levels[i][g].items() if d >= b)
         shallow = model.total(late * x for d, x in it.levels[i][g].items() if d < b)
-        model.add(limit >= start + reached - shallow)
+        model.add(limit >= start + reached - shallow, f"ready_{it.number}_{i}_{g}_{b}")

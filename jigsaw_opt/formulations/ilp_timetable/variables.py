@@ -19,15 +19,15 @@ JobVariables = variables.JobVariables["pulp.LpVariable", Expression]
 
 def add_any(model: AlgebraicModel, literal: pulp.LpVariable, literals: Sequence[pulp.LpVariable]) -> None:
     """State that a 0-1 variable is 1 exactly where one of the others is."""
-    model.add(model.total(literals) >= literal)
-    for one in literals:
-        model.add(literal >= one)
+    model.add(model.total(literals) >= literal, f"any_{literal.name}")
+    for k, one in enumerate(literals):
+        model.add(literal >= one, f"any_{literal.name}_{k}")
 
 
 def add_both(model: AlgebraicModel, name: str, literals: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
     """A 0-1 variable that is 1 exactly where all the others are."""
     literal = model.binary(name)
-    model.add(literal >= model.total(literals) - (len(literals) - 1))
-    for one in literals:
-        model.add(literal <= one)
+    model.add(literal >= model.total(literals) - (len(literals) - 1), f"all_{name}")
+    for k, one in enumerate(literals):
+        model.add(literal <= one, f"all_{name}_{k}")
     return literal
