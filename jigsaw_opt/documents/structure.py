@@ -3,6 +3,7 @@
 Understands the keywords that the shipped schemas use. Unlike JSON Schema itself it takes ``1.0`` for no integer. Of the
 alternatives under ``oneOf`` it checks one: of depth rules the one whose `rule` the value names (an installed package
 may add some), of others the last one that a key of the value belongs to alone. Those under ``anyOf`` are tried in turn.
+Messages call a value what its ``x-expected`` says; descriptions are for readers of the schema.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class _Compiler:
             "object": self._object,
             "null": _null,
         }
-        expected = keywords.get("description") or " or ".join(_noun(name, keywords) for name in names)
+        expected = keywords.get("x-expected") or " or ".join(_noun(name, keywords) for name in names)
         checks = {_PYTHON[name]: builders[name](keywords, expected) for name in names}
         return next(iter(checks.values())) if len(checks) == 1 else _any_type(checks, expected)
 

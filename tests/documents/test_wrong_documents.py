@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from jigsaw_opt.documents import decode_instance, decode_plan, parsing, schema
 from jigsaw_opt.documents.report import Report
+from jigsaw_opt.documents.schemas import Kind, shipped
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 
 HERE = Path(__file__).parents[1] / "data"
@@ -472,3 +474,28 @@ def test_text_is_escaped_before_it_is_parsed_and_says_the_same() -> None:
     parsed = parsing.parse('{"\U0001f600": ["caf\u00e9", "\u4e2d", "plain \U0001f600"]}', "$", Report())
     assert parsed == {"\U0001f600": ["caf\u00e9", "\u4e2d", "plain \U0001f600"]}
     assert parsing._escaped('"\U0001f600\u00e9"') == r'"\ud83d\ude00\u00e9"'
+
+
+_UNITS = {"us": "microsecond", "bytes": "byte", "memory": "byte", "bandwidth": "bytes per second"}
+
+
+def _properties(tree: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every property that a schema describes, at any depth."""
+    if isinstance(tree, dict):
+        found = tree.get("properties")
+        yield from found.items() if isinstance(found, dict) else ()
+        for below in tree.values():
+            yield from _properties(below)
+    elif isinstance(tree, list):
+        for below in tree:
+            yield from _properties(below)
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_field_of_a_schema_has_a_description_with_its_unit(kind: Kind) -> None:
+    fields = list(_properties(shipped(kind)))
+    assert len(fields) > 10
+    assert [name for name, field in fields if not field.get("description")] == []
+    units = [(name, _UNITS.get(name.rpartition("_")[2], "")) for name, _ in fields]
+    missing = [it for it, (_, field) in zip(units, fields, strict=True) if it[1] not in field["description"]]
+    assert missing == []
