@@ -60,9 +60,12 @@ function showChain() {
   const job = view.job ?? data.jobs.reduce((last, _, other) => endOf(other) > endOf(last) ? other : last, 0);
   const story = data.jobs[job].story, chain = story ? toldChain(job) : gaplessChain(job);
   view.chain = new Map(chain.map(([lane, i]) => [i, lane]));
-  canvas.dataset.chain = view.chain.size;
+  // An operation on several lanes, or in two parts, is one step.
+  view.steps = [...new Map(chain.map(([lane, i]) => [key(i), [lane, i]]).reverse()).values()].sort((a, b) => a[1][START] - b[1][START]);
+  canvas.dataset.chain = view.steps.length;
   const since = Math.min(...chain.map(([, i]) => i[START])), until = Math.max(...chain.map(([, i]) => i[END]));
-  if (chain.length) say(`${story ? "critical chain of " + data.jobs[job].name : "chain without a gap"}: ${view.chain.size} steps, ${span(since)} → ${span(until)}`);
+  if (chain.length) say(`${story ? "critical chain of " + data.jobs[job].name : "chain without a gap"}: ${view.steps.length} steps, ${span(since)} → ${span(until)}`);
+  redraw();
 }
 function toldChain(job) {
   return pairsOf(job).filter(([, i]) => stepsOf(job).has(key(i))).sort((a, b) => a[1][START] - b[1][START]);
@@ -76,11 +79,11 @@ function gaplessChain(job) {
   }
   return [...chain.values()].reverse();
 }
-function hideChain() { view.chain = new Map(); say(""); }
+function hideChain() { view.chain = new Map(); view.steps = []; say(""); redraw(); }
 
 // Lines from what an interval waits for, and along the chain.
 function drawNeeds(paint) {
-  const steps = [...view.chain].map(([i, lane]) => [lane, i]), arrows = view.hover && view.hover[0].kind !== "memory" ? needs(view.hover[1]).slice(0, 64).map(from => [from, view.hover]) : [];
+  const { steps } = view, arrows = view.hover && view.hover[0].kind !== "memory" ? needs(view.hover[1]).slice(0, 64).map(from => [from, view.hover]) : [];
   for (let k = 1; k < steps.length; k++) arrows.push([steps[k - 1], steps[k]]);
   pen.strokeStyle = paint.ink; pen.lineWidth = 1.2;
   for (const [[from, i], [to, o]] of arrows) {

@@ -25,4 +25,5 @@ function measureHere() {
   const middle = (view.from + view.to) / 2;
   view.measure = view.measure && view.measure[0] === view.measure[1] ? [view.measure[0], middle] : [middle, middle];
   say(view.measure[0] === view.measure[1] ? "measuring from here: move the view, then press m again" : measured());
+  redraw();
 }

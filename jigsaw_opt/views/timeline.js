@@ -4,7 +4,7 @@ let pen = canvas.getContext("2d");
 const AXIS = 26, START = 0, END = 1, JOB = 2, BYTES = 2, ITERATION = 3, NUMBER = 4, LEVEL = 5;
 const end = Math.max(1, data.end);
 // What is shown: from when to when, how far down, the chosen job, whether it is alone, and the lane and interval under the pointer.
-const view = { from: 0, to: end, top: 0, job: null, only: null, hover: null, chain: new Map(), measure: null };
+const view = { from: 0, to: end, top: 0, job: null, only: null, hover: null, chain: new Map(), steps: [], measure: null };
 let width = 0, height = 0, row = 20, left = 120, pending = false, drawn = 0;
 
 const perPixel = () => (view.to - view.from) / Math.max(1, width - left);
@@ -13,6 +13,14 @@ const time = pixel => view.from + (pixel - left) * perPixel();
 // What a bar says: a block or transfer of a shape has a name of its own.
 const operation = (job, i) => job.operations.length ? (i[LEVEL] ? "" : "⇄ ") + job.operations[i[NUMBER]]
   : job.name + (i[LEVEL] ? " · " + i[LEVEL] : " ⇄ " + i[NUMBER]);
+// Blocks of a shape whose names begin with the same letters, as forward and backward passes of a pipeline, have one shade.
+const SHADES = 4;
+function shade(job, i) {
+  job.kinds ??= new Map();
+  const kind = /^\P{N}*/u.exec(job.operations[i[NUMBER]])[0];
+  if (!job.kinds.has(kind)) job.kinds.set(kind, job.kinds.size % SHADES);
+  return job.kinds.get(kind) / SHADES;
+}
 const size = bytes => bytes >= 1e9 ? (bytes / 1e9).toFixed(3) + " GB" : bytes >= 1e6 ? (bytes / 1e6).toFixed(3) + " MB" : bytes + " B";
 const span = us => us >= 1e6 ? (us / 1e6).toFixed(3) + " s" : us >= 1e3 ? (us / 1e3).toFixed(3) + " ms" : us + " µs";
 
@@ -149,6 +157,8 @@ function bar(a, b, y, job, share, paint, i) {
   pen.fillStyle = data.jobs[job].colour; pen.fillRect(a, y + 1, b - a, row - 2);
   // A shallow block carries a light band as high as the part of the backward pass that it leaves out.
   if (i && i[LEVEL] && share < 1) { pen.fillStyle = "rgba(255,255,255,0.45)"; pen.fillRect(a, y + 1, b - a, (row - 2) * (1 - share)); }
+  const lighter = i && i[LEVEL] && data.jobs[job].operations.length ? shade(data.jobs[job], i) : 0;
+  if (lighter) { pen.fillStyle = `rgba(255,255,255,${0.8 * lighter})`; pen.fillRect(a, y + 1, b - a, row - 2); }
   if (b - a > 4) { pen.fillStyle = paint.paper; pen.fillRect(b - 1, y + 1, 1, row - 2); }
   if (i && view.chain.has(i)) { pen.strokeStyle = paint.ink; pen.lineWidth = 1.5; pen.strokeRect(a + 1, y + 1.5, Math.max(1, b - a - 2), row - 3); }
   if (i && view.hover && i === view.hover[1]) { pen.strokeStyle = paint.ink; pen.lineWidth = 2; pen.strokeRect(a + 1, y + 2, Math.max(1, b - a - 2), row - 4); }

@@ -16,6 +16,7 @@ from jigsaw_opt.problem import Block, Cluster, Instance, Iteration, Job, JobPlan
 from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import picture
+from tests.views.test_shaped_views import pipe
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -280,3 +281,13 @@ def test_keys_are_told(browser: Chrome, tmp_path: Path, pair: Instance, pair_pla
     show(browser, tmp_path, timeline_html(picture(pair, pair_plan)))
     browser.find_element("id", "help").click()
     assert browser.execute_script("return document.getElementById('keys').open") is True
+
+
+def test_blocks_of_a_shape_are_shaded_by_kind_and_steps_are_counted_once(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, timeline_html(explained_picture(picture(*pipe()))))
+    shades = browser.execute_script("return data.lanes[0].intervals.map(i => shade(data.jobs[0], i))")
+    assert len(set(shades)) == 3 and all(0 <= it < 1 for it in shades)
+    press(browser, "c")
+    # The last block is on both GPUs, and one step.
+    assert browser.execute_script("return [view.chain.size, view.steps.length]") == [4, 3]
+    assert said(browser) == "critical chain of pipe: 3 steps, 3 µs → 13 µs"
