@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, ceil_div
 from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors, least_iteration_us, usable_gpus
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -131,7 +131,8 @@ def exceeded_promises(operations: Operations, bound: int) -> Conflict | None:
         return _too_fast(operations, bound, "no period is shorter than")
     names = tuple(job.name for job in operations.instance.promising)
     message = f"the {operations.objective} of no plan is below {bound:,}, and the deadlines of all jobs allow {limit:,}"
-    return Conflict("deadline", names, message)
+    wanted = f"the latest deadline has to be at least {bound - limit:,} us later"
+    return Conflict("deadline", names, f"{message}; {wanted}" if operations.objective == "makespan" else message)
 
 
 def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
@@ -241,21 +242,24 @@ def _broken_alone(operations: Operations) -> Iterator[Conflict]:
 def _late(name: str, end_us: int, deadline_us: int | None) -> Iterator[Conflict]:
     if deadline_us is not None and end_us > deadline_us:
         message = f"job {name} ends no earlier than {end_us:,} us even alone, and promises to end by {deadline_us:,} us"
-        yield Conflict("deadline", (name,), message)
+        wanted = f"a deadline at least {end_us - deadline_us:,} us later is wanted, or less work or an earlier release"
+        yield Conflict("deadline", (name,), f"{message}; {wanted}")
 
 
 def _too_fast(operations: Operations, least_us: int, why: str) -> Conflict:
     """The tightest pace asks for a period below the least one."""
     job = min(operations.instance.promising, key=lambda it: (it.pace_us or 0) * it.iterations)
     message = f"{why} {least_us:,} us, and job {job.name} promises {_promise_of(job)}"
-    return Conflict("pace", (job.name,), message)
+    wanted = f"an iteration every {ceil_div(least_us, job.iterations):,} us is the most that may be promised"
+    return Conflict("pace", (job.name,), f"{message}; {wanted}")
 
 
 def _broken_together(operations: Operations) -> Conflict:
     told = ", ".join(f"{job.name} ({_promise_of(job)})" for job in operations.instance.promising)
     names = tuple(job.name for job in operations.instance.jobs)
     kind = "pace" if operations.horizon == "cyclic" else "deadline"
-    return Conflict(kind, names, f"no plan of all jobs keeps what these promise: {told}")
+    message = f"no plan of all jobs keeps what these promise: {told}"
+    return Conflict(kind, names, f"{message}; a larger {kind}_us of one of them, or fewer jobs, may help")
 
 
 def _promise_of(job: Job | ShapedJob) -> str:
@@ -268,12 +272,14 @@ def _no_type(operations: Operations, job: OperationGraph) -> str:
     have = ", ".join(sorted({server.gpu_type for server in operations.cluster.servers}))
     can = ", ".join(job.gpu_types) or "none"
     why = f"its model has times for {can}, the cluster has {have}"
-    return f"job {job.name} runs on none of the cluster's GPU types: {why}"
+    wanted = f"times of the model for {have}, or a server with GPUs of type {can}, are wanted"
+    return f"job {job.name} runs on none of the cluster's GPU types: {why}; {wanted}"
 
 
 def _too_few(job: str, workers: int, gpus: int, whole: int) -> str:
     kinds = "" if gpus == whole else f" of its types (of {whole:,} in all)"
-    return f"job {job} has {workers:,} workers on GPUs of their own, and the cluster has {gpus:,} GPUs{kinds}"
+    told = f"job {job} has {workers:,} workers on GPUs of their own, and the cluster has {gpus:,} GPUs{kinds}"
+    return f"{told}; {workers - gpus:,} more GPUs are wanted, or at most {gpus:,} workers"
 
 
 def _no_memory_or_path(operations: Operations, job: OperationGraph, servers: Sequence[Server]) -> Iterator[Conflict]:
@@ -289,10 +295,12 @@ def _no_memory_or_path(operations: Operations, job: OperationGraph, servers: Seq
         message = (
             f"job {job.name} has {job.slots:,} workers, and no more than {gpus:,} of its GPUs are joined by {links}"
         )
-        yield Conflict("reach", (job.name,), message)
+        wanted = f"links that join {job.slots - gpus:,} more of them are wanted, or at most {gpus:,} workers"
+        yield Conflict("reach", (job.name,), f"{message}; {wanted}")
     elif not any(_has_place(job, part) for part in parts):
         message = f"no part of the cluster that links join has both the GPUs and the memory for job {job.name}"
-        yield Conflict("memory", (job.name,), f"{message} at the depth that its rule asks for")
+        wanted = f"links between more of its GPUs, fewer than {job.slots:,} workers or a shallower depth rule may help"
+        yield Conflict("memory", (job.name,), f"{message} at the depth that its rule asks for; {wanted}")
 
 
 def _memory_needs(job: OperationGraph) -> list[_MemoryNeed]:
@@ -373,7 +381,7 @@ def _states_exceed_memory(operations: Operations) -> Iterator[Conflict]:
 def _no_routes(job: OperationGraph) -> str:
     """Why a job has no place of its own though links join enough GPUs."""
     kept = f"routes that keep its route policy {job.route_policy!r} join no servers that have room for all of them"
-    return f"job {job.name} has {job.slots:,} workers, and {kept}"
+    return f"job {job.name} has {job.slots:,} workers, and {kept}; a wider route policy or fewer workers may help"
 
 
 def _together(operations: Operations) -> str:

@@ -133,9 +133,11 @@ def test_certain_causes_name_the_promise(solver: str) -> None:
     assert (late.status, late.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
     assert [(it.kind, it.jobs) for it in late.conflicts] == [("deadline", ("long",))]
     assert "ends no earlier than 40 us even alone, and promises to end by 39 us" in late.conflicts[0].message
+    assert "a deadline at least 1 us later is wanted" in late.conflicts[0].message
     slow = solved(two_on_one_gpu(pace_us=24), solver)
     assert (slow.status, [it.kind for it in slow.conflicts]) == (Status.INFEASIBLE, ["pace"])
     assert "no period is shorter than 50 us" in slow.conflicts[0].message
+    assert "an iteration every 25 us is the most that may be promised" in slow.conflicts[0].message
     assert solved(two_on_one_gpu(pace_us=25), solver).objective == 50
 
 
@@ -145,6 +147,7 @@ def test_a_proof_that_no_plan_keeps_all_promises_names_them() -> None:
     result = solved(replace(free, jobs=jobs, objective="makespan"))
     assert result.status is Status.INFEASIBLE
     assert result.conflicts[0].kind == "deadline" and set(result.conflicts[0].jobs) == {"short", "long"}
+    assert "the latest deadline has to be at least 10 us later" in result.conflicts[0].message
 
 
 def test_others_refuse_promises_by_name() -> None:
