@@ -24,9 +24,13 @@ from pathlib import Path
 # Behind everything else, so that another tree on PYTHONPATH comes first.
 sys.path.append(str(Path(__file__).parents[1]))
 
+from fault_campaign import changed, inputs, limits, names, outputs, signals, small, solvers, threads
 from fault_campaign.contract import Campaign, Tally, Trial
 from fault_campaign.launch import HOME
-from fault_campaign.parts import PARTS
+
+MODULES = (changed, solvers, limits, signals, outputs, inputs, names, small, threads)
+PARTS = {part.name: part for module in MODULES for part in module.PARTS}
+"""All parts, in the order in which they run."""
 
 
 def keep(folder: Path, part: str, number: int, trial: Trial) -> None:
@@ -65,7 +69,7 @@ def table(tally: Tally) -> str:
     lines = [
         f"| {row.part} | {row.fault} | {row.tried} | {row.failed} |"
         f" {_number(row.worst_seconds, 1)} | {_number(row.worst_mebibytes, 0)} |"
-        for row in (*tally.parts, *tally.rows)
+        for row in sorted(tally.rows.values(), key=lambda row: row.fault != "")
     ]
     return "\n".join(["| counted | number |", "|---|--:|", *counts, "", *head, *lines])
 
@@ -76,8 +80,8 @@ def _number(value: float, digits: int) -> str:
 
 def as_json(tally: Tally) -> str:
     failures = [{"part": part, "fault": t.fault, "failure": t.failure, "how": t.how} for part, t in tally.failures]
-    parts, rows = ([asdict(row) for row in found] for found in (tally.parts, tally.rows))
-    document = {"tree": str(HOME), "counts": tally.counts, "parts": parts, "rows": rows, "failures": failures}
+    rows = [asdict(row) for row in tally.rows.values()]
+    document = {"tree": str(HOME), "counts": tally.counts, "rows": rows, "failures": failures}
     return json.dumps(document, indent=2)
 
 

@@ -1,4 +1,8 @@
-"""Correct plans and their instances changed at random: the package's checker and the referee judge alike."""
+"""Correct plans changed at random: the package's checker and the referee judge alike.
+
+The referee knows plans that list all iterations. A phased plan that the checker accepts is put to it written out; it
+knows no job that has ended, so memory is then ample, and no period, so there is no balance.
+"""
 
 from __future__ import annotations
 
@@ -10,48 +14,56 @@ from typing import Any
 from . import documents
 from .contract import Campaign, Count, Part, Trial
 from .documents import LARGEST, Json
+from .inside import Servant, hashed, judged, servant, solved, solved_phased
 from .referee import sha256, verdict
-from .servant import Servant, servant
 
-__all__ = ["PART", "changed", "compared"]
+__all__ = ["PARTS", "altered", "changed", "compared", "written_out"]
 
-_PLANS, _CHANGES = 500, 40
+_PLANS, _CHANGES, _PHASED_PLANS, _PHASED_CHANGES = 500, 40, 50, 20
+_PATIENCE = 60.0
 
 
-def trials(campaign: Campaign) -> Iterator[Trial]:
+def listed(campaign: Campaign) -> Iterator[Trial]:
     """Plans of random small instances: as they are, changed, and for a changed instance."""
     with servant() as helper:
         for number in range(campaign.times(_PLANS)):
-            random = campaign.random("changed", number)
+            random, how = campaign.random("changed", number), f"seed {campaign.seed}, plan {number}"
             instance = documents.small(random)
-            found = helper.ask("solved", instance, "greedy", 5.0, timeout=60)
-            how = f"seed {campaign.seed}, plan {number}"
+            plan = (found := helper.ask(solved, instance, "greedy", 5.0, timeout=_PATIENCE)).get("plan")
             if "raised" in found:
                 yield Trial("a plan of greedy", found["raised"], how)
-            elif found.get("plan") is not None:
-                plans = [found["plan"], *(changed(found["plan"], random) for _ in range(_CHANGES))]
+            elif plan is not None:
+                plans = [plan, *(changed(plan, random) for _ in range(_CHANGES))]
                 yield from compared(helper, "a changed plan", instance, plans, how)
-                yield from _other_instances(helper, instance, found["plan"], random, how)
-            yield from _shaped(helper, random, how)
+                yield from _other_instances(helper, instance, plan, random, how)
 
 
-def _shaped(helper: Servant, random: Random, how: str) -> Iterator[Trial]:
-    """Plans of a random instance with shaped jobs, in which one thing follows another: as they are, and changed."""
-    made = documents.shaped(random)
-    if made is not None:
-        instance, plan = made
-        plans = [plan, *(changed(plan, random) for _ in range(_CHANGES))]
-        yield from compared(helper, "a changed plan with shapes", instance, plans, how)
+def phased(campaign: Campaign) -> Iterator[Trial]:
+    """Phased plans of random small instances with up to 40 times the iterations: as they are, and changed."""
+    with servant() as helper:
+        for number in range(campaign.times(_PHASED_PLANS)):
+            random, how = campaign.random("phased", number), f"seed {campaign.seed}, phased plan {number}"
+            while (instance := documents.small(random))["horizon"] != "finite":
+                pass
+            for job in instance["jobs"]:
+                job["iterations"] *= random.choice((1, 3, 10, 40))
+            plan = (found := helper.ask(solved_phased, instance, timeout=_PATIENCE)).get("plan")
+            if "raised" in found:
+                yield Trial("a phased plan", found["raised"], how)
+            elif plan is not None:
+                plans = [plan, *(altered(plan, random) for _ in range(_PHASED_CHANGES))]
+                yield from compared(helper, "a changed phased plan", instance, plans, how)
 
 
 def compared(helper: Servant, fault: str, instance: Json, plans: list[Json], how: str) -> Iterator[Trial]:
-    """Both verdicts on plans of one instance."""
-    answers = helper.ask("judged", instance, plans, timeout=60)
+    """Both verdicts on plans of one instance, of which the first is correct."""
+    phased = "groups" in plans[0]
+    answers = helper.ask(judged, instance, plans, timeout=_PATIENCE)
     if isinstance(answers, dict):
         yield Trial(fault, f"the checker: {answers['raised']}", how)
         return
     for place, (plan, answer) in enumerate(zip(plans, answers, strict=True)):
-        own = verdict(instance, plan)
+        own = (answer or verdict(*written_out(instance, plan))) if phased else verdict(instance, plan)
         counts = {Count.DOCUMENTS: 1, Count.ACCEPTED: int(bool(own) and not answer)}
         differ = f"the checker says {answer or 'correct'!r}, the referee {own or 'correct'!r}"
         kind = f"{fault}, {'wrong' if own else 'correct'}"
@@ -61,43 +73,88 @@ def compared(helper: Servant, fault: str, instance: Json, plans: list[Json], how
 def _other_instances(helper: Servant, instance: Json, plan: Json, random: Random, how: str) -> Iterator[Trial]:
     """The plan judged for instances that differ in a number, whose hash it states."""
     for place in range(_CHANGES // 8):
-        other = deepcopy(instance)
+        other, where = deepcopy(instance), f"{how}, instance {place}"
         _change_number(other, random)
-        stated = {**plan, "instance_sha256": sha256(other)}
-        answer = helper.ask("hashed", other, timeout=60)
+        stated, answer = {**plan, "instance_sha256": sha256(other)}, helper.ask(hashed, other, timeout=_PATIENCE)
         wrong = "" if answer == stated["instance_sha256"] else f"another hash: {answer}"
-        yield Trial("the hash of a changed instance", wrong, f"{how}, instance {place}")
-        yield from compared(helper, "a plan of a changed instance", other, [stated], f"{how}, instance {place}")
+        yield Trial("the hash of a changed instance", wrong, where)
+        yield from compared(helper, "a plan of a changed instance", other, [stated], where)
+
+
+def _change_number(instance: Json, random: Random) -> None:
+    """Another number in an instance, so that it stays valid."""
+    kept = {"workers", "iterations", "mean_depth", *(["release_us"] if instance["horizon"] == "cyclic" else [])}
+    holder, key = random.choice([place for place in _numbers(instance) if place[1] not in kept])
+    may_be_0 = key in ("latency_us", "fabric_latency_us", "release_us", "balance", "gpu_memory")
+    least = 0 if may_be_0 or key.endswith("_bytes") or holder[key] == 0 else 1
+    holder[key] = random.choice((max(least, holder[key] - 1), holder[key] + 1, 2 * holder[key] + 1, least))
+
+
+def written_out(instance: Json, plan: Json) -> tuple[Json, Json]:
+    """The instance without what only holds in a period, and a correct phased plan as one that lists all iterations."""
+    asked = deepcopy(instance)
+    for server in asked["cluster"]["servers"]:
+        server["gpu_memory"] = LARGEST
+    for job in asked["jobs"]:
+        job.get("depth", {}).pop("balance", None)
+    jobs = {job["name"]: {"name": job["name"], "gpus": [], "iterations": []} for job in asked["jobs"]}
+    for phase in (phase for group in plan["groups"] for phase in group["phases"]):
+        for job in phase["jobs"]:
+            jobs[job["name"]]["gpus"] = job["gpus"]
+            for r in range(phase["repeats"]):
+                moved = deepcopy(job["iterations"])
+                _later(moved, phase["start_us"] + r * phase["period_us"])
+                jobs[job["name"]]["iterations"] += moved
+    stated = {key: value for key, value in plan.items() if key != "groups"}
+    stated |= {"format": "jigsaw-plan/1", "instance_sha256": sha256(asked), "period_us": None}
+    return asked, {**stated, "jobs": list(jobs.values())}
+
+
+def _later(value: Any, by: int) -> None:
+    for holder, key in list(_numbers({"all": value})):
+        if key in ("start_us", "end_us"):
+            holder[key] = max(0, holder[key] + by)
 
 
 def changed(plan: Json, random: Random) -> Json:
     """A plan with one to three changes, of numbers, order, size, names or keys."""
     found = deepcopy(plan)
-    for change in random.choices(_OF_VALUES, k=random.choice((1, 1, 2, 3))):
+    for change in random.choices((_number, _number, _shift, _loosen, _gpu), k=random.choice((1, 1, 2, 3))):
         change(found, random)
     if random.random() < _ROUGH:
-        random.choice(_OF_FORM)(found, random)
+        random.choice((_exchange, _key))(found, random)
     return found
+
+
+def altered(plan: Json, random: Random) -> Json:
+    """A phased plan with changes of phases, or of any document; often with the makespan that it has then."""
+    found = deepcopy(plan)
+    for change in random.sample(_OF_PHASES, k=random.choice((0, 1, 2))):
+        change(random.choice(found["groups"])["phases"], random)
+    if random.random() < _ROUGH:
+        return changed(found, random)
+    ends = [
+        phase["start_us"] + (phase["repeats"] - 1) * phase["period_us"] + max(holder[key] for holder, key in places)
+        for group in found["groups"]
+        for phase in group["phases"]
+        if (places := [place for place in _numbers({"jobs": phase["jobs"]}) if place[1] == "end_us"])
+    ]
+    return {**found, "objective": max(*ends, found["bound"]), "status": "feasible"}
+
+
+_ROUGH = 0.2
+"""How often the form of the document is changed, too."""
 
 
 def _number(plan: Json, random: Random) -> None:
     holder, key = random.choice(list(_numbers(plan)))
-    holder[key] = random.choice(
-        (holder[key] + 1, max(0, holder[key] - 1), 0, random.randint(0, 2 * holder[key] + 2), LARGEST)
-    )
-
-
-def _kind(plan: Json, random: Random) -> None:
-    holder, key = random.choice(list(_numbers(plan)))
-    holder[key] = random.choice((None, True, -1, 1.5, str(holder[key]), [], {}))
+    one = holder[key]
+    holder[key] = random.choice((one + 1, max(0, one - 1), 0, random.randint(0, 2 * one + 2), LARGEST))
 
 
 def _shift(plan: Json, random: Random) -> None:
     """A whole job later or earlier: often still correct but for its objective."""
-    job, shift = random.choice(_jobs(plan)), random.choice((-2, -1, 1, 2))
-    for holder, key in list(_numbers({"jobs": [job]})):
-        if key in ("start_us", "end_us"):
-            holder[key] = max(0, holder[key] + shift)
+    _later(random.choice(_jobs(plan)), random.choice((-2, -1, 1, 2)))
 
 
 def _loosen(plan: Json, random: Random) -> None:
@@ -106,40 +163,62 @@ def _loosen(plan: Json, random: Random) -> None:
 
 
 def _gpu(plan: Json, random: Random) -> None:
-    job = random.choice(_jobs(plan))
     places = [gpu for other in _jobs(plan) for gpu in other["gpus"]]
-    job["gpus"][random.randrange(len(job["gpus"]))] = random.choice((*places, "s0/00", "s0/99", "x/0", "s0", "/"))
+    gpus = random.choice(_jobs(plan))["gpus"]
+    gpus[random.randrange(len(gpus))] = random.choice((*places, "s0/00", "s0/99", "x/0", "s0", "/"))
 
 
 def _exchange(plan: Json, random: Random) -> None:
-    """Two elements of a list exchanged, one taken out or put in twice."""
-    found = random.choice([one for one in _lists(plan) if one])
+    """An element of a list taken out, put in twice, or in the place of another."""
+    lists = [inner for holder in _objects(plan) for inner in holder.values() if isinstance(inner, list) and inner]
+    found = random.choice(lists)
     one, other = random.randrange(len(found)), random.randrange(len(found))
+    found[one : one + random.choice((0, 1))] = [deepcopy(found[other])] * random.choice((0, 1))
+
+
+def _key(plan: Json, random: Random) -> None:
+    """A key that is missing, one more, or a value of another kind."""
+    holder = random.choice(list(_objects(plan)))
+    key = random.choice(list(holder))
+    kinds = (True, [holder[key]], str(holder[key]), None, 1.5, {})
     random.choice(
         (
-            lambda: found.__setitem__(slice(None), [*found[:one], *found[one + 1 :]]),
-            lambda: found.insert(one, deepcopy(found[other])),
-            lambda: found.__setitem__(one, deepcopy(found[other])),
+            lambda: holder.pop(key),
+            lambda: holder.update(more=1),
+            lambda: holder.update({key: random.choice(kinds)}),
         )
     )()
 
 
-def _key(plan: Json, random: Random) -> None:
-    holder = random.choice(list(_objects(plan)))
-    key = random.choice(list(holder))
-    random.choice((lambda: holder.pop(key), lambda: holder.update(more=1), lambda: holder.update({key: "x"})))()
+def _split(phases: list[Json], random: Random) -> None:
+    """One phase as two: correct where its repetitions do not reach into one another."""
+    at = random.randrange(len(phases))
+    phase, later = phases[at], deepcopy(phases[at])
+    done = random.randint(1, max(1, phase["repeats"] - 1))
+    later["start_us"] += done * phase["period_us"]
+    later["repeats"], phase["repeats"] = max(1, phase["repeats"] - done), done
+    phases.insert(at + 1, later)
 
 
-_Change = Callable[[Json, Random], None]
-_OF_VALUES: tuple[_Change, ...] = (_number, _number, _shift, _loosen, _gpu)
-_OF_FORM: tuple[_Change, ...] = (_exchange, _kind, _key)
-_ROUGH = 0.2
-"""How often the form of the document is changed, too."""
+def _move(phases: list[Json], random: Random) -> None:
+    """A phase and those after it later, or earlier."""
+    by = random.choice((-3, -1, 1, 2, 30))
+    for phase in phases[random.randrange(len(phases)) :]:
+        phase["start_us"] = max(0, phase["start_us"] + by)
+
+
+def _pace(phases: list[Json], random: Random) -> None:
+    """A longer or shorter period, or a repetition more or less."""
+    phase, key = random.choice(phases), random.choice(("period_us", "repeats"))
+    phase[key] = max(1, phase[key] + random.choice((-2, -1, 1, 5)))
+
+
+_OF_PHASES: tuple[Callable[[list[Json], Random], None], ...] = (_split, _move, _pace)
 
 
 def _jobs(plan: Json) -> list[Json]:
-    """Jobs of a plan, or of all phases of one."""
-    return [holder for holder in _objects(plan) if "gpus" in holder]
+    """Jobs of a plan, or of all phases of one, which have GPUs left."""
+    return [holder for holder in _objects(plan) if holder.get("gpus")]
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -149,41 +228,12 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
         yield from _objects(inner)
 
 
-def _lists(value: Any) -> Iterator[list[Any]]:
-    for holder in _objects(value):
-        yield from (inner for inner in holder.values() if isinstance(inner, list))
-
-
 def _numbers(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
     for holder in _objects(value):
-        yield from (
-            (holder, key) for key, inner in holder.items() if type(inner) is int and key not in ("seed", "seconds")
-        )
+        yield from ((holder, k) for k, inner in holder.items() if type(inner) is int and k not in ("seed", "seconds"))
 
 
-_LEAST = {
-    "gpus",
-    "workers",
-    "iterations",
-    "bandwidth",
-    "fabric_bandwidth",
-    "state_factor",
-    "weight",
-    "deadline_us",
-    "pace_us",
-    "max_links",
-    "min_contributors",
-}
-
-
-def _change_number(instance: Json, random: Random) -> None:
-    """Another number in an instance, so that it stays valid."""
-    places = [place for place in _numbers(instance) if place[1] not in ("workers", "iterations", "mean_depth")]
-    holder, key = random.choice(places)
-    if key == "release_us" and instance["horizon"] == "cyclic":
-        return
-    least = int(key in _LEAST or (key in ("v", "w") and holder[key] > 0))
-    holder[key] = random.choice((max(least, holder[key] - 1), holder[key] + 1, 2 * holder[key] + 1, least))
-
-
-PART = Part("changed", "the checker and a referee of its own judge changed documents alike", trials)
+PARTS = (
+    Part("changed", "the checker and a referee of its own judge changed documents alike", listed),
+    Part("phased", "what the checker accepts of changed phased plans keeps the rules written out", phased),
+)

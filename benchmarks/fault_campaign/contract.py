@@ -10,11 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from random import Random
 
-__all__ = ["FORBIDDEN", "Campaign", "Count", "Part", "Row", "Tally", "Trial", "first"]
+__all__ = ["FAULT", "Campaign", "Count", "Part", "Row", "Tally", "Trial", "first"]
 
 
 class Count(StrEnum):
-    """What the summary counts over all parts."""
+    """What the summary counts over all parts; the last three must be 0."""
 
     DOCUMENTS = "documents changed"
     SIGNALS = "signals sent"
@@ -24,29 +24,12 @@ class Count(StrEnum):
     CONTRADICTED = "bounds contradicted"
 
 
-FORBIDDEN = (Count.LOST, Count.ACCEPTED, Count.CONTRADICTED)
-"""These must be 0."""
+FAULT = {Count.FAULTS: 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One thing that was tried.
-
-    Parameters
-    ----------
-    fault
-        Its kind: a row of the table.
-    failure
-        What was seen that must not be; empty where all held.
-    how
-        How to do it again: a command, or a seed.
-    seconds, mebibytes
-        What it took, 0 where it was not measured.
-    counts
-        What it adds to the summary.
-    files
-        What is worth keeping of a failure.
-    """
+    """One thing that was tried: its kind, what was seen that must not be, and how to do it again."""
 
     fault: str
     failure: str = ""
@@ -59,17 +42,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """How much is tried, from which seed, and where.
-
-    Parameters
-    ----------
-    folder
-        An own folder, which ends with the campaign.
-    seed
-        The same seed tries the same things; moments of signals depend on the machine.
-    scale
-        1 for some minutes.
-    """
+    """Where and how much is tried, 1 for some minutes; moments of signals alone do not follow the seed."""
 
     folder: Path
     seed: int = 0
@@ -93,17 +66,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of fault.
-
-    Parameters
-    ----------
-    name
-        What ``--only`` calls it.
-    promise
-        What is to hold, in a line.
-    trials
-        Tries everything, a `Trial` each.
-    """
+    """One kind of fault: its name for ``--only``, what is to hold, and all that is tried."""
 
     name: str
     promise: str
@@ -128,27 +91,17 @@ class Tally:
 
     counts: Counter[Count] = field(default_factory=lambda: Counter(dict.fromkeys(Count, 0)))
     failures: list[tuple[str, Trial]] = field(default_factory=list)
-    _rows: dict[tuple[str, str], Row] = field(default_factory=dict)
-
-    @property
-    def parts(self) -> list[Row]:
-        """A row a part."""
-        return [row for row in self._rows.values() if not row.fault]
-
-    @property
-    def rows(self) -> list[Row]:
-        """A row a kind of fault."""
-        return [row for row in self._rows.values() if row.fault]
+    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
         """Whether nothing failed and nothing was counted that must not be."""
-        return not self.failures and not any(self.counts[count] for count in FORBIDDEN)
+        return not self.failures and not any(self.counts[c] for c in (Count.LOST, Count.ACCEPTED, Count.CONTRADICTED))
 
     def add(self, part: str, trial: Trial) -> None:
         """Take one trial."""
         for fault in ("", trial.fault):
-            row = self._rows.setdefault((part, fault), Row(part, fault))
+            row = self.rows.setdefault((part, fault), Row(part, fault))
             row.tried += 1
             row.failed += bool(trial.failure)
             row.worst_seconds = max(row.worst_seconds, trial.seconds)

@@ -1,12 +1,15 @@
-"""The package called from within a process of its own: a request a line of JSON in, an answer a line out."""
+"""The package called in a process of its own, which is replaced when it dies or does not answer."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import sys
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from jigsaw_opt.checking import check
@@ -18,53 +21,84 @@ from jigsaw_opt.documents import (
     encode_plan,
     instance_sha256,
 )
-from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
+from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
+from jigsaw_opt.solvers.phased import solve_phased
 from jigsaw_opt.solvers.registry import find
-from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["solved"]
+__all__ = ["Servant", "hashed", "judged", "servant", "solved", "solved_phased"]
 
 Json = dict[str, Any]
+
+
+class Servant:
+    """Calls functions of this module, or others, in its process."""
+
+    def __init__(self) -> None:
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _quiet)
+        self._pid = self._pool.submit(os.getpid).result()
+
+    def ask(self, function: Callable[..., Any], *arguments: object, timeout: float) -> Any:
+        """The answer; an object with ``raised`` where there was an exception, a death or no answer in time."""
+        asked = self._pool.submit(function, *arguments)
+        try:
+            error = asked.exception(timeout)
+        except TimeoutError:
+            error = TimeoutError(f"no answer in {timeout:.0f} s")
+        if error is None:
+            return asked.result()
+        self.close()
+        self.__init__()  # type: ignore[misc]
+        return {"raised": f"{type(error).__name__}: {error}"}
+
+    def close(self) -> None:
+        """End the process."""
+        os.kill(self._pid, signal.SIGKILL)
+        self._pool.shutdown()
+
+
+def _quiet() -> None:
+    """What the package prints goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+
+@contextmanager
+def servant() -> Iterator[Servant]:
+    """A servant for as long as the block."""
+    found = Servant()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def _decoded(document: Json) -> Instance:
+    return decode_instance(json.dumps(document).encode())
 
 
 def solved(document: Json, solver: str, seconds: float | None, workers: int = 1, seed: int = 0) -> Json:
     """What a solver makes of an instance, or why it refuses."""
     began = time.monotonic()
     try:
-        instance = decode_instance(json.dumps(document).encode())
+        instance = _decoded(document)
         if find(solver).unsupported(instance) is not None:
-            return {"unsupported": True}
+            return {"refused": "unsupported"}
         result = solve(instance, solver, Options(time_limit=seconds, workers=workers, seed=seed))
     except JigsawError as error:
-        return {"refused": f"{type(error).__name__}: {error}", "code": error.exit_code}
-    return {
-        "status": result.status,
-        "stopped_by": result.stopped_by,
-        "objective": result.objective,
-        "bound": result.bound,
-        "plan": None if result.plan is None else json.loads(encode_plan(result.plan)),
-        "seconds": time.monotonic() - began,
-    }
+        return {"refused": f"{type(error).__name__}: {error}"}
+    plan = None if result.plan is None else json.loads(encode_plan(result.plan))
+    values = {"status": result.status, "objective": result.objective, "bound": result.bound}
+    return {**values, "plan": plan, "seconds": time.monotonic() - began}
 
 
-def solved_phased(document: Json) -> Json | None:
+def solved_phased(document: Json) -> Json:
     """A phased plan of an instance, or None."""
-    plan = solve_phased(decode_instance(json.dumps(document).encode()), Options(workers=1)).plan
-    return None if plan is None else json.loads(encode_phased_plan(plan))
-
-
-def resolved_phased(document: Json, plan: Json, before_us: int | None) -> str:
-    """What is wrong with the plan that an old phased plan, however damaged, leads to; or an empty text."""
-    try:
-        instance = decode_instance(json.dumps(document).encode())
-        old = decode_phased_plan(json.dumps(plan).encode())
-        found = resolve_phased(instance, old, Fix(before_us=before_us), Options(workers=1)).plan
-    except (InvalidInputError, UsageError):
-        return ""
-    return _judged(document, json.loads(encode_phased_plan(found))) if found is not None else ""
+    plan = solve_phased(_decoded(document), Options(workers=1)).plan
+    return {"plan": None if plan is None else json.loads(encode_phased_plan(plan))}
 
 
 def judged(document: Json, plans: list[Json]) -> list[str]:
@@ -74,9 +108,8 @@ def judged(document: Json, plans: list[Json]) -> list[str]:
 
 def _judged(document: Json, plan: Json) -> str:
     try:
-        instance = decode_instance(json.dumps(document).encode())
         decode = decode_phased_plan if plan.get("format") == "jigsaw-phased-plan/1" else decode_plan
-        broken = check(instance, decode(json.dumps(plan).encode()))
+        broken = check(_decoded(document), decode(json.dumps(plan).encode()))
     except JigsawError as error:
         return f"{type(error).__name__}: {error}"
     return str(broken[0]) if broken else ""
@@ -85,32 +118,6 @@ def _judged(document: Json, plan: Json) -> str:
 def hashed(document: Json) -> str:
     """The hash of an instance, or why it is none."""
     try:
-        return str(instance_sha256(decode_instance(json.dumps(document).encode())))
+        return str(instance_sha256(_decoded(document)))
     except JigsawError as error:
         return str(error)
-
-
-SERVED: dict[str, Callable[..., Any]] = {
-    "solved": solved,
-    "phased": solved_phased,
-    "resolved": resolved_phased,
-    "judged": judged,
-    "hashed": hashed,
-}
-
-
-def main() -> None:
-    """Answer until the input ends; what the package prints goes to standard error."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        name, arguments = json.loads(line)
-        try:
-            answer = SERVED[name](*arguments)
-        except Exception as error:  # noqa: BLE001, a failure of the code under trial, which is told
-            answer = {"raised": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,202 +1,195 @@
-"""Where results are written: what is no regular file, what cannot be written, a full disk."""
+"""Where results are written: what is no regular file, what cannot be written, full disks, kill -9, two writers."""
 
 from __future__ import annotations
 
 import json
 import os
 import resource
-import shutil
 import stat
 import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from . import documents
-from .contract import Campaign, Count, Part, Trial, first
-from .launch import Ended, failure, lasting, run_jigsaw, start_seconds
+from .contract import FAULT, Campaign, Count, Part, Trial, first
+from .documents import PAIR, written
+from .launch import Ended, Running, drop_powers, failure, jigsaw, judged, read, start_seconds, tried
 from .referee import verdict
 
-__all__ = ["PART", "Place"]
+__all__ = ["PARTS"]
 
-_SLOW = ("rack/weighted", "--time-limit", 8)
-"""What is solved where the output cannot be written: nobody waits for it where that is told at first."""
-_PATIENCE = 40.0
-_FAULT = {Count.FAULTS: 1}
-
-
-def trials(campaign: Campaign) -> Iterator[Trial]:
-    """Every kind of output."""
-    for name, kind in _KINDS.items():
-        yield kind(Place(campaign.fresh("outputs"), name))
-    yield from _not_writable(campaign)
-    yield from _full(campaign)
+_KILLS = 20
+_GREEDY = ("solve", "instance.json", "--solver", "greedy", "-q", "-o")
+_SLOW = ("solve", "rack/weighted", "--time-limit", 8, "-q", "-o")
+"""Nobody waits for it where an output that cannot be written is told at first."""
 
 
-class Place:
-    """A folder with an instance, and a solve that writes a plan there."""
-
-    def __init__(self, folder: Path, fault: str) -> None:
-        self.folder, self.fault = folder, fault
-        self.instance = documents.written(documents.PAIR, folder / "instance.json")
-
-    def solve(self, output: Path, prepare: Callable[[], object] | None = None) -> Ended:
-        """Solve the instance and write the plan to a place."""
-        words = ("solve", self.instance, "--solver", "greedy", "-q", "-o", output)
-        return run_jigsaw(*words, folder=self.folder, timeout=_PATIENCE, prepare=prepare)
-
-    def whole(self, text: str) -> str:
-        """Whether a text holds the whole plan."""
-        begin, end = text.find("{"), text.rfind("}")
-        try:
-            broken = verdict(documents.PAIR, json.loads(text[begin : end + 1]))
-        except ValueError:
-            return "the plan did not arrive whole"
-        return f"a wrong plan: {broken}" if broken else ""
-
-    def trial(self, ended: Ended, *wrong: str, codes: frozenset[int] = frozenset({0})) -> Trial:
-        """What came of it, with what is wrong besides."""
-        left = [path.name for path in self.folder.glob(".*")]
-        said = (failure(ended, codes), *wrong, f"left behind: {left[0]}" if left else "")
-        return Trial(self.fault, first(*said), ended.command, ended.seconds, ended.mebibytes, _FAULT)
-
-
-def _is_link(path: Path) -> str:
-    return "" if path.is_symlink() else f"{path.name} is no link any more"
-
-
-def _standard_output(place: Place) -> Trial:
-    link = place.folder / "out"
-    link.symlink_to("/proc/self/fd/1")
-    ended = place.solve(link)
-    return place.trial(ended, _is_link(link), place.whole(ended.out.partition("objective  bound")[0]))
-
-
-def _null_device(place: Place) -> Trial:
-    link = place.folder / "null"
-    link.symlink_to(os.devnull)
-    return place.trial(place.solve(link), _is_link(link))
-
-
-def _own_device(place: Place, minor: int, codes: frozenset[int]) -> Trial:
-    device = place.folder / "device"
+def whole(text: str) -> str:
+    """Whether a text holds the whole plan."""
     try:
-        os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
-    except PermissionError:
-        return Trial(f"{place.fault} (left out: not root)")
-    ended = place.solve(device)
-    kept = "" if stat.S_ISCHR(device.lstat().st_mode) else "the device is a file now"
-    return place.trial(ended, kept, codes=codes)
+        broken = verdict(PAIR, json.loads(text[text.find("{") : text.rfind("}") + 1]))
+    except ValueError:
+        return "the plan did not arrive whole"
+    return f"a wrong plan: {broken}" if broken else ""
 
 
-def _pipe(place: Place) -> Trial:
-    pipe, arrived = place.folder / "pipe", bytearray()
-    os.mkfifo(pipe)
-    # Open for both, so that neither side waits for the other.
-    handle = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+def _linked(target: str) -> Callable[[Path], object]:
+    def make(folder: Path) -> None:
+        (folder / "elsewhere").mkdir()
+        (folder / "old").write_text("old")
+        (folder / "plan.json").symlink_to(target)
 
-    def drain() -> None:
-        with suppress(BlockingIOError):
-            arrived.extend(os.read(handle, 2**20))
-
-    ended = place.solve(pipe)
-    drain()
-    os.close(handle)
-    kept = "" if stat.S_ISFIFO(pipe.lstat().st_mode) else "the pipe is a file now"
-    return place.trial(ended, kept, place.whole(arrived.decode()))
+    return make
 
 
-def _link(place: Place, old: bool) -> Trial:
-    (place.folder / "elsewhere").mkdir()
-    target, link = place.folder / "elsewhere" / "plan.json", place.folder / "plan.json"
-    if old:
-        target.write_text("old")
-    link.symlink_to(target)
-    ended = place.solve(link)
-    return place.trial(ended, _is_link(link), place.whole(target.read_text() if target.exists() else ""))
+def _device(minor: int) -> Callable[[Path], object]:
+    return lambda folder: os.mknod(folder / "plan.json", 0o666 | stat.S_IFCHR, os.makedev(1, minor))
 
 
-def _instance_itself(place: Place) -> Trial:
-    before = place.instance.read_bytes()
-    ended = place.solve(place.instance)
-    kept = "" if place.instance.read_bytes() == before else "the instance is gone: a plan stands in its place"
-    return place.trial(ended, kept, codes=frozenset({2}))
+def _still(kind: Callable[[int], bool], where: str = "") -> Callable[[Path, Ended], str]:
+    """The output is what it was, and the plan arrived whole: in a file or, as `-`, on standard output."""
+
+    def holds(folder: Path, ended: Ended) -> str:
+        kept = "" if kind((folder / "plan.json").lstat().st_mode) else "the output is something else now"
+        arrived = ended.out.partition("objective  bound")[0] if where == "-" else ""
+        if where not in ("", "-"):
+            arrived = (folder / where).read_text()
+        return first(kept, whole(arrived) if where else "")
+
+    return holds
 
 
-_KINDS: dict[str, Callable[[Place], Trial]] = {
-    "a link to standard output": _standard_output,
-    "a link to the null device": _null_device,
-    "a null device": lambda place: _own_device(place, 3, frozenset({0})),
-    "a full device": lambda place: _own_device(place, 7, frozenset({1})),
-    "a named pipe": _pipe,
-    "a link to a file": lambda place: _link(place, True),
-    "a link to nothing yet": lambda place: _link(place, False),
-    "the instance itself": _instance_itself,
+_OUTPUTS: dict[str, tuple[Callable[[Path], object], int, Callable[[Path, Ended], str]]] = {
+    "a link to standard output": (_linked("/proc/self/fd/1"), 0, _still(stat.S_ISLNK, "-")),
+    "a link to the null device": (_linked(os.devnull), 0, _still(stat.S_ISLNK)),
+    "a link to a file": (_linked("old"), 0, _still(stat.S_ISLNK, "old")),
+    "a link to nothing yet": (_linked("elsewhere/new"), 0, _still(stat.S_ISLNK, "elsewhere/new")),
+    "a null device": (_device(3), 0, _still(stat.S_ISCHR)),
+    "a full device": (_device(7), 1, _still(stat.S_ISCHR)),
+    "a file": (lambda folder: None, 0, _still(stat.S_ISREG, "plan.json")),
+}
+_UNWRITABLE = {
+    "a name of 300 characters": "x" * 300,
+    "below a file": "instance.json/plan.json",
+    "a new folder below one that cannot be written": "closed/none/plan.json",
+    "a folder that cannot be written": "closed/plan.json",
+    "a folder": ".",
 }
 
 
-def _not_writable(campaign: Campaign) -> Iterator[Trial]:
-    """Told before solving, in one line."""
+def outputs(campaign: Campaign) -> Iterator[Trial]:
+    """Every kind of output."""
+    for fault, (make, code, holds) in _OUTPUTS.items():
+        folder = _folder(campaign)
+        try:
+            make(folder)
+        except PermissionError:
+            continue  # Devices are made by root alone.
+        ended = jigsaw(*_GREEDY, "plan.json", folder=folder).end()
+        yield judged(fault, folder, ended, {code}, holds(folder, ended))
+    yield from _refused(campaign)
+    yield from _full(campaign)
+    yield _two_at_once(campaign)
+    for number in range(campaign.times(_KILLS)):
+        yield _killed(campaign, number)
+
+
+def _folder(campaign: Campaign) -> Path:
     folder = campaign.fresh("outputs")
-    (folder / "file").write_text("")
+    written(PAIR, folder / "instance.json")
+    return folder
+
+
+def _refused(campaign: Campaign) -> Iterator[Trial]:
+    """Told before solving, in one line; an input stays as it is."""
+    folder, start = _folder(campaign), start_seconds(campaign.folder)
     (folder / "closed").mkdir(mode=0o555)
-    start = start_seconds(folder)
-    for fault, path in (
-        ("a name of 300 characters", folder / ("x" * 300)),
-        ("below a file", folder / "file" / "plan.json"),
-        ("a new folder below one that cannot be written", folder / "closed" / "none" / "plan.json"),
-        ("a folder", folder),
-        ("a folder that cannot be written", folder / "closed" / "plan.json"),
-    ):
-        ended = run_jigsaw(
-            *("solve", *_SLOW, "-q", "-o", path),
-            folder=folder,
-            timeout=_PATIENCE,
-            powerless=True,
-        )
-        lines = ended.err.strip().count("\n")
-        wrong = first(
-            failure(ended, {1, 2}),
-            lasting(ended, start + 3),
-            f"{lines + 1} lines" if lines else "",
-        )
-        yield Trial(fault, wrong, ended.command, ended.seconds, counts=_FAULT)
+
+    def holds(ended: Ended) -> str:
+        lines = len(ended.err.strip().splitlines())
+        slow = f"{ended.seconds:.1f} s" if ended.seconds > start + 3 else ""
+        kept = "" if read(folder / "instance.json") == PAIR else "the instance is gone"
+        return first(kept, slow, f"{lines} lines" if lines != 1 else "")
+
+    for fault, name in _UNWRITABLE.items():
+        yield tried(fault, folder, (*_SLOW, name), {1, 2}, holds, prepare=drop_powers)
+    yield tried("the instance itself", folder, (*_GREEDY, "instance.json"), {2}, holds)
 
 
 def _full(campaign: Campaign) -> Iterator[Trial]:
-    """The old plan stays, the new one is not half there."""
-    folder = campaign.fresh("outputs")
-    disk = folder / "disk"
-    disk.mkdir()
-    place = Place(folder, "a disk that is full")
-    mounted = _mount(disk)
+    """The old file stays, the new one is not half there."""
+    folder = _folder(campaign)
+    (disk := folder / "disk").mkdir()
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+
+    def onto(fault: str, plan: Path, prepare: Callable[[], object] | None) -> Trial:
+        with suppress(OSError):
+            plan.write_text("")
+        kept = "half a plan stands in the place of the old one"
+        words = (*_GREEDY, plan)
+        return tried(fault, folder, words, {1}, lambda _: kept if plan.read_text() else "", prepare=prepare)
+
+    yield onto("a file size that is used up", folder / "plan.json", limit)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        return
     try:
-        if mounted:
-            with suppress(OSError):
-                (disk / "filler").write_bytes(b"x" * 2**20)
-            yield _onto_full(place, disk, None)
+        with suppress(OSError):
+            (disk / "filler").write_bytes(b"x" * 2**20)
+        yield onto("a disk that is full", disk / "plan.json", None)
     finally:
-        if mounted:
-            subprocess.run(["umount", str(disk)], check=True)
-    place.fault = "a file size that is used up"
-    yield _onto_full(place, folder, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)))
+        subprocess.run(["umount", str(disk)], check=True)
 
 
-def _mount(disk: Path) -> bool:
-    """Mount a small file system, if we may."""
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)]
-    return (
-        shutil.which("mount") is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
-    )
+def _two_at_once(campaign: Campaign) -> Trial:
+    """What two processes write to one pipe or file: there the last of them stands, whole."""
+    folder, arrived = _folder(campaign), bytearray()
+    os.mkfifo(folder / "pipe")
+    # Open for both, so that neither side waits for the other.
+    handle = os.open(folder / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    ends: list[Ended] = []
+    outs = ("plan.json", "plan.json", "pipe")
+    threads = [
+        threading.Thread(target=lambda out=out: ends.append(jigsaw(*_GREEDY, out, folder=folder).end()))  # type: ignore[misc]
+        for out in outs
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with suppress(BlockingIOError):
+        arrived.extend(os.read(handle, 2**20))
+    os.close(handle)
+    wrong = (*(failure(end, {0}) for end in ends), whole(arrived.decode()), verdict(PAIR, read(folder / "plan.json")))
+    return judged("two processes on one plan, one on a pipe", folder, ends[0], {0}, *wrong)
 
 
-def _onto_full(place: Place, folder: Path, limit: Callable[[], object] | None) -> Trial:
-    plan = folder / "plan.json"
-    with suppress(OSError):
-        plan.write_text("")
-    ended = place.solve(plan, prepare=limit)
-    kept = "" if plan.read_text() == "" else "half a plan stands in the place of the old one"
-    return place.trial(ended, kept, codes=frozenset({1}))
+_WRITER = """
+import sys
+from pathlib import Path
+from jigsaw_opt.documents import write_atomically
+for k in range(10**9):
+    write_atomically(Path(sys.argv[1]), bytes([65 + k % 26]) * 400_000)
+"""
 
 
-PART = Part("outputs", "outputs are written whole, through links and devices, or refused at first", trials)
+def _killed(campaign: Campaign, number: int) -> Trial:
+    """A process that writes one file again and again, killed at a random moment."""
+    path, random = campaign.fresh("outputs") / "document", campaign.random("kill", number)
+    running = Running([sys.executable, "-c", _WRITER, str(path)], "a loop of write_atomically")
+    running.wait(path.exists)
+    running.sleep(random.uniform(0, 0.3))
+    running.signal(9)
+    ended = running.end()
+    data = path.read_bytes() if path.exists() else b""
+    torn = "" if len(data) == 400_000 and len(set(data)) == 1 else f"{len(data)} bytes of {len(set(data))} documents"
+    counts = {Count.SIGNALS: 1, Count.LOST: int(bool(torn)), **FAULT}
+    wrong = first(failure(ended, {-9}), torn)
+    return Trial("kill -9 while writing", wrong, f"seed {campaign.seed}, kill {number}", counts=counts)
+
+
+PARTS = (Part("outputs", "outputs are written whole, through links and devices, or refused at first", outputs),)

@@ -1,128 +1,202 @@
-"""Signals at random moments: the incumbent is written, the exit code is 130, and nothing is left behind."""
+"""Signals at random moments, to commands, to their engines and to drivers of sweeps: what is known is written."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
-from jigsaw_opt.documents import encode_instance
 from jigsaw_opt.instances import load
 
-from . import documents
 from .contract import Campaign, Count, Part, Trial, first
-from .launch import Ended, Running, failure, jigsaw
+from .documents import PAIR, trace, tree, written
+from .launch import Ended, Running, failure, jigsaw, judged, read
 from .referee import verdict
-from .solvers import read
 
-__all__ = ["PART", "after_signal", "aftermath"]
+__all__ = ["PARTS", "after_signal", "aftermath"]
 
-_INSTANCE = "rack/weighted"
-_SOLVES = (("greedy", 2), ("search", 6), ("cpsat", 6), ("ilp", 4), ("auto", 9))
+_SOLVES = {"greedy": 2, "search": 6, "cpsat": 6, "ilp": 4, "auto": 9}
 """Solvers, and how often each is interrupted."""
 _OTHERS = 5
-_PATIENCE = 60.0
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_MANNERS = ("one", "two quick", "group")
+_ENDING, _MANNERS = (SIGINT, SIGTERM, SIGHUP), ("one", "two quick", "group")
+_CBC = ("solve", "server/weighted", "--solver", "ilp", "--engine", "cbc", "--time-limit", 30, "--json")
+_BENCH = ("bench", "rack/weighted", "--solvers", "cpsat", "--time-limits", "20", "-o", "out", "-q")
+_SIMULATE = ("simulate", "--workload", "trace.csv", "--cluster", "8x4", "-q", "-o", "out", "--policy", "las")
 
 
-def trials(campaign: Campaign) -> Iterator[Trial]:
+def signals(campaign: Campaign) -> Iterator[Trial]:
     """`solve` with every solver, then the commands that run long or start much."""
     folder = campaign.fresh("signals")
-    instance = folder / "instance.json"
-    instance.write_bytes(encode_instance(load(_INSTANCE)))
-    for solver, count in _SOLVES:
+    instance = written(tree(load("rack/weighted")), folder / "instance.json")
+    for solver, count in _SOLVES.items():
         for number in range(campaign.times(count)):
-            yield _solve(campaign.random("signals", solver, number), solver, number, folder, instance)
-    for command in ("bench", "simulate", "check"):
+            plan = folder / f"{solver}-{number}.plan.json"
+            running = jigsaw(
+                *("solve", instance, "--solver", solver, "--time-limit", 20, "-v", "-o", plan), folder=folder
+            )
+            random = campaign.random("signals", solver, number)
+            yield aftermath(random, f"solve --solver {solver}", number, running, number % 2 == 0, (instance, plan))
+    trace(folder / "trace.csv", 20_000, campaign.random("signals"))
+    written(PAIR, folder / "pair.json")
+    for words in (("bench", "tiny", *_BENCH[2:]), _SIMULATE, ("check", "pair.json", "pair.json")):
         for number in range(campaign.times(_OTHERS)):
-            yield _other(campaign.random("signals", command, number), command, number, folder)
-
-
-def _solve(random: Random, solver: str, number: int, folder: Path, instance: Path) -> Trial:
-    plan = folder / f"{solver}-{number}.plan.json"
-    solve = ("solve", instance, "--solver", solver, "--time-limit", 20, "-v", "-o", plan)
-    running = jigsaw(*solve, folder=folder)
-    ready = (lambda: "objective" in running.text()) if number % 2 == 0 else None
-    return aftermath(random, f"solve --solver {solver}", number, running, ready, (instance, plan))
-
-
-def _other(random: Random, command: str, number: int, folder: Path) -> Trial:
-    out = folder / f"{command}-{number}"
-    work = documents.trace(folder / "trace.csv", 20_000, random)
-    pair = documents.written(documents.PAIR, folder / "pair.json")
-    words: dict[str, tuple[Any, ...]] = {
-        "bench": ("bench", "tiny", "--solvers", "greedy,cpsat", "--time-limits", 2, "-o", out, "-q"),
-        "simulate": ("simulate", "--workload", work, "--cluster", "8x4", "--policy", "las", "-o", out, "-q"),
-        "check": ("check", pair, pair),
-    }
-    return aftermath(random, command, number, jigsaw(*words[command], folder=folder), None, None)
+            own = [f"{words[0]}-{number}" if word == "out" else word for word in words]
+            random = campaign.random("signals", words[0], number)
+            yield aftermath(random, str(words[0]), number, jigsaw(*own, folder=folder), False, None)
 
 
 def aftermath(
-    random: Random,
-    what: str,
-    number: int,
-    running: Running,
-    ready: Callable[[], bool] | None,
-    plan: tuple[Path, Path] | None,
+    random: Random, what: str, number: int, running: Running, ready: bool, plan: tuple[Path, Path] | None
 ) -> Trial:
-    """Signal a command, and judge how it ends.
-
-    Parameters
-    ----------
-    ready
-        Holds at the earliest moment for the signal; default: any.
-    plan
-        The files of the instance and of the plan that it should write.
-    """
+    """Signal a command, not before it has a plan where it should be `ready`; `plan`: files of instance and plan."""
     which, manner = _ENDING[number % 3], _MANNERS[number // 3 % 3]
-    if ready is not None:
-        running.wait(ready, _PATIENCE)
-    moment = running.seconds + random.uniform(0, 1.5)
-    running.wait(lambda: running.seconds >= moment, _PATIENCE)
-    known = plan is not None and "objective" in running.text()
-    sent = _send(running, which, manner, random)
-    ended = running.end(_PATIENCE)
+    if ready:
+        running.wait(lambda: "objective" in running.text())
+    running.sleep(random.uniform(0, 1.5))
+    moment, known = running.seconds, plan is not None and "objective" in running.text()
+    running.signal(which, group=manner == "group")
+    if manner == "two quick":
+        running.sleep(random.uniform(0, 0.05))
+        running.signal(which)
+    ended = running.end()
     wrong, lost, accepted = after_signal(ended, which, known, plan)
-    counts = {Count.SIGNALS: sent, Count.LOST: int(lost), Count.ACCEPTED: int(accepted)}
+    counts = {Count.SIGNALS: 1 + (manner == "two quick"), Count.LOST: int(lost), Count.ACCEPTED: int(accepted)}
     how = f"{ended.command}; {which.name}, {manner}, after {moment:.2f} s"
     return Trial(f"{what}: {which.name}", wrong, how, ended.seconds - moment, counts=counts)
-
-
-def _send(running: Running, which: signal.Signals, manner: str, random: Random) -> int:
-    running.signal(which, group=manner == "group")
-    if manner != "two quick":
-        return 1
-    second = running.seconds + random.uniform(0, 0.05)
-    running.wait(lambda: running.seconds >= second, _PATIENCE)
-    running.signal(which)
-    return 2
 
 
 def after_signal(
     ended: Ended, which: signal.Signals, known: bool, plan: tuple[Path, Path] | None
 ) -> tuple[str, bool, bool]:
     """What is wrong after a signal, whether a known plan is lost, and whether a wrong one was written."""
-    written = plan is not None and plan[1].exists()
-    broken = verdict(read(plan[0]), read(plan[1])) if plan is not None and written else ""
-    lost = known and plan is not None and not written
-    codes = {0, 3, 5, 130}
-    if not known:
-        # Before the program has the signal in hand, the system ends it; nothing was known, so nothing is lost.
-        codes |= {-which}
-    # What Python itself prints before the package is loaded is not the package's.
-    early = which == signal.SIGINT and "Traceback" in ended.err and "/jigsaw_opt/" not in ended.err
-    said = "" if early and not known else failure(ended, codes)
+    there = plan is not None and plan[1].exists()
+    broken = verdict(read(plan[0]), read(plan[1])) if plan is not None and there else ""
+    lost = known and plan is not None and not there
+    # Before the program has the signal in hand, the system or Python ends it; nothing was known, so nothing is lost.
+    codes = {0, 3, 5, 130} if known else {0, 3, 5, 130, -which}
+    early = which == SIGINT and "Traceback" in ended.err and "/jigsaw_opt/" not in ended.err
     wrong = first(
         "a known plan is lost" if lost else "",
         f"a wrong plan: {broken}" if broken else "",
-        said,
+        "" if early and not known else failure(ended, codes),
         "half a file left" if plan is not None and list(plan[1].parent.glob(".*")) else "",
     )
     return wrong, lost, bool(broken)
 
 
-PART = Part("signals", "SIGINT, SIGTERM and SIGHUP keep the incumbent, end with 130 and leave nothing behind", trials)
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A command with children, what it is signalled at, whether they or itself are, and what must hold."""
+
+    fault: str
+    words: tuple[object, ...]
+    ready: Callable[[Running, Path], bool]
+    which: signal.Signals
+    codes: frozenset[int]
+    engine: bool = False
+    holds: Callable[[Ended, Path], str] = lambda ended, folder: ""
+
+
+def _cbc_of(running: Running) -> list[int]:
+    return [pid for pid, line in running.children().items() if "cbc" in line]
+
+
+def _working(running: Running, folder: Path) -> bool:
+    return len(running.children()) >= 2 and (folder / "out").exists()
+
+
+def _begun(running: Running, folder: Path) -> bool:
+    return (folder / "out").exists()
+
+
+def _solving(running: Running, folder: Path) -> bool:
+    return bool(_cbc_of(running))
+
+
+def _no_folders(ended: Ended, folder: Path) -> str:
+    left = [path.name for path in (folder / "tmp").iterdir()]
+    return f"left in the temporary folder: {', '.join(left)}" if left else ""
+
+
+def _told(ended: Ended, folder: Path) -> str:
+    """Whether a death is passed off as something else."""
+    told = any(word in (ended.err + ended.out).lower() for word in ("died", "killed", "ended by", "signal 9"))
+    stopped = json.loads(ended.out or "{}").get("stopped_by")
+    return "" if told or stopped == "proof" else f"nobody says that the engine died; stopped by {stopped}"
+
+
+def _kept_rows(ended: Ended, folder: Path) -> str:
+    """The same command goes on to the end, with the rows that were there."""
+    rows = folder / "out" / "rows.jsonl"
+    before = [line for line in rows.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    again = jigsaw(*_SWEEP, folder=folder).end()
+    after = rows.read_bytes().splitlines(keepends=True)
+    keys = {json.loads(line)["key"] for line in after}
+    kept = after[: len(before)] == before and len(keys) == len(after)
+    return first(failure(again, {0}), "" if kept else "a row is lost or there twice")
+
+
+def _goes_on(ended: Ended, folder: Path) -> str:
+    """A simulation goes on from its snapshot to the end that it has without the interrupt."""
+    whole = [str(word).replace("out", "whole") for word in _SIMULATE]
+    ends = [jigsaw(*words, folder=folder).end() for words in ([*_SIMULATE, "--resume"], whole)]
+    jobs = [folder / name / "jobs.csv" for name in ("out", "whole")]
+    failures = [failure(end, {0}) for end in ends]
+    same = not any(failures) and jobs[0].read_bytes() == jobs[1].read_bytes()
+    return first(*failures, "" if same else "another end than without the interrupt")
+
+
+_SWEEP = ("simulate", "--sweep", *_SIMULATE[1:], "fifo", "srtf")
+_STOPPED, _KILLED, _ANY = frozenset({130}), frozenset({0, -SIGKILL}), frozenset({0, 5, 130})
+_CASES = (
+    *(Case("CBC after {} to its parent", _CBC, _solving, s, _ANY, holds=_no_folders) for s in _ENDING),
+    Case("CBC after {} to its parent", _CBC, _solving, SIGKILL, _ANY | _KILLED, holds=_no_folders),
+    Case("CBC after {}", _CBC, _solving, SIGKILL, frozenset({0, 1, 5}), True, _told),
+    Case("bench after {}", _BENCH, _working, SIGTERM, _STOPPED),
+    Case("bench after {}", _BENCH, _working, SIGKILL, _KILLED),
+    Case("a sweep after {}", _SWEEP, _working, SIGTERM, _STOPPED, holds=_kept_rows),
+    Case("a sweep after {}", _SWEEP, _working, SIGKILL, _KILLED, holds=_kept_rows),
+    Case(
+        "a simulation after {}",
+        _SIMULATE,
+        lambda _, folder: (folder / "out").exists(),
+        SIGINT,
+        _STOPPED,
+        holds=_goes_on,
+    ),
+)
+
+
+def children(campaign: Campaign) -> Iterator[Trial]:
+    """CBC below a solve that is ended, CBC itself killed, workers of sweeps below a driver that is ended."""
+    for number in range(campaign.times(1)):
+        yield from (_children(campaign, case, number) for case in _CASES)
+
+
+def _children(campaign: Campaign, case: Case, number: int) -> Trial:
+    folder, random = campaign.fresh("children"), campaign.random("children", case.fault, number)
+    (folder / "tmp").mkdir()
+    trace(folder / "trace.csv", 5_000, random)
+    running = jigsaw(*case.words, folder=folder, environment={"TMPDIR": str(folder / "tmp")}, memory=None)
+    there = running.wait(lambda: case.ready(running, folder))
+    running.sleep(random.uniform(0, 0.3))
+    for pid in _cbc_of(running) if case.engine else [running.pid]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, case.which)
+    ended = running.end()
+    wrong = ("" if there else f"too early: {ended.err}", failure(ended, case.codes), case.holds(ended, folder))
+    counts = {Count.SIGNALS: 1}
+    trial = judged(case.fault.format(case.which.name), folder, ended, case.codes, *wrong, counts=counts)
+    return replace(trial, seconds=0.0)
+
+
+PARTS = (
+    Part("signals", "SIGINT, SIGTERM and SIGHUP keep the incumbent, end with 130 and leave nothing behind", signals),
+    Part("children", "children end with their parent; what was finished is kept and goes on", children),
+)

@@ -1,67 +1,88 @@
-"""Solvers set against each other and the referee, on small random instances and on extreme numbers."""
+"""Solvers set against each other and the referee: small instances, extreme numbers, and `auto` against `greedy`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
-from jigsaw_opt.documents import encode_instance
-from jigsaw_opt.instances import load
+from jigsaw_opt.instances import generate
+from jigsaw_opt.instances.sources import instance_from
+from tests.extreme_instances import enlarged, extreme_instance
 
-from . import documents
 from .contract import Campaign, Count, Part, Trial, first
-from .documents import LARGEST, Json, instance, job, models, servers
+from .documents import Json, small, tree, written
+from .inside import Servant, servant, solved
 from .referee import objective, verdict
-from .servant import Servant, servant
 
-__all__ = ["EXTREME", "SMALL", "contradictions", "trials_of", "unsound"]
+__all__ = ["PARTS", "SOLVERS", "contradictions", "unsound"]
 
 SOLVERS = ("greedy", "search", "cpsat", "ilp", "auto")
-_SMALL, _EXTREME = 60, 12
-_LIMIT, _PATIENCE = 1.0, 60.0
+_PATIENCE = 60.0
+_SMALL, _EXTREME, _CYCLIC = 60, 32, 15
+_LARGE = ("pod:1:objective=period:load=400", "pod/cyclic", "pod:7:objective=period:load=300")
+_LARGE += ("pod:2:objective=period:load=400", "cluster/cyclic", "rack/tree-cyclic")
 
-Answers = Mapping[str, Json]
+
+Case = tuple[str, Json, Mapping[str, float]]
+"""What it is, an instance, and solvers with their seconds; more than one worker where there are but two solvers."""
 
 
-def small(campaign: Campaign) -> Iterator[Trial]:
+def _smalls(campaign: Campaign) -> Iterator[Case]:
     """Instances of a handful of operations."""
+    for number in range(campaign.times(_SMALL)):
+        yield f"small instance {number}", small(campaign.random("solvers", number), 10), dict.fromkeys(SOLVERS, 1.0)
+
+
+def _extremes(campaign: Campaign) -> Iterator[Case]:
+    """Instances whose numbers reach the largest of a document, or whose schedules pass 64 bits."""
+    for number in range(campaign.times(_EXTREME)):
+        random = campaign.random("extreme", number)
+        made = extreme_instance(random.getrandbits(31))
+        if number % 4 == 0:
+            goal = random.choice(("makespan", "weighted_completion", "period"))
+            made = enlarged(generate("tiny", number, objective=goal))
+        yield f"extreme instance {number}", tree(made), dict.fromkeys(SOLVERS, 1.0)
+
+
+def _cyclics(campaign: Campaign) -> Iterator[Case]:
+    """Cyclic instances, on which `auto` has as much time as `greedy` or more."""
+    for name in _LARGE[: campaign.times(len(_LARGE))]:
+        yield name, tree(instance_from(name)), {"greedy": 2.0, "auto": 5.0}
+    for number in range(campaign.times(_CYCLIC)):
+        random = campaign.random("cyclic", number)
+        made = generate("server", random.randrange(10**4), objective="period", load=random.choice((100, 200, 300)))
+        yield f"cyclic instance {number}", tree(made), {"greedy": 1.0, "auto": 1.0}
+
+
+def _set_against(cases: Callable[[Campaign], Iterator[Case]], campaign: Campaign) -> Iterator[Trial]:
     with servant() as helper:
-        for number in range(campaign.times(_SMALL)):
-            made = documents.small(campaign.random("solvers", number), 10)
-            yield from trials_of(helper, "a small instance", made, f"seed {campaign.seed}, instance {number}", campaign)
+        for case in cases(campaign):
+            yield from compared(helper, campaign, *case)
 
 
-def extreme(campaign: Campaign) -> Iterator[Trial]:
-    """Instances whose numbers reach the largest of a document, on both horizons."""
-    with servant() as helper:
-        # Compiled functions count in 64 bits, so they have to be there.
-        helper.ask("solved", json.loads(encode_instance(load("server/weighted"))), "search", 8.0, timeout=_PATIENCE)
-        made = [(f"the largest numbers, {name}", document) for name, document in _largest()]
-        for name, draw in (("extreme", documents.extreme), ("huge", documents.huge)):
-            for number in range(campaign.times(_EXTREME)):
-                made.append((f"seed {campaign.seed}, {name} {number}", draw(campaign.random(name, number))))
-        for how, document in made:
-            yield from trials_of(helper, "extreme numbers", document, how, campaign)
-
-
-def trials_of(helper: Servant, fault: str, document: Json, how: str, campaign: Campaign) -> Iterator[Trial]:
-    """Every solver on one instance, each a trial, and one of what they say together."""
+def compared(
+    helper: Servant, campaign: Campaign, how: str, document: Json, seconds: Mapping[str, float]
+) -> Iterator[Trial]:
+    """Solvers on one instance: a trial each, and one of what they say together."""
     answers: dict[str, Json] = {}
-    file = documents.written(document, campaign.folder / "instance.json")
-    for solver in SOLVERS:
-        answer = helper.ask("solved", document, solver, _LIMIT, 1, campaign.seed, timeout=_LIMIT + _PATIENCE)
-        if answer.get("unsupported"):
-            continue
+    how, files = f"seed {campaign.seed}, {how}", (written(document, campaign.folder / "instance.json"),)
+    for solver, limit in seconds.items():
+        workers = 2 if len(seconds) == 2 else 1
+        answer = helper.ask(solved, document, solver, limit, workers, campaign.seed, timeout=limit + _PATIENCE)
         wrong = unsound(document, answer)
         counts = {Count.ACCEPTED: int(bool(wrong) and "plan" in answer)}
-        seconds = answer.get("seconds", 0.0)
-        yield Trial(f"{fault}: {solver}", wrong, how, seconds, counts=counts, files=(file,))
+        yield Trial(solver, wrong, how, answer.get("seconds", 0.0), counts=counts, files=files)
         if not wrong and "plan" in answer:
             answers[solver] = answer
-    found = contradictions(answers)
-    yield Trial(f"{fault}: together", first(*found), how, counts={Count.CONTRADICTED: len(found)}, files=(file,))
+    found, worse = contradictions(answers), worse_than_greedy(answers) if len(seconds) == 2 else ""
+    yield Trial("together", first(*found, worse), how, counts={Count.CONTRADICTED: len(found)}, files=files)
+
+
+def worse_than_greedy(answers: Mapping[str, Json]) -> str:
+    """Whether `auto` is worse than `greedy`, which had no more time."""
+    greedy, auto = (answers.get(name, {}).get("objective") for name in ("greedy", "auto"))
+    worse = greedy is not None and (auto is None or auto > greedy)
+    return f"auto has {auto}, greedy {greedy}" if worse else ""
 
 
 def unsound(document: Json, answer: Json) -> str:
@@ -71,8 +92,7 @@ def unsound(document: Json, answer: Json) -> str:
     plan = answer.get("plan")
     if plan is None:
         return ""
-    broken = verdict(document, plan)
-    if broken:
+    if broken := verdict(document, plan):
         return f"a wrong plan: {broken}"
     value = objective(document, plan)
     if not answer["bound"] <= answer["objective"] == value:
@@ -80,12 +100,11 @@ def unsound(document: Json, answer: Json) -> str:
     return ""
 
 
-def contradictions(answers: Answers) -> list[str]:
+def contradictions(answers: Mapping[str, Json]) -> list[str]:
     """What one solver has proven and the plan of another disproves."""
     found = []
     for one, proven in answers.items():
-        for other, reached in answers.items():
-            value = reached["objective"]
+        for other, value in ((name, answer["objective"]) for name, answer in answers.items()):
             if value is not None and proven["status"] == "infeasible":
                 found.append(f"{one} proves that there is no plan; {other} has one")
             elif value is not None and proven["bound"] > value:
@@ -93,30 +112,8 @@ def contradictions(answers: Answers) -> list[str]:
     return found
 
 
-def _largest() -> Iterator[tuple[str, Json]]:
-    """Times, sizes, weights, releases and iterations at the end of what a document may state."""
-    long = models(2, LARGEST, LARGEST, 0)
-    several = [job(f"j{k}", 1 + k % 2, 2, weight=LARGEST) for k in range(3)]
-    weighted: Json = {"horizon": "finite", "objective": "weighted_completion"}
-    cyclic: Json = {"horizon": "cyclic", "objective": "period"}
-    slow = [{**server, "fabric_bandwidth": 1, "fabric_latency_us": LARGEST} for server in servers()]
-    yield "weighted", instance(several, nets=long, **weighted)
-    yield "weighted, one job", instance([job(weight=LARGEST)], nets=long, **weighted)
-    yield "makespan", instance(several, nets=long)
-    yield "cyclic", instance(several, nets=long, **cyclic)
-    yield "releases", instance([{**one, "release_us": LARGEST} for one in several], nets=long, **weighted)
-    yield "transfers", instance(several, slow, models(2, 1, 1, LARGEST))
-    yield "transfers, cyclic", instance(several, slow, models(2, 1, 1, LARGEST), **cyclic)
-    yield "memory", instance(several, nets=models(2, 1, 1, LARGEST), **weighted)
-
-
-def read(path: Path) -> Any:
-    """A document in a file, or nothing where it is none."""
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
-SMALL = Part("solvers", "no wrong plan, no bound above the plan of another solver", small)
-EXTREME = Part("overflow", "numbers up to 2^53 - 1 are exact or clearly refused", extreme)
+PARTS = (
+    Part("solvers", "no wrong plan, no bound above the plan of another solver", partial(_set_against, _smalls)),
+    Part("overflow", "numbers up to 2^53 - 1 are exact or clearly refused", partial(_set_against, _extremes)),
+    Part("auto", "auto is never worse than greedy", partial(_set_against, _cyclics)),
+)

@@ -5,162 +5,107 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from random import Random
-from typing import Any
 
 from jigsaw_opt.documents import decode_instance, encode_plan
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve import solve
 
-from . import documents
-from .contract import Campaign, Count, Part, Trial, first
-from .documents import Json
-from .inside import solved
-from .launch import HOME, Running, failure
-from .solvers import contradictions, unsound
+from .contract import FAULT, Campaign, Part, Trial, first
+from .documents import Json, small
+from .inside import servant, solved
+from .solvers import SOLVERS, contradictions, unsound
 
-__all__ = ["PART"]
+__all__ = ["PARTS"]
 
-_SOLVERS = ("greedy", "search", "cpsat", "ilp", "auto")
-_LIMIT, _PATIENCE = 2.0, 120.0
-_CALLS, _AT_ONCE = 12, 4
-_CANCELLED = ("rack/weighted", "server/weighted", "rack/cyclic")
+_LIMIT, _PATIENCE, _CALLS = 2.0, 120.0, 12
 
 
 def trials(campaign: Campaign) -> Iterator[Trial]:
-    """Each way of calling in a process of its own, which prints its failures."""
-    paths = {"PYTHONPATH": ":".join((str(HOME), *(str(folder) for folder in list(Path(__file__).parents)[1:3])))}
-    for way in WAYS:
-        words = [
-            sys.executable,
-            "-P",
-            "-m",
-            "fault_campaign.threads",
-            way,
-            str(campaign.seed),
-            str(campaign.times(_CALLS)),
-        ]
-        ended = Running(words, environment=paths, folder=campaign.fresh("threads"), memory=None).end(_PATIENCE)
-        wrong = failure(ended, {0})
-        found = [] if wrong else json.loads(ended.out)
-        how = f"python -m fault_campaign.threads {way} {campaign.seed} {campaign.times(_CALLS)}"
-        yield Trial(way, first(wrong, *found), how, ended.seconds, ended.mebibytes, {Count.FAULTS: 1})
+    """Each way of calling in a process of its own."""
+    for way, function in _WAYS.items():
+        with servant() as helper:
+            found = helper.ask(function, campaign.seed, campaign.times(_CALLS), timeout=_PATIENCE)
+        wrong = found["raised"] if isinstance(found, dict) else first(*found)
+        yield Trial(way, wrong, f"seed {campaign.seed}", counts=FAULT)
 
 
-def _in_threads(seed: int, calls: int) -> Iterator[str]:
-    """Every answer is sound, and no solver disproves another."""
-    tried = [(documents.small(Random(f"{seed}/{k}"), 10), solver) for k in range(calls) for solver in _SOLVERS]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(lambda pair: solved(pair[0], pair[1], _LIMIT), tried))
-    yield from _judged(tried, answers)
+def _solved(tried: tuple[Json, str]) -> Json:
+    return solved(*tried, _LIMIT)
 
 
-def _in_loop(seed: int, calls: int) -> Iterator[str]:
-    """While threads solve, the event loop goes on."""
-    tried = [(documents.small(Random(f"{seed}/{k}"), 10), solver) for k in range(calls) for solver in _SOLVERS]
-    ticks: list[float] = []
+def _in_pool(pool: Callable[[], Executor], seed: int, calls: int) -> list[str]:
+    """Every answer is sound, and no solver disproves another; an event loop goes on meanwhile."""
+    tried = [(small(Random(f"{seed}/{k}"), 10), solver) for k in range(calls) for solver in SOLVERS]
+    ticks = 0
 
     async def beat() -> None:
+        nonlocal ticks
         while True:
-            ticks.append(time.monotonic())
+            ticks += 1
             await asyncio.sleep(0.01)
 
-    async def all_calls() -> list[Json]:
-        beating = asyncio.create_task(beat())
-        found = await asyncio.gather(*(asyncio.to_thread(solved, pair[0], pair[1], _LIMIT) for pair in tried))
+    async def every() -> list[Json]:
+        beating, loop = asyncio.create_task(beat()), asyncio.get_running_loop()
+        with pool() as executor:
+            found = await asyncio.gather(*(loop.run_in_executor(executor, _solved, one) for one in tried))
         beating.cancel()
         return found
 
-    yield from _judged(tried, asyncio.run(all_calls()))
-    if len(ticks) < 2:
-        yield "the event loop stood still"
+    answers = asyncio.run(every())
+    wrong = [f"{one[1]}: {unsound(one[0], answer)}" for one, answer in zip(tried, answers) if unsound(one[0], answer)]
+    for k in range(0, len(tried), len(SOLVERS)):
+        own = dict(zip(SOLVERS, answers[k : k + len(SOLVERS)]))
+        wrong += contradictions({solver: answer for solver, answer in own.items() if "plan" in answer})
+    return wrong if ticks > 1 else [*wrong, "the event loop stood still"]
 
 
-def _in_processes(seed: int, calls: int) -> Iterator[str]:
-    """A pool of processes, each started afresh, and one of forks."""
-    tried = [(documents.small(Random(f"{seed}/{k}"), 10), solver) for k in range(calls) for solver in _SOLVERS]
-    for method in ("spawn", "fork"):
-        context = multiprocessing.get_context(method)
-        with ProcessPoolExecutor(2, context) as pool:
-            answers = list(pool.map(_pooled, tried))
-        yield from (f"{method}: {wrong}" for wrong in _judged(tried, answers))
+def _processes(method: str) -> Executor:
+    return ProcessPoolExecutor(2, multiprocessing.get_context(method))
 
 
-def _pooled(pair: tuple[Json, str]) -> Json:
-    return solved(pair[0], pair[1], _LIMIT)
-
-
-def _cancelled(seed: int, calls: int) -> Iterator[str]:
-    """Solves without a limit, several at once; each ends when it is told to, and only then."""
-    random = Random(seed)
-    chosen = [(random.choice(_CANCELLED), random.choice(("search", "cpsat", "auto"))) for _ in range(calls)]
-    for begin in range(0, calls, 2):
-        pair = chosen[begin : begin + 2]
-        options = [Options(workers=1, time_limit=60.0) for _ in pair]
+def _cancelled(seed: int, calls: int) -> list[str]:
+    """Solves without a limit, two at once; each ends when it is told to, and only then."""
+    random, wrong = Random(seed), []
+    for _ in range(calls // 2):
+        names = random.choices(("rack/weighted", "server/weighted", "rack/cyclic"), k=2)
+        options = [Options(workers=1, time_limit=60.0) for _ in names]
         with ThreadPoolExecutor(2) as pool:
-            futures = [pool.submit(solve, load(name), solver, o) for (name, solver), o in zip(pair, options)]
+            solvers = random.choices(("search", "cpsat", "auto"), k=2)
+            futures = [pool.submit(solve, load(n), s, o) for n, s, o in zip(names, solvers, options)]
             for future, option in zip(futures, options):
                 time.sleep(random.uniform(0, 1.0))
                 told = time.monotonic()
                 option.cancel.set()
-                result = future.result()
-                took = time.monotonic() - told
-                yield from _after_cancel(result, took)
+                result, took = future.result(), time.monotonic() - told
+                if took > 5 or result.stopped_by not in ("interrupt", "proof"):
+                    wrong.append(f"{result.solver} ended {took:.1f} s after it was told to, by {result.stopped_by}")
+    return wrong
 
 
-def _after_cancel(result: Result, took: float) -> Iterator[str]:
-    if took > 5:
-        yield f"{result.solver} ended {took:.1f} s after it was told to"
-    if result.stopped_by not in ("interrupt", "proof"):
-        yield f"{result.solver} was stopped by {result.stopped_by}"
-
-
-def _same_options(seed: int, calls: int) -> Iterator[str]:
+def _same(seed: int, calls: int) -> list[str]:
     """The same call in several threads gives the same plan, where one worker has work to do and no clock."""
-    instance: Instance = decode_instance(json.dumps(documents.small(Random(seed), 10)).encode())
-    plans: list[Any] = []
+    instance = decode_instance(json.dumps(small(Random(seed), 10)).encode())
 
-    def one() -> None:
+    def one(_: int) -> object:
         plan = solve(instance, "greedy", Options(seed=seed, workers=1)).plan
-        plans.append(None if plan is None else json.loads(encode_plan(plan))["jobs"])
+        return None if plan is None else json.loads(encode_plan(plan))["jobs"]
 
-    threads = [threading.Thread(target=one) for _ in range(min(calls, 8))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if any(plan != plans[0] for plan in plans) or len(plans) != len(threads):
-        yield "the same call gave different plans"
+    with ThreadPoolExecutor(8) as pool:
+        plans = list(pool.map(one, range(min(calls, 8))))
+    return ["the same call gave different plans"] if any(plan != plans[0] for plan in plans) else []
 
 
-def _judged(tried: list[tuple[Json, str]], answers: list[Json]) -> Iterator[str]:
-    for place in range(0, len(tried), len(_SOLVERS)):
-        document = tried[place][0]
-        own = {tried[k][1]: answers[k] for k in range(place, place + len(_SOLVERS))}
-        for solver, answer in own.items():
-            wrong = unsound(document, answer)
-            if wrong:
-                yield f"call {place}, {solver}: {wrong}"
-        yield from contradictions({solver: answer for solver, answer in own.items() if "plan" in answer})
-
-
-WAYS: dict[str, Callable[[int, int], Iterator[str]]] = {
-    "threads": _in_threads,
-    "an event loop": _in_loop,
-    "pools of processes": _in_processes,
+_WAYS: dict[str, Callable[[int, int], list[str]]] = {
+    "threads beside an event loop": partial(_in_pool, partial(ThreadPoolExecutor, 4)),
+    "processes, started afresh": partial(_in_pool, partial(_processes, "spawn")),
+    "processes, forked": partial(_in_pool, partial(_processes, "fork")),
     "cancelled in threads": _cancelled,
-    "the same call at once": _same_options,
+    "the same call at once": _same,
 }
-PART = Part("threads", "solve is safe in threads, beside an event loop and in pools of processes", trials)
-
-if __name__ == "__main__":
-    print(json.dumps(list(WAYS[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3])))))
+PARTS = (Part("threads", "solve is safe in threads, beside an event loop and in pools of processes", trials),)
