@@ -18,7 +18,8 @@ def parser_of(names: Iterable[str]) -> argparse.ArgumentParser:
     Parameters
     ----------
     names
-        Subcommands: modules of this package with ``HELP``, ``configure(parser)`` and ``run(arguments) -> exit code``.
+        Subcommands: modules of this package with ``HELP``, ``configure(parser)`` and ``run(arguments) -> exit code``,
+        some with an ``EXAMPLE``.
     """
     parser = Parser(
         prog="jigsaw", description="Schedule deep-learning training by mathematical optimisation.", allow_abbrev=False
@@ -30,8 +31,14 @@ def parser_of(names: Iterable[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in names:
         module = import_module(f"jigsaw_opt.cli.{name}")
+        example = getattr(module, "EXAMPLE", None)
         sub = commands.add_parser(
-            name, help=module.HELP, description=module.__doc__, parents=[common], allow_abbrev=False
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            epilog=None if example is None else f"example: {example}",
+            parents=[common],
+            allow_abbrev=False,
         )
         module.configure(sub)
         sub.set_defaults(run=module.run)

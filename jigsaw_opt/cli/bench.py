@@ -13,6 +13,7 @@ from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import Problems, UsageError
 
 HELP = "measure solvers on instances"
+EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
 _PICTURE, _PAGE = "profile.png", "report.html"
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.checking import Violation
 
 HELP = "check a plan against its instance"
+EXAMPLE = "jigsaw check server/demo plan.json"
 CHECK_FAILED = 7
 _SHOWN = 1000
 

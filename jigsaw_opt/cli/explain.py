@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.phased_plan import PhasedPlan
 
 HELP = "say where the time of the jobs of a plan or a simulation goes, and what would make one faster"
+EXAMPLE = "jigsaw explain server/demo plan.json"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

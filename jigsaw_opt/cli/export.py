@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.phased_replay import PhasedReplay
 
 HELP = "export a plan (perfetto) or a mixed-integer program (mps, lp)"
+EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 HELP = "generate an instance of a family"
+EXAMPLE = "jigsaw generate rack --seed 7 --load 90 -o instance.json"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.params import SearchParams
 
 HELP = "solve an instance"
+EXAMPLE = "jigsaw solve server/demo --time-limit 10 -o plan.json"
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
 
 

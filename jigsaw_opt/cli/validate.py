@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 HELP = "validate instance and plan documents"
+EXAMPLE = "jigsaw validate instance.json plan.json"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

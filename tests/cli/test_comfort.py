@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.cli import COMMANDS, main
+from jigsaw_opt.cli.arguments import parser_of
 from jigsaw_opt.cli.progress import _line
 from jigsaw_opt.documents import load_plan, save_plan
 from jigsaw_opt.instances import load
@@ -138,3 +141,12 @@ def test_bash_completes(words: str, found: str, capsys: pytest.CaptureFixture[st
 def test_a_former_name_still_works_and_says_so(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("solve", "tiny/000", "--solver", "greedy", option, 1) == 0
     assert ("--workers is called --threads now" in capsys.readouterr().err) == (option == "--workers")
+
+
+def test_the_examples_of_the_help_are_right() -> None:
+    modules = {name: import_module(f"jigsaw_opt.cli.{name}") for name in COMMANDS}
+    examples = {name: module.EXAMPLE for name, module in modules.items() if hasattr(module, "EXAMPLE")}
+    assert len(examples) >= 10
+    for name, example in examples.items():
+        program, *words = shlex.split(example)
+        assert (program, parser_of(COMMANDS).parse_args(words).command) == ("jigsaw", name)
