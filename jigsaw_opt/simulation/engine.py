@@ -272,7 +272,7 @@ class Simulation:
         self._books.stint(running, self.now_us)
         self._note_job(active.index, self.now_us)
         del self._under_way.running[active.index], self._active[active.index], self._lives[active.index]
-        self._books.held.set(self._under_way.gpus, self.now_us)
+        self._books.hold(self._under_way.shares, self.setting.server_of, self.now_us)
         self._books.crowd.set(len(self._active), self.now_us)
         self._trigger.ended.append(active.index)
         self._trigger.asked = True
@@ -298,7 +298,7 @@ class Simulation:
                 self._failing.stop(running, self.outcome.losses)
                 self._wait(running)
             del self._under_way.shares[share]
-        self._books.held.set(self._under_way.gpus, self.now_us)
+        self._books.hold(self._under_way.shares, self.setting.server_of, self.now_us)
         self._under_way.set_paces(self.now_us, ())
         self._trigger.asked |= down != before
 
@@ -343,7 +343,7 @@ class Simulation:
                 moved += self._start(index, share, old.pop(index, None))
         for running in old.values():
             self._wait(running)
-        self._books.held.set(self._under_way.gpus, self.now_us)
+        self._books.hold(self._under_way.shares, self.setting.server_of, self.now_us)
         self._under_way.set_paces(self.now_us, fresh)
         return moved
 

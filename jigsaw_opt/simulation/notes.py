@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
+from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.plain import MOST, TRUTH, NumberLimits, Plain, Shape, fields, listed, optional, whole
 from jigsaw_opt.scheduling.policy import Active
-from jigsaw_opt.simulation.records import JobRecord, Loss, RoundRecord, SimulationOutcome, Stint
+from jigsaw_opt.simulation.records import JobRecord, Loss, RoundRecord, ServerUse, SimulationOutcome, Stint
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.setting import Setting
 
@@ -104,12 +107,25 @@ class Books:
         Active jobs, and GPUs that are held.
     held_before
         GPU time held up to the round before.
+    used
+        GPUs that are held of each server where there are any.
     """
 
     outcome: SimulationOutcome = field(default_factory=SimulationOutcome)
     crowd: Meter = field(default_factory=Meter)
     held: Meter = field(default_factory=Meter)
     held_before: int = 0
+    used: Counter[int] = field(default_factory=Counter)
+
+    def hold(self, shares: Iterable[Share], server_of: Sequence[int], now_us: int) -> None:
+        """Note the GPUs that are held from now on."""
+        gpus = [gpu for share in shares for gpu in share.gpus]
+        self.held.set(len(gpus), now_us)
+        used = Counter(map(server_of.__getitem__, gpus))
+        if used != self.used:
+            changed = sorted(server for server in used | self.used if used[server] != self.used[server])
+            self.outcome.uses.extend(ServerUse(now_us, server, used[server]) for server in changed)
+            self.used = used
 
     def job(self, active: Active, life: Life, alone_us: int, now_us: int, finish_us: int | None) -> None:
         """Note a job that ends now, or (without an end) where it stands."""
@@ -164,4 +180,5 @@ class Books:
             tree["outcome"], lambda index: (performance.work(jobs[index]), performance.alone_us(jobs[index]))
         )
         crowd, held = Meter.restored(tree["crowd"], active), Meter.restored(tree["held"], gpus)
-        return cls(outcome, crowd, held, tree["held_before"])
+        used = Counter({use.server: use.gpus for use in outcome.uses})
+        return cls(outcome, crowd, held, tree["held_before"], +used)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, number, rows, whole
 
-__all__ = ["JobRecord", "Loss", "RoundRecord", "SimulationOutcome", "Stint"]
+__all__ = ["JobRecord", "Loss", "RoundRecord", "ServerUse", "SimulationOutcome", "Stint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,14 @@ class Stint:
     end_us: int
 
 
+class ServerUse(NamedTuple):
+    """From `time_us` on, `gpus` GPUs of a server are held, each counted once whoever shares it."""
+
+    time_us: int
+    server: int
+    gpus: int
+
+
 @dataclass(slots=True)
 class SimulationOutcome:
     """All records of a simulation.
@@ -144,6 +152,8 @@ class SimulationOutcome:
         In the order of the workload.
     rounds, stints
         In order of time.
+    uses
+        Whenever the GPUs of a server that are held became more or fewer, in order of time; none are held before.
     losses
         What failures took from jobs, by number; a snapshot has them among the failures.
     """
@@ -152,31 +162,34 @@ class SimulationOutcome:
     jobs: list[JobRecord] = field(default_factory=list)
     rounds: list[RoundRecord] = field(default_factory=list)
     stints: list[Stint] = field(default_factory=list)
+    uses: list[ServerUse] = field(default_factory=list)
     losses: dict[int, Loss] = field(default_factory=dict)
 
     def plain(self) -> Plain:
-        """All records; rounds and stints are rows of numbers in the order of their parameters."""
+        """All records; rounds, stints and uses are rows of numbers in the order of their parameters."""
         return {
             "jobs": [record.plain() for record in self.jobs],
             "rounds": [astuple(record) for record in self.rounds],
             "stints": [astuple(stint) for stint in self.stints],
+            "uses": [list(use) for use in self.uses],
         }
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
-        return fields(jobs=listed(JobRecord.shape(limits)), rounds=rows(7, whole()), stints=rows(4, whole()))
+        jobs = listed(JobRecord.shape(limits))
+        return fields(jobs=jobs, rounds=rows(7, whole()), stints=rows(4, whole()), uses=rows(3, whole()))
 
     @classmethod
     def restored(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> SimulationOutcome:
         """The records that `plain` gave; `whole_of` tells the work of a job and the time that all of it takes alone."""
         jobs = [JobRecord.restored(record, *whole_of(record["job"])) for record in tree["jobs"]]
         rounds, stints = [RoundRecord(*row) for row in tree["rounds"]], [Stint(*row) for row in tree["stints"]]
-        return cls(0, jobs, rounds, stints)
+        return cls(0, jobs, rounds, stints, [ServerUse(*row) for row in tree["uses"]])
 
     @staticmethod
-    def check(tree: Plain, limits: NumberLimits, place: Place, report: Report) -> None:
-        """Report what of a tree of the right shape cannot be."""
+    def check(tree: Plain, limits: NumberLimits, servers: Sequence[int], place: Place, report: Report) -> None:
+        """Report what of a tree of the right shape cannot be; `servers` tells how many GPUs each has."""
         for k, (time_us, active, running, gpus, moved, held_us, _) in enumerate(tree["rounds"]):
             before_us = tree["rounds"][k - 1][0] if k else 0
             held_most = limits.gpus * limits.now_us
@@ -187,3 +200,7 @@ class SimulationOutcome:
         for k, (job, gpus, start_us, end_us) in enumerate(tree["stints"]):
             if not (job < limits.jobs and 1 <= gpus <= limits.gpus and start_us < end_us <= limits.now_us):
                 report.add(((place, "stints"), k), "no job can have held GPUs so")
+        for k, (time_us, server, gpus) in enumerate(tree["uses"]):
+            before_us = tree["uses"][k - 1][0] if k else 0
+            if not (before_us <= time_us <= limits.now_us and server < len(servers) and gpus <= servers[server]):
+                report.add(((place, "uses"), k), "no server can have been used so")

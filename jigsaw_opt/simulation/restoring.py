@@ -53,7 +53,8 @@ def check_state(tree: Plain, setting: Setting, idle_rounds: int, place: Place) -
     )
     conforms(tree, _shape(setting, limits, idle_rounds), place, report)
     report.raise_if_any()
-    SimulationOutcome.check(tree["books"]["outcome"], limits, ((place, "books"), "outcome"), report)
+    servers = [server.gpus for server in setting.cluster.servers]
+    SimulationOutcome.check(tree["books"]["outcome"], limits, servers, ((place, "books"), "outcome"), report)
     _check_numbers(tree, place, report)
     report.raise_if_any()
     _check_times(tree, setting, place, report)

@@ -40,11 +40,6 @@ class RunningShares:
         self.running: dict[int, Running] = {}
         self.dead: frozenset[int] = frozenset()
 
-    @property
-    def gpus(self) -> int:
-        """How many GPUs are held."""
-        return sum(len(share.gpus) for share in self.shares)
-
     def next_us(self) -> int | None:
         """When the next job ends or changes its pace; None where nothing runs."""
         return self._timers.next_us(self.running)

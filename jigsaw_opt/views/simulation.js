@@ -1,10 +1,11 @@
 // The report of a simulation: measures with their meanings, charts by uPlot, and a timeline of all jobs.
 const hours = us => us / 3.6e9;
 const told = { h: span, ms: value => brief(value) + " ms", share: value => brief(100 * value) + " %", "": brief };
-const NAME = 0, MODEL = 1, SUBMIT = 2, FINISH = 3, RESTARTS = 4;
+const NAME = 0, MODEL = 1, SUBMIT = 2, FINISH = 3, RESTARTS = 4, WAITED = 5, HELD = 6, PAUSED = 7;
 
 $("title").textContent = data.title;
 $("about").textContent = data.workload + ", " + data.gpus + " GPUs, " + span(hours(data.end));
+for (const text of data.findings) $("findings").append(element("li", text));
 for (const [name, unit, meaning, value] of data.summary) {
   const row = element("div"), left = element("span", name);
   left.append(element("small", meaning));
@@ -89,13 +90,57 @@ timeline.addEventListener("mousemove", event => {
   const stint = stints[row].find(one => one[1] <= at && at < one[2]);
   tell(job[NAME] + " (" + data.models[job[MODEL]].name + ")\nsubmitted " + span(hours(job[SUBMIT])) + ", " +
     (job[FINISH] === null ? "not ended" : "ended " + span(hours(job[FINISH]))) + ", " + job[RESTARTS] + " restarts" +
+    "\nwaited " + span(hours(job[WAITED])) + ", held GPUs for " + span(hours(job[HELD])) + (job[PAUSED] ? ", none for " + span(hours(job[PAUSED])) + " between" : "") +
     (stint ? "\non " + stint[3] + " GPUs from " + span(hours(stint[1])) + " to " + span(hours(stint[2])) : ""), event);
 });
 timeline.addEventListener("mouseleave", () => { $("tip").style.display = "none"; });
 
+// A row a server: the darker, the more of its GPUs are held.
+const servers = $("servers"), GUTTER = 90;
+const tallest = Math.max(3, Math.min(18, Math.floor(600 / data.servers.length)));
+servers.style.height = tallest * data.servers.length + 2 + "px";
+$("shades").textContent = "(pale: idle; full colour: all its GPUs are held)";
+
+function drawServers() {
+  const [pen, width] = fitted(servers), left = tallest >= 11 ? GUTTER : 0;
+  data.servers.forEach(({ name, gpus, values }, row) => {
+    const wide = (width - left) / values.length;
+    pen.fillStyle = css("--accent");
+    values.forEach((value, k) => {
+      pen.globalAlpha = 0.07 + 0.93 * Math.min(1, value / gpus);
+      pen.fillRect(left + k * wide, row * tallest, wide + 0.3, tallest - 1);
+    });
+    pen.globalAlpha = 1;
+    pen.fillStyle = css("--ink");
+    if (left) pen.fillText(name, 3, (row + 0.75) * tallest, GUTTER - 6);
+  });
+}
+servers.addEventListener("mousemove", event => {
+  const area = servers.getBoundingClientRect(), left = tallest >= 11 ? GUTTER : 0;
+  const server = data.servers[Math.floor((event.clientY - area.top) / tallest)];
+  const across = (event.clientX - area.left - left) / (area.width - left), k = server ? Math.floor(across * server.values.length) : -1;
+  const part = hours(data.end) / (server ? server.values.length : 1);
+  tell(server && server.values[k] !== undefined ? server.name + "\n" + brief(server.values[k]) + " of " + server.gpus + " GPUs held from " + span(k * part) + " to " + span((k + 1) * part) : "", event);
+});
+servers.addEventListener("mouseleave", () => { $("tip").style.display = "none"; });
+
+if (data.waits.length) {
+  const table = element("table"), head = table.createTHead().insertRow(), body = table.createTBody();
+  for (const [text, kind] of [["job", ""], ["submitted", "number"], ["before the first start", "number"], ["between", "number"], ["holding GPUs", "number"]])
+    head.append(element("th", text, { scope: "col", className: kind }));
+  for (const job of data.waits.map(k => data.jobs[k])) {
+    const row = body.insertRow();
+    row.append(element("td", job[NAME]));
+    for (const at of [SUBMIT, WAITED, PAUSED, HELD]) row.append(element("td", span(hours(job[at])), { className: "number" }));
+  }
+  $("waits").append(table);
+  $("waiting").hidden = false;
+}
+
 function drawAll() {
   fitCharts();
   drawTimeline();
+  drawServers();
 }
 addEventListener("resize", drawAll);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);

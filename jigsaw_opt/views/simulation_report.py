@@ -14,10 +14,14 @@ from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.page import filled
+from jigsaw_opt.views.simulation_words import findings, job_times, server_uses, waits
 
 __all__ = ["simulation_html"]
 
 _BINS = 600
+_SERVER_BINS = 200
+_WAITS = 10
+"""Jobs in the table of the longest waits."""
 _HOUR_US = 3_600_000_000
 _Interval = tuple[int, int, float]
 """Beginning, end, and the value that holds between them."""
@@ -35,6 +39,7 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
     jobs = setting.workload.jobs
     models = sorted({job.model for job in jobs})
     number = {model: k for k, model in enumerate(models)}
+    times = job_times(setting, outcome)
     ended = (record for record in outcome.jobs if record.finish_us is not None)
     return {
         "title": printable(title),
@@ -46,12 +51,32 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
         "charts": _charts(setting, outcome),
         "models": [{"name": printable(model), "colour": job_colour(k)} for k, model in enumerate(models)],
         "jobs": [
-            [printable(job.name), number[job.model], job.submit_us, r.finish_us, r.restarts]
-            for r in outcome.jobs
+            [
+                printable(job.name),
+                number[job.model],
+                job.submit_us,
+                r.finish_us,
+                r.restarts,
+                it.waited,
+                it.held,
+                it.paused,
+            ]
+            for r, it in zip(outcome.jobs, times, strict=True)
             for job in (jobs[r.index],)
         ],
+        "findings": findings(setting, outcome),
+        "waits": [record.index for record, _ in waits(setting, outcome, _WAITS)],
+        "servers": _servers(setting, outcome),
         "stints": [[stint.job, stint.start_us, stint.end_us, stint.gpus] for stint in outcome.stints],
     }
+
+
+def _servers(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, object]]:
+    """Mean GPUs of each server that are held over time."""
+    return [
+        {"name": printable(server.name), "gpus": server.gpus, "values": _binned(uses, outcome.end_us, _SERVER_BINS)}
+        for server, uses in zip(setting.cluster.servers, server_uses(setting, outcome), strict=True)
+    ]
 
 
 def _charts(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, object]]:
@@ -94,12 +119,12 @@ def _use(outcome: SimulationOutcome) -> Iterable[_Interval]:
         yield before, outcome.end_us, max(0, left) / (outcome.end_us - before)
 
 
-def _binned(intervals: Iterable[_Interval], end_us: int) -> list[float]:
+def _binned(intervals: Iterable[_Interval], end_us: int, bins: int = _BINS) -> list[float]:
     """Means over equal parts of the time from 0 to the end."""
-    width = max(1.0, end_us / _BINS)
-    sums = [0.0] * _BINS
+    width = max(1.0, end_us / bins)
+    sums = [0.0] * bins
     for start, end, value in intervals:
-        first, last = int(start / width), min(_BINS - 1, int(end / width))
+        first, last = int(start / width), min(bins - 1, int(end / width))
         for k in range(first, last + 1):
             sums[k] += value * max(0.0, min(end, (k + 1) * width) - max(start, k * width))
     return [round(total / width, 3) for total in sums]

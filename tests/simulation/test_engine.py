@@ -15,6 +15,7 @@ from jigsaw_opt.scheduling.policy import Moment
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.srtf import SRTF
+from jigsaw_opt.simulation.records import SimulationOutcome
 from tests.simulation.cases import SECOND, Scripted, Shared, Stepped, finish_s, job, random_jobs, run, setting
 
 
@@ -183,4 +184,23 @@ def test_every_job_ends_when_a_replay_second_by_second_says(seed: int, restart_s
     assert finish_s(outcome) == second_by_second(jobs, 8, restart_s)
     held = sum(record.held_gpu_us for record in outcome.rounds)
     assert held <= sum(record.gpu_us for record in outcome.jobs)
-    assert sum(s.gpus * (s.end_us - s.start_us) for s in outcome.stints) == sum(r.gpu_us for r in outcome.jobs)
+    gpu_us = sum(r.gpu_us for r in outcome.jobs)
+    assert sum(s.gpus * (s.end_us - s.start_us) for s in outcome.stints) == gpu_us
+    assert sum(held for _, held in held_by_server(outcome)) == gpu_us
+    assert {server for server, _ in held_by_server(outcome)} == {0, 1}
+
+
+def held_by_server(outcome: SimulationOutcome) -> list[tuple[int, int]]:
+    """GPU time held of each server, from the changes of what is held."""
+    found = []
+    for server in sorted({use.server for use in outcome.uses}):
+        own = [use for use in outcome.uses if use.server == server]
+        times = [*(use.time_us for use in own), outcome.end_us]
+        found.append((server, sum(use.gpus * (b - a) for use, a, b in zip(own, times, times[1:], strict=False))))
+    return found
+
+
+def test_a_gpu_that_jobs_share_is_held_once() -> None:
+    made = setting(job("a", 0, 2, 100), job("b", 0, 2, 100), performance=Shared())
+    outcome = run(made, Scripted(lambda moment: Decision((Share(tuple(moment.jobs), (0, 1)),))))
+    assert [tuple(use) for use in outcome.uses] == [(0, 0, 2), (outcome.end_us, 0, 0)]

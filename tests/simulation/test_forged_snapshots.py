@@ -65,7 +65,7 @@ def test_a_pickle_of_an_earlier_version_runs_no_code(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError) as caught:
             restore(data, begun("fifo", setting(*random_jobs(5, 5))), "these", "file")
         assert len(caught.value.problems) == 1
-    header["format"] = "jigsaw-snapshot/2"
+    header["format"] = "jigsaw-snapshot/3"
     with pytest.raises(InvalidInputError, match="file: "):
         restore(
             json.dumps(header).encode() + b"\n" + pickled(marker), begun("fifo", setting(job("a", 0, 1, 9))), "", "file"
@@ -143,6 +143,10 @@ CHANGES: Mapping[str, tuple[Callable[[Tree], object], str]] = {
     "an end before a start": (put(*OUTCOME, "jobs", 0, "start_us", value=130_000_000), "jobs[0]: it is submitted"),
     "rounds out of order": (put(*OUTCOME, "rounds", 0, 0, value=129_000_000), "rounds[1]: times or jobs"),
     "a stint of nobody": (put(*OUTCOME, "stints", 0, 0, value=9), "stints[0]: no job can have held GPUs so"),
+    "more of a server than there is": (
+        put(*OUTCOME, "uses", 0, 2, value=5),
+        "uses[0]: no server can have been used so",
+    ),
     "more held than there is": (put("books", "held_before", value=8 * 130_000_000), "held_before: is more than GPUs"),
     "a key too many": (put("code", value="os.system"), 'state.code: unknown key "code"'),
     "a depth that there is not": (put("shares", 0, "depths", value=[{"rule": "deep"}]), "shares[0].depths[0].rule"),

@@ -23,7 +23,7 @@ from tests.simulation.resumable import CASES, begun, halted
 
 def measured(outcome: SimulationOutcome) -> object:
     """All records without the time that the policy took."""
-    return outcome.jobs, outcome.stints, [replace(record, policy_us=0) for record in outcome.rounds]
+    return outcome.jobs, outcome.stints, outcome.uses, [replace(record, policy_us=0) for record in outcome.rounds]
 
 
 def ended(simulation: Simulation) -> SimulationOutcome:

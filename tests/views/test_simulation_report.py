@@ -6,19 +6,20 @@ import json
 import re
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
+from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, summarise
 from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.simulation_report import simulation_html
-from tests.simulation.cases import SECOND, random_jobs, run, setting
+from jigsaw_opt.views.simulation_words import findings, job_times, waits
+from tests.simulation.cases import SECOND, job, random_jobs, run, setting
 from tests.views.test_html_in_browser import browser, show
 
 if TYPE_CHECKING:
@@ -73,6 +74,43 @@ def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, Sim
     assert len(data["stints"]) == len(outcome.stints)  # type: ignore[arg-type]
 
 
+def test_each_server_has_the_gpu_time_that_is_held_of_it(simulated: tuple[Setting, SimulationOutcome]) -> None:
+    made, outcome = simulated
+    servers: list[Any] = data_of(page_of(made, outcome))["servers"]  # type: ignore[assignment]
+    assert [(it["name"], it["gpus"]) for it in servers] == [("s0", 4), ("s1", 4)]
+    held = sum(sum(it["values"]) / len(it["values"]) for it in servers) * outcome.end_us
+    assert held == pytest.approx(sum(record.gpu_us for record in outcome.jobs), rel=1e-3)
+    assert all(0 <= value <= 4 for it in servers for value in it["values"])
+
+
+def test_the_times_of_a_job_add_up_to_its_completion(simulated: tuple[Setting, SimulationOutcome]) -> None:
+    made, outcome = simulated
+    for record, times in zip(outcome.jobs, job_times(made, outcome), strict=True):
+        assert min(times) >= 0 and sum(times) == completion_us(made, record)
+    longest = [times.waiting for _, times in waits(made, outcome, 5)]
+    assert longest == sorted(longest, reverse=True) and len(longest) == 5
+
+
+def test_sentences_say_which_job_is_late_which_waits_and_which_server_idles() -> None:
+    # s0 is held from 0 to 300 s and s1 to 100 s of 300 s; c waits for a and b, and holds 4 GPUs.
+    made = setting(job("a", 0, 4, 100), job("b", 0, 4, 100), job("c", 0, 4, 200), round_us=0)
+    said = findings(made, run(made, FIFO))
+    assert said == [
+        "Latest: job c, 5 min after the beginning and 5 min after its submission, because it waited 1.67 min for its"
+        " first start, held GPUs for 3.33 min; all its work alone takes 3.33 min.",
+        "Longest wait: job c, 1.67 min without GPUs; 33.3 % of the jobs wait at all.",
+        "Most unfair: job c, 1.5 times as long as on a fair share.",
+        "Idles most: server s1, 66.7 % of its GPU time; that of all servers is 33.3 %.",
+    ]
+
+
+def test_time_that_a_server_is_down_is_not_idle() -> None:
+    made = setting(job("a", 0, 4, 100), job("b", 0, 4, 100), job("c", 0, 4, 200), round_us=0)
+    events = (OutageEvent(200 * SECOND, "server", 1, True),)
+    failing = replace(made, failures=Failures(ListedEvents(events)))
+    assert findings(failing, run(failing, FIFO))[-1].startswith("Idles most: server s1, 33.3 % of its GPU time")
+
+
 def test_each_measure_has_a_name_a_unit_and_a_meaning(simulated: tuple[Setting, SimulationOutcome]) -> None:
     assert list(MEASURES) == [field.name for field in fields(SimulationSummary)]
     assert {measure.unit for measure in MEASURES.values()} == {"", "h", "ms", "share"}
@@ -95,7 +133,7 @@ def test_names_are_never_markup(simulated: tuple[Setting, SimulationOutcome]) ->
 
 def test_it_draws_and_answers(browser: Chrome, tmp_path: Path, simulated: tuple[Setting, SimulationOutcome]) -> None:
     show(browser, tmp_path, page_of(*simulated))
-    assert browser.execute_script("return document.querySelectorAll('canvas').length") == 5
+    assert browser.execute_script("return document.querySelectorAll('canvas').length") == 6
     area = browser.execute_script("const a = timeline.getBoundingClientRect(); return [a.left, a.top, a.width]")
     browser.execute_script(
         "timeline.dispatchEvent(new MouseEvent('mousemove', {clientX: arguments[0], clientY: arguments[1]}))",
@@ -104,4 +142,13 @@ def test_it_draws_and_answers(browser: Chrome, tmp_path: Path, simulated: tuple[
     )
     tip = browser.execute_script("return document.getElementById('tip').textContent")
     assert tip.startswith("</script><b>x (<!--m)\nsubmitted 0 h")
-    assert "on 8 GPUs from" in tip
+    assert "\nwaited 0 h, held GPUs for" in tip and "on 8 GPUs from" in tip
+    assert browser.execute_script("return document.querySelectorAll('#waits tbody tr').length") == 10
+    area = browser.execute_script("const a = servers.getBoundingClientRect(); return [a.left, a.top, a.width]")
+    browser.execute_script(
+        "servers.dispatchEvent(new MouseEvent('mousemove', {clientX: arguments[0], clientY: arguments[1]}))",
+        area[0] + 92,
+        area[1] + 3,
+    )
+    tip = browser.execute_script("return document.getElementById('tip').textContent")
+    assert tip.startswith("s0\n4 of 4 GPUs held from 0 h to")
