@@ -33,14 +33,15 @@ function toldMeetings(lane, i) {
   return list("begins as this ends:", meeting(lane, i, false)) + list("as it ends begins:", meeting(lane, i, true));
 }
 
-// What has to end before an interval begins. Of a shape its edges say so; elsewhere a transfer waits for the blocks of
-// its iteration, and a block for everything of the iteration before.
+// What an interval waits for. Of a shape its edges say so; elsewhere a block waits for everything of the iteration
+// before, and a transfer for those before it and for the blocks that reach its bucket, which may still run.
 function needs(i) {
   const job = data.jobs[i[JOB]], own = pairsOf(i[JOB]);
   const before = job.operations.length
     ? o => job.edges.some(([b, a, lag]) => a === i[NUMBER] && b === o[NUMBER] && o[ITERATION] === i[ITERATION] - lag)
-    : i[LEVEL] ? o => o[ITERATION] === i[ITERATION] - 1 : o => o[ITERATION] === i[ITERATION] && o[LEVEL];
-  return own.filter(([, o]) => o[END] <= i[START] && before(o));
+    : i[LEVEL] ? o => o[ITERATION] === i[ITERATION] - 1 : o => o[ITERATION] === i[ITERATION] && (o[LEVEL] ? o[LEVEL] >= i[NUMBER] : o[NUMBER] < i[NUMBER]);
+  const running = !i[LEVEL] && !job.operations.length;
+  return own.filter(([, o]) => o[running ? START : END] <= i[START] && before(o));
 }
 
 // By the name of an operation, as `key` makes it, what its story says of it.
@@ -89,6 +90,6 @@ function drawNeeds(paint) {
   for (const [[from, i], [to, o]] of arrows) {
     const y = yOf(from), high = yOf(to);
     if (y === null || high === null || i[END] > view.to && o[START] > view.to || i[END] < view.from && o[START] < view.from) continue;
-    pen.beginPath(); pen.moveTo(Math.max(left, x(i[END])), y); pen.lineTo(Math.max(left, x(o[START])), high); pen.stroke();
+    pen.beginPath(); pen.moveTo(Math.max(left, x(Math.min(i[END], o[START]))), y); pen.lineTo(Math.max(left, x(o[START])), high); pen.stroke();
   }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.phased_replay import PhasedReplay
 from jigsaw_opt.views.lanes import Interval, Lane, Picture
+from jigsaw_opt.views.needs import last_needs
 
 __all__ = ["perfetto_trace", "phased_trace"]
 
@@ -19,7 +21,8 @@ _MEMORY = 1
 def perfetto_trace(picture: Picture) -> bytes:
     """Trace events as JSON: a process for each server and one for the links, with a track for each GPU and link.
 
-    A counter tells the memory held. Times are microseconds.
+    A flow leads to each operation from the last of those that it waits for. Counters tell the memory held, and how
+    many GPUs of a server and how many links are taken. Times are microseconds.
     A link that is shared by several lanes' names stays one track, so no two events of a track overlap.
     """
     import msgspec
@@ -30,6 +33,8 @@ def perfetto_trace(picture: Picture) -> bytes:
     for track, lane in enumerate(picture.lanes):
         where = {"pid": processes[_process(lane)], "tid": track}
         events.extend({**where, **_event(*names[interval.job], interval)} for interval in lane.intervals)
+    events.extend(_flows(picture, processes))
+    events.extend(_taken(picture, processes))
     events.extend(_memory(picture))
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
@@ -107,6 +112,33 @@ def _event(job: str, operations: tuple[str, ...], interval: Interval) -> dict[st
         "dur": interval.end_us - interval.start_us,
         "args": {"iteration": interval.iteration, **({"job": job} if operations else part)},
     }
+
+
+def _flows(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """An arrow for each operation that waits for another one, which begins and ends within both."""
+    for number, (before, after) in enumerate(last_needs(picture)):
+        start_us = after.interval.start_us
+        for phase, one, moment in (("s", before, min(before.interval.end_us, start_us)), ("f", after, start_us)):
+            where = {"pid": processes[_process(picture.lanes[one.lane])], "tid": one.lane, "ts": moment}
+            event = {"ph": phase, "id": number, "name": "waits for", "cat": "need", **where}
+            yield event | ({"bp": "e"} if phase == "f" else {})
+
+
+def _taken(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """A counter for each process: how many of its lanes are taken."""
+    changes = defaultdict[str, Counter[int]](Counter)
+    for lane in picture.lanes:
+        for interval in lane.intervals:
+            changes[_process(lane)][interval.start_us] += 1
+            changes[_process(lane)][interval.end_us] -= 1
+    for process, steps in changes.items():
+        name = "links taken" if process.endswith("links") else "GPUs taken"
+        taken = 0
+        for moment, change in sorted(steps.items()):
+            taken += change
+            if change:
+                where = {"pid": processes[process], "tid": 0, "ts": moment}
+                yield {"ph": "C", "name": name, **where, "args": {"taken": taken}}
 
 
 def _memory(picture: Picture) -> Iterator[dict[str, Any]]:

@@ -17,6 +17,7 @@ from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import picture
 from tests.views.test_shaped_views import pipe
+from tests.views.test_views import exchanging
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -223,6 +224,12 @@ def test_lines_come_from_what_an_interval_waits_for(browser: Chrome, tmp_path: P
     found = browser.execute_script("return needs(data.lanes[1].intervals[1]).map(([lane, i]) => [lane.name, i[END]])")
     assert found == [["a/0", 30], ["a/1", 30]]
     assert browser.execute_script("return needs(data.lanes[1].intervals[0])") == []
+
+
+def test_a_transfer_waits_for_blocks_that_still_run(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, timeline_html(picture(*exchanging())))
+    script = "return needs(data.lanes[2].intervals[0]).map(([lane, i]) => [lane.name, i[ITERATION]])"
+    assert browser.execute_script(script) == [["a/0", 0], ["b/0", 0]]
 
 
 def test_jobs_are_sorted_and_thousands_are_found_by_name(browser: Chrome, tmp_path: Path) -> None:

@@ -107,6 +107,44 @@ def test_perfetto_has_a_process_a_server_and_one_of_links() -> None:
     assert tracks == {"a/0": "server a", "b/0": "server b", "ab": "links"}
 
 
+def test_perfetto_flows_lead_from_the_last_need_and_lie_in_their_slices(pair: Instance, pair_plan: Plan) -> None:
+    for shown in (picture(pair, pair_plan), picture(*crossing()), picture(*exchanging())):
+        events = json.loads(perfetto_trace(shown))["traceEvents"]
+        slices = [event for event in events if event["ph"] == "X"]
+        flows = [event for event in events if event["ph"] in ("s", "f")]
+        for flow in flows:
+            assert any(
+                (it["pid"], it["tid"]) == (flow["pid"], flow["tid"]) and it["ts"] <= flow["ts"] <= it["ts"] + it["dur"]
+                for it in slices
+            )
+    # The transfer waits for both blocks, of which the second ends last; the next blocks wait for the transfer.
+    ends = {event["id"]: event["tid"] for event in flows if event["ph"] == "f"}
+    led = sorted((event["tid"], ends[event["id"]]) for event in flows if event["ph"] == "s")
+    assert led == [(1, 2), (1, 2), (2, 0), (2, 1)]
+
+
+def exchanging() -> tuple[Instance, Plan]:
+    """Two iterations of two workers on two servers, with a transfer after each."""
+    instance, _ = crossing()
+    instance = replace(
+        instance, jobs=(replace(instance.jobs[0], iterations=2),), horizon="finite", objective="makespan"
+    )
+    rounds = tuple(
+        Iteration((Block(1, at, at + 20), Block(1, at + 5, at + 25)), (Transfer(1, at + 25, at + 35),))
+        for at in (0, 40)
+    )
+    return instance, Plan("crossing", "", "feasible", 75, 1, None, (JobPlan("j", ("a/0", "b/0"), rounds),))
+
+
+def test_perfetto_counts_what_is_taken() -> None:
+    events = json.loads(perfetto_trace(picture(*exchanging())))["traceEvents"]
+    counted = [(it["name"], it["ts"], it["args"]["taken"]) for it in events if it["ph"] == "C"]
+    assert [it for it in counted if it[0] == "links taken"] == [
+        ("links taken", at, taken) for at, taken in ((25, 1), (35, 0), (65, 1), (75, 0))
+    ]
+    assert counted[:4] == [("GPUs taken", at, taken) for at, taken in ((0, 1), (20, 0), (40, 1), (60, 0))]
+
+
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own(pair: Instance, pair_plan: Plan) -> None:
     shown = named(pair, pair_plan, EVIL)
     frame = shown._repr_html_()
