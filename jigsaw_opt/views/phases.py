@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
+from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_data
 from jigsaw_opt.views.lanes import Picture, picture
 from jigsaw_opt.views.page import filled, template
@@ -67,21 +70,46 @@ def phases_html(instance: Instance, plan: PhasedPlan) -> str:
 
     Names from the instance are data to the page and never markup.
     """
+    phases = list(plan.all_phases())
+    explained = len(phases) <= _MOST_EXPLAINED
     data = {
         "name": printable(instance.name),
         "status": plan.status,
         "objective": plan.objective,
         "objectiveName": instance.objective,
         "bound": plan.bound,
-        "end": max(phase.end_us for _, _, phase in plan.all_phases()),
+        "solver": printable(str(plan.solver.get("name", ""))),
+        "end": max(phase.end_us for _, _, phase in phases),
+        "jobs": [_job(number, job) for number, job in enumerate(instance.jobs)],
         "rows": [row._asdict() for row in phase_rows(instance, plan)],
-        "phases": [
-            {"title": _described((g, p, phase)), "page": timeline_data(period_picture(instance, plan, phase))}
-            for g, p, phase in plan.all_phases()
-        ],
+        "phases": [_told(instance, plan, placed, explained) for placed in phases],
         "template": template("timeline.html"),
     }
     return filled("phases.html", instance.name, data)
+
+
+_MOST_EXPLAINED = 20
+"""Periods of so many phases are explained; of more, that would take longer than to draw them."""
+
+
+def _job(number: int, job: Job | ShapedJob) -> dict[str, object]:
+    times = {"release": job.release_us, "deadline": job.deadline_us}
+    return {"name": printable(job.name), "colour": job_colour(number), "iterations": job.iterations, **times}
+
+
+def _told(instance: Instance, plan: PhasedPlan, placed: tuple[int, int, Phase], explained: bool) -> dict[str, object]:
+    """A phase as the page takes it: what it is, what each of its jobs does in a period, and the period as a page."""
+    phase = placed[2]
+    drawn = period_picture(instance, plan, phase)
+    gpus = [lane for lane in drawn.lanes if lane.kind == "gpu"]
+    return {
+        "title": _described(placed),
+        "period": phase.period_us,
+        "repeats": phase.repeats,
+        "iterations": {printable(job.name): len(job.iterations) for job in phase.jobs},
+        "busy": sum(lane.busy_us for lane in gpus) / (len(gpus) * phase.period_us),
+        "page": timeline_data(explained_picture(drawn) if explained else drawn),
+    }
 
 
 class PhaseRow(NamedTuple):
@@ -91,13 +119,14 @@ class PhaseRow(NamedTuple):
     ----------
     group
         Number of the group.
-    name, colour
-        Of the job.
+    job, name, colour
+        Number, name and colour of the job.
     parts
         Of each of its phases: start and end in microseconds, and its number among all phases.
     """
 
     group: int
+    job: int
     name: str
     colour: str
     parts: list[tuple[int, int, int]]
@@ -114,4 +143,4 @@ def phase_rows(instance: Instance, plan: PhasedPlan) -> Iterator[PhaseRow]:
                 if group == g and any(it.name == job.name for it in phase.jobs)
             ]
             if parts:
-                yield PhaseRow(g, printable(job.name), job_colour(number), parts)
+                yield PhaseRow(g, number, printable(job.name), job_colour(number), parts)

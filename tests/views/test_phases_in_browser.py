@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,3 +87,42 @@ def test_the_chosen_period_is_a_timeline_that_is_in_sight(browser: Chrome, tmp_p
         assert browser.execute_script("return document.querySelector('#jobs li').textContent").startswith("<i>staged")
     finally:
         browser.switch_to.default_content()
+
+
+def test_it_says_in_short_what_is_late_and_lists_jobs_as_asked(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, phases_html(*staged()))
+    short = browser.find_element("id", "short").text
+    assert "<i>staged</i>, at 151.5 ms; it is in phases for 100 % of the time since its release" in short
+    assert "group 0 phase 99, 2.0 % of the plan; its GPUs compute 100 % of the time" in short
+    names = "return [...document.querySelectorAll('.row > span')].map(it => it.textContent)"
+    browser.execute_script("$('order').value = 'by name'; listRows();")
+    assert browser.execute_script(names) == ["<i>staged</i>", "lone"]
+    browser.find_element("id", "find").send_keys("lon")
+    assert browser.execute_script(names) == ["lone"]
+    browser.execute_script("document.querySelector('.axis button').dispatchEvent(new MouseEvent('mousemove'))")
+    tip = browser.execute_script("return $('tip').textContent")
+    assert tip.splitlines() == [
+        "lone, group 1 phase 0",
+        "0 µs → 90 µs, lasts 90 µs",
+        "3 periods of 30 µs, 1 iterations of this job in each",
+        "its GPUs compute 100 % of the time",
+    ]
+
+
+def test_keys_choose_phases_and_the_address_keeps_the_choice(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, phases_html(*staged()))
+    browser.execute_script("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))")
+    assert browser.execute_script("return [shown, location.hash]") == [1, "#phase=1"]
+    browser.get((tmp_path / "plan.html").as_uri() + "#phase=7")
+    browser.refresh()
+    assert browser.execute_script("return shown") == 7
+
+
+def test_a_period_without_a_bound_shows_none_and_an_explained_one_its_own(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, phases_html(*staged()))
+    assert browser.execute_script("return data.phases[0].page.bound") is None
+    instance, plan = staged()
+    few = replace(plan, groups=(replace(plan.groups[0], phases=plan.groups[0].phases[:2]), plan.groups[1]))
+    show(browser, tmp_path, phases_html(instance, few))
+    page = browser.execute_script("return data.phases[1].page")
+    assert page["bound"] == 30 and page["jobs"][0]["story"]["spent"] == [["compute", 30, True]]
