@@ -1,46 +1,90 @@
 """Pictures of the pages that the program writes, for docs/pictures.md.
 
 ``python benchmarks/screenshots.py docs`` makes the pages by the program and opens them in Chromium (Debian's chromium
-and chromium-driver, selenium of the extra ``dev``). It ends with a message where one of these is missing.
+and chromium-driver, selenium of the extra ``dev``). It ends with a message where one of these is missing. With
+``--tree DIR`` the program is that of another checkout, as of an earlier version, and pages that it cannot make are
+named and left out; ``--prefix before`` gives the pictures other names.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-SIMULATION = ("--workload", "day", "--cluster", "1x4:v100")
+from jigsaw_opt.instances.workloads import bundled_workload
+
+ROOT = Path(__file__).parents[1]
+WORKLOAD = f"--workload {bundled_workload('day')} --cluster 2x4:v100"
+LONG = "--job long:resnet50:4:3h --job other:vgg16:2:2h --job late:resnet50:1:5h --job more:vgg16:8:40min"
+
+
+class Page(NamedTuple):
+    """A page, and the commands that write it one after the other."""
+
+    path: str
+    commands: tuple[str, ...]
+
+
+PLAN = "solve server/weighted --time-limit 5 -q -o plan.json"
 PAGES = {
-    "timeline": ("plot.html", "plot server/plain plan.json -o plot.html"),
-    "simulation": ("one/report.html", f"simulate {' '.join(SIMULATION)} --policy las -q -o one"),
-    "sweep": ("several/report.html", f"simulate {' '.join(SIMULATION)} --policy fifo las srtf --sweep -q -o several"),
-    "bench": ("bench/report.html", "bench server --solvers greedy,cpsat --time-limits 1 -q -o bench"),
+    "timeline": Page("plot.html", (PLAN, "plot server/weighted plan.json -o plot.html")),
+    "phases": Page(
+        "long.html",
+        (
+            f"new --cluster 2x4:v100 {LONG} -o long.json",
+            "solve long.json --phased --time-limit 5 -o long.plan.json",
+            "plot long.json long.plan.json -o long.html",
+        ),
+    ),
+    "failures": Page("failures.html", (PLAN, "failures server/weighted plan.json -o failures.html")),
+    "simulation": Page("one/report.html", (f"simulate {WORKLOAD} --policy las -q -o one",)),
+    "sweep": Page("several/report.html", (f"simulate {WORKLOAD} --policy fifo las srtf --sweep -q -o several",)),
+    "advice": Page("advice/advice.html", ("advise day --cluster 1x4:v100 --seeds 0,1 -q -o advice",)),
+    "bench": Page("bench/report.html", ("bench server --solvers greedy,cpsat --time-limits 1 -q -o bench",)),
 }
-"""By the name of the picture: the page, and the command that writes it."""
+"""By the name of the picture."""
 
 
-def main(folder: Path) -> None:
+def main() -> None:
     """Write a picture of every page into a folder."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tree", type=Path, default=ROOT, help="the checkout whose program writes the pages")
+    parser.add_argument("--prefix", default="page", help="what stands before the names of pictures (page)")
+    parser.add_argument("--only", choices=PAGES, action="append")
+    arguments = parser.parse_args()
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     missing += [] if find_spec("selenium") else ["selenium"]
     if missing:
         sys.exit(f"needs {', '.join(missing)}: Debian's chromium and chromium-driver, and the extra dev")
-    with TemporaryDirectory() as work:
-        _run("solve server/plain --time-limit 5 -q -o plan.json", work)
-        for name, (page, command) in PAGES.items():
-            _run(command, work)
-            _photograph(Path(work, page), folder / f"page-{name}.png")
+    for name in arguments.only or PAGES:
+        with TemporaryDirectory() as work:
+            wrong = next(filter(None, (_run(it, work, arguments.tree) for it in PAGES[name].commands)), "")
+            path = Path(work, PAGES[name].path)
+            if wrong or not path.is_file():
+                print(f"{name}: no page: {wrong or 'not written'}")
+                continue
+            _photograph(path, arguments.folder / f"{arguments.prefix}-{name}.png")
 
 
-def _run(command: str, folder: str) -> None:
-    subprocess.run([sys.executable, "-m", "jigsaw_opt", *command.split()], cwd=folder, check=True, capture_output=True)
+def _run(command: str, folder: str, tree: Path) -> str:
+    """The last line of what went wrong; empty where nothing did."""
+    environment = {**os.environ, "PYTHONPATH": str(tree.resolve())}
+    words = [sys.executable, "-m", "jigsaw_opt", *command.split()]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
 def _photograph(page: Path, picture: Path) -> None:
+    from PIL import Image
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -50,11 +94,12 @@ def _photograph(page: Path, picture: Path) -> None:
     chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(shutil.which("chromedriver"))))
     try:
         chrome.get(page.resolve().as_uri())
-        chrome.save_screenshot(str(picture))
+        shown = Image.open(BytesIO(chrome.get_screenshot_as_png()))
     finally:
         chrome.quit()
+    shown.convert("RGB").quantize(128).save(picture, optimize=True)
     print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))
+    main()
