@@ -20,7 +20,7 @@ __all__ = ["PARTS", "Touch"]
 _MEBIBYTE = 2**20
 _LARGE, _LEAST, _PROBLEMS = 100 * _MEBIBYTE, 4 * _MEBIBYTE, 400_000
 """Bytes of the large files at scale 1 and at least, and how many things are wrong."""
-_TIMES, _BASE, _ENDLESS = 10, 64 + 46, 3000
+_TIMES, _BASE, _ENDLESS = 10, 64 + 46, 1000
 """Memory allowed for a file: so many times its size, and MiB for any and the program; MiB for one without end."""
 _SIMULATE = ("simulate", "--cluster", "2x4", "--policy", "fifo", "-o", "out", "--workload")
 
