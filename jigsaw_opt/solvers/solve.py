@@ -20,7 +20,7 @@ from jigsaw_opt.solvers.registry import Solver, find
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.system.interrupts import on_interrupt
 
-__all__ = ["solve"]
+__all__ = ["solve", "solve_valid"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -55,7 +55,12 @@ def solve(
     WrongPlanError
         The solver's plan did not pass `check`.
     """
-    instance, options, report = validate(instance), options or Options(), report or _ignore
+    return solve_valid(validate(instance), solver, options or Options(), report)
+
+
+def solve_valid(instance: Instance, solver: str | Solver, options: Options, report: Report | None = None) -> Result:
+    """As `solve`, of an instance that `validate` has given."""
+    report = report or _ignore
     method = find(solver) if isinstance(solver, str) else solver
     _require(method, instance, options)
     limit = clock.Clock(options.time_limit, options.cancel, options.grace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import PhasedResult, either, not_taken, solve_any, solve_phased
 from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.solve import solve
 
 NET = Model((Segment("l", {"v": 3}, {"v": 4}, 5, 6),))
 
@@ -25,6 +27,27 @@ def test_short_jobs_get_a_plan_that_lists_all_iterations() -> None:
     assert (result.status, result.objective) == (Status.OPTIMAL, 21)
 
 
+def test_an_instance_is_validated_once_and_that_is_part_of_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = one_server(Job("a", "net", 1, 3))
+    done, now = solve(instance, "greedy", Options(workers=1)), iter([100.0, 102.5])
+    calls: list[Instance] = []
+    limits: list[float | None] = []
+
+    def validated(instance: Instance) -> Instance:
+        calls.append(instance)
+        return instance
+
+    def solved(instance: Instance, solver: str, options: Options, report: object) -> Result:
+        limits.append(options.time_limit)
+        return done
+
+    monkeypatch.setattr(either, "validate", validated)
+    monkeypatch.setattr(either, "solve_valid", solved)
+    monkeypatch.setattr(either, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    assert solve_any(instance, Options(time_limit=10, workers=1)) is done
+    assert (len(calls), limits) == (1, [7.5])
+
+
 def test_jobs_that_no_plan_lists_get_a_phased_plan() -> None:
     result = solve_any(one_server(Job("a", "net", 1, 10**8)), Options(workers=1))
     assert isinstance(result, PhasedResult)
@@ -33,7 +56,7 @@ def test_jobs_that_no_plan_lists_get_a_phased_plan() -> None:
 
 def test_optimal_phased_plan_is_all_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
-    monkeypatch.setattr(either, "solve", None)
+    monkeypatch.setattr(either, "solve_valid", None)
     assert isinstance(solve_any(one_server(Job("a", "net", 1, 5)), Options(workers=1)), PhasedResult)
 
 

@@ -11,7 +11,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.result import PhasedResult
 from jigsaw_opt.solvers.phased.solver import is_long, solve_phased
 from jigsaw_opt.solvers.result import Report, Result, Status
-from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve import solve_valid
 
 __all__ = ["not_taken", "solve_any"]
 
@@ -55,15 +55,16 @@ def solve_any(
     MissingEngineError
         What ``auto`` needs is not installed.
     """
-    instance, options, started = validate(instance), options or Options(), time.monotonic()
+    started, options = time.monotonic(), options or Options()
+    instance = validate(instance)
     if not is_long(instance, _MANY_OPERATIONS) or not_taken(options):
-        return solve(instance, "auto", options, report)
+        return solve_valid(instance, "auto", _within(options, 1.0, started), report)
     if not _is_listed(instance, options.time_limit):
         return solve_phased(instance, options)
     phased = solve_phased(instance, _within(options, _SHARE, started))
     if phased.status in (Status.OPTIMAL, Status.INFEASIBLE) or options.cancel.is_set():
         return phased
-    listed = solve(instance, "auto", _within(options, 1.0, started), report)
+    listed = solve_valid(instance, "auto", _within(options, 1.0, started), report)
     return phased if _is_better(phased, listed) else listed
 
 
