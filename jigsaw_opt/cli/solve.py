@@ -226,13 +226,13 @@ def _solved(
 
         return solve_robust(instance, arguments.solver, options, report)
     if old is None and arguments.solver == "auto":
-        from jigsaw_opt.solvers.phased import solve_any
+        from jigsaw_opt.solvers.phased import solve_any_valid
 
-        return solve_any(instance, options, report)
+        return solve_any_valid(instance, options, report)
     if old is None:
-        from jigsaw_opt.solvers.solve import solve
+        from jigsaw_opt.solvers.solve import solve_valid
 
-        return solve(instance, arguments.solver, options, report)
+        return solve_valid(instance, arguments.solver, options, report)
     from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
 
     fix = Fix(placements_of(old, arguments.fix_placement), arguments.fix_before)

@@ -68,7 +68,7 @@ def test_the_better_of_both_is_the_result(more: int, kind: type, monkeypatch: py
     assert result.plan is not None and result.plan.objective == 35
     told = replace(result, status=Status.FEASIBLE, plan=replace(result.plan, objective=34 + more))
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
-    monkeypatch.setattr(either, "solve_phased", lambda *_: told)
+    monkeypatch.setattr(either, "solve_phased_valid", lambda *_: told)
     found = solve_any(asked, Options(workers=1))
     assert isinstance(found, kind) and found.objective == min(35, 34 + more)
 
@@ -77,7 +77,7 @@ def test_the_better_of_both_is_the_result(more: int, kind: type, monkeypatch: py
 def test_no_plan_is_begun_that_cannot_be_listed_in_time(rate: int, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
     monkeypatch.setattr(either, "_OPERATIONS_A_SECOND", rate)
-    monkeypatch.setattr(either, "solve_phased", lambda *_: PhasedResult(Status.UNKNOWN, 0))
+    monkeypatch.setattr(either, "solve_phased_valid", lambda *_: PhasedResult(Status.UNKNOWN, 0))
     assert isinstance(solve_any(one_server(Job("a", "net", 1, 5)), Options(workers=1, time_limit=1.0)), kind)
 
 

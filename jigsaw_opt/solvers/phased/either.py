@@ -9,11 +9,11 @@ from jigsaw_opt.documents import validate
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.result import PhasedResult
-from jigsaw_opt.solvers.phased.solver import is_long, solve_phased
+from jigsaw_opt.solvers.phased.solver import is_long, solve_phased_valid
 from jigsaw_opt.solvers.result import Report, Result, Status
 from jigsaw_opt.solvers.solve import solve_valid
 
-__all__ = ["not_taken", "solve_any"]
+__all__ = ["not_taken", "solve_any", "solve_any_valid"]
 
 _MANY_OPERATIONS = 1_000_000
 """Above so many operations a plan that lists them takes long, and a phased one is made as well."""
@@ -56,12 +56,22 @@ def solve_any(
         What ``auto`` needs is not installed.
     """
     started, options = time.monotonic(), options or Options()
-    instance = validate(instance)
+    return solve_any_valid(validate(instance), options, report, started)
+
+
+def solve_any_valid(
+    instance: Instance, options: Options, report: Report | None = None, started: float | None = None
+) -> Result | PhasedResult:
+    """As `solve_any`, of an instance that was read from a document or that `validate` has given.
+
+    Its time counts from `started`, on the monotonic clock; None for now.
+    """
+    started = time.monotonic() if started is None else started
     if not is_long(instance, _MANY_OPERATIONS) or not_taken(options):
         return solve_valid(instance, "auto", _within(options, 1.0, started), report)
     if not _is_listed(instance, options.time_limit):
-        return solve_phased(instance, options)
-    phased = solve_phased(instance, _within(options, _SHARE, started))
+        return solve_phased_valid(instance, _within(options, 1.0, started))
+    phased = solve_phased_valid(instance, _within(options, _SHARE, started))
     if phased.status in (Status.OPTIMAL, Status.INFEASIBLE) or options.cancel.is_set():
         return phased
     listed = solve_valid(instance, "auto", _within(options, 1.0, started), report)

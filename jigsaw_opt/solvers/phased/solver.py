@@ -35,7 +35,7 @@ from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
 from jigsaw_opt.solvers.result import Status
 
-__all__ = ["is_long", "solve_phased"]
+__all__ = ["is_long", "solve_phased", "solve_phased_valid"]
 
 _MOST = 4
 _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
@@ -83,7 +83,12 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     MissingEngineError
         There is a time limit, and what ``auto`` needs is not installed.
     """
-    instance, options, started = validate(instance), options or Options(), time.monotonic()
+    return solve_phased_valid(validate(instance), options or Options())
+
+
+def solve_phased_valid(instance: Instance, options: Options) -> PhasedResult:
+    """As `solve_phased`, of an instance that was read from a document or that `validate` has given."""
+    started = time.monotonic()
     require_phasable(instance, shaped=True)
     none = partial(PhasedResult, seed=options.seed)
     causes = too_wide(instance)
