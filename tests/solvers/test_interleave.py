@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from references.muri_groups import read
 
-from benchmarks.muri_groups import read
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.interleave import Group, StagedJob, Timing, normalised_throughput
 from jigsaw_opt.solvers.allocation import set_packing
