@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import argparse
 import math
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from common import print_table, timed
 
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
@@ -33,16 +34,13 @@ def instances(sets: list[str], seeds: int, servers: list[int]) -> Iterator[Insta
         yield generate("cluster", CYCLIC_CLUSTER, load=400, servers=count)
 
 
-def row(instance: Instance, work: float) -> str:
+def row(instance: Instance, work: float) -> Sequence[object]:
     """One line of the table."""
     operations = cut(instance)
-    began = time.process_time()
-    cheap = lower_bound(operations)
-    cheap_seconds = time.process_time() - began
-    strong = [cheap, *stronger_bounds(operations, cheap.value, work)][-1]
-    strong_seconds = time.process_time() - began - cheap_seconds
+    cheap, cheap_seconds = timed(lambda: lower_bound(operations))
+    strong, strong_seconds = timed(lambda: [cheap, *stronger_bounds(operations, cheap.value, work)][-1])
     plan = best_plan(operations)
-    cells = [
+    return [
         instance.name,
         sum(job.workers for job in instance.jobs),
         cheap.value,
@@ -55,7 +53,6 @@ def row(instance: Instance, work: float) -> str:
         gap(strong, plan),
         strong.reason,
     ]
-    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def best_plan(operations: Operations) -> int | None:
@@ -83,10 +80,8 @@ def main() -> None:
     parser.add_argument("--work", type=float, default=math.inf, help="limit of work for each instance")
     options = parser.parse_args()
     heads = ["instance", "workers", "cheap", "s", "stronger", "s", "more", "plan", "gap", "stronger gap", "reason"]
-    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
-    for instance in instances(options.set, options.seeds, options.servers):
-        if instance.objective != "weighted_completion":
-            print(row(instance, options.work), flush=True)
+    asked = instances(options.set, options.seeds, options.servers)
+    print_table(heads, (row(it, options.work) for it in asked if it.objective != "weighted_completion"))
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
-import time
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
+
+from common import line, print_table, shared, timed
 
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.documents.readers.burst_costs import BurstCosts, read_burst_costs
@@ -33,10 +33,17 @@ from jigsaw_opt.problem.shape import Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
-FOLDER = SHARED / "data" / "pipeline"
 PIECE_US = 500
 FILLER = Shape((Slot("gpu"),), (ShapedBlock("piece", ("gpu",), {"gpu": PIECE_US}),))
+ANSWER_HEADS = (
+    *("model, batch", "GPUs", "bytes a us", "limit", "released ms", "exact ms"),
+    *("released GPU ms", "exact GPU ms", "layers over the limit"),
+)
+PROFILE_HEADS = (
+    *("model, batch", "GPUs", "bytes a us", "data parallel ms", "(amplified)", "exact ms", "(amplified)"),
+    *("budget ms", "(amplified)", "CPU s"),
+)
+FILLED_HEADS = ("model, batch", "GPUs", "plan", "alone us", "filled us", "bound us", "busy alone", "busy filled")
 
 
 def costs_of(answer: dict[str, Any]) -> BurstCosts:
@@ -44,7 +51,7 @@ def costs_of(answer: dict[str, Any]) -> BurstCosts:
     gpus = max(2, answer["gpus"])
     rate = round(answer["net_bw_bytes_per_us"])
     name = f"costs_{answer['model']}_g{gpus}_b{answer['global_batch']}_bw{rate}.json"
-    costs = read_burst_costs((FOLDER / "deeppool" / name).read_bytes(), source=name)
+    costs = read_burst_costs(shared("pipeline/deeppool", name).read_bytes(), source=name)
     return costs if answer["gpus"] > 1 else costs.limited(1)
 
 
@@ -54,10 +61,10 @@ def deviation(plan: BurstPlan, answer: dict[str, Any]) -> float:
     return max(abs(own / 1e3 / other - 1) for own, other in pairs)
 
 
-def row(answer: dict[str, Any], released: BurstPlan, exact: BurstPlan) -> str:
+def row(answer: dict[str, Any], released: BurstPlan, exact: BurstPlan) -> Sequence[object]:
     """Both plans of a problem."""
     limit = answer["amp_limit"]
-    cells = (
+    return (
         f"{answer['model']} {answer['global_batch']}",
         answer["gpus"],
         round(answer["net_bw_bytes_per_us"]),
@@ -68,32 +75,28 @@ def row(answer: dict[str, Any], released: BurstPlan, exact: BurstPlan) -> str:
         f"{exact.gpu_us / 1e3:.3f}",
         len(released.over(limit)),
     )
-    return f"| {' | '.join(map(str, cells))} |"
 
 
-def main() -> int:
+def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fill", type=float, metavar="SECONDS", help="only fill bursts with other jobs")
     arguments = parser.parse_args()
-    if not FOLDER.is_dir():
-        print(f"no costs at {FOLDER}; JIGSAW_SHARED says where data/ is", file=sys.stderr)
-        return 2
+    shared("pipeline/deeppool")
     if arguments.fill is not None:
-        print_filled(arguments.fill)
-        return 0
+        print_table(FILLED_HEADS, filled(arguments.fill))
+        return
     print_answers()
-    print_profiles()
-    return 0
+    print()
+    print_table(PROFILE_HEADS, profiles())
 
 
 def print_answers() -> None:
     """Print all plans beside the answers, and the largest deviations."""
     worst = {"released": 0.0, "exact": 0.0, "data_parallel": 0.0}
     counts = dict.fromkeys(worst, 0)
-    headers = ("model, batch", "GPUs", "bytes a us", "limit", "released ms", "exact ms", "released GPU ms")
-    print(f"| {' | '.join((*headers, 'exact GPU ms', 'layers over the limit'))} |\n|{'---|' * 9}")
-    for answer in json.loads((FOLDER / "reference_results.json").read_text(encoding="utf-8"))["deeppool"]:
+    print_table(ANSWER_HEADS, ())
+    for answer in json.loads(shared("pipeline/reference_results.json").read_text(encoding="utf-8"))["deeppool"]:
         costs = costs_of(answer)
         if answer["mode"] == "data_parallel":
             found = [("data_parallel", widest_plan(costs), answer)]
@@ -102,7 +105,7 @@ def print_answers() -> None:
             found = [("released", released, answer)]
             if answer.get("exact_under_same_costs"):
                 found.append(("exact", exact, answer["exact_under_same_costs"]))
-            print(row(answer, released, exact))
+            print(line(row(answer, released, exact)))
         for kind, plan, other in found:
             counts[kind] += 1
             worst[kind] = max(worst[kind], deviation(plan, other))
@@ -111,32 +114,31 @@ def print_answers() -> None:
         print(f"{kind}: {count} answers, largest relative deviation {worst[kind]:.1e}")
 
 
-def print_profiles() -> None:
+def plans_of(costs: BurstCosts) -> Sequence[BurstPlan]:
+    """Data parallelism, and the plans with a limit of 2 for each layer, or for the job."""
+    return widest_plan(costs), exact_plan(costs, 2.0), budget_plan(costs, 2.0)
+
+
+def profiles() -> Iterator[Sequence[object]]:
     """Plans out of profiles on more GPUs, with a limit of 2 for each layer, or for the job."""
-    headers = ("model, batch", "GPUs", "bytes a us", "data parallel ms", "(amplified)", "exact ms", "(amplified)")
-    print(f"\n| {' | '.join((*headers, 'budget ms', '(amplified)', 'CPU s'))} |\n|{'---|' * 10}")
     for model, batch in (("vgg", 64), ("wrn", 32)):
-        runs = read_deeppool_runs((FOLDER / "deeppool" / f"A100_{model}.prof").read_bytes())
+        runs = read_deeppool_runs(shared("pipeline/deeppool", f"A100_{model}.prof").read_bytes())
         for rate, gpus in product((12500, 266000), (8, 16, 32, 64)):
             costs = profiled_costs(runs, BurstSetting(gpus, batch, rate))
-            began = time.process_time()
-            plans = widest_plan(costs), exact_plan(costs, 2.0), budget_plan(costs, 2.0)
-            spent = time.process_time() - began
+            plans, spent = timed(partial(plans_of, costs))
             found = [cell for it in plans for cell in (f"{it.iteration_us / 1e3:.2f}", f"{it.job_amplification:.2f}")]
-            print(f"| {' | '.join((f'{model} {batch}', str(gpus), str(rate), *found, f'{spent:.2f}'))} |")
+            yield (f"{model} {batch}", gpus, rate, *found, f"{spent:.2f}")
 
 
-def print_filled(seconds: float) -> None:
+def filled(seconds: float) -> Iterator[Sequence[object]]:
     """Periods of bursts alone, and with jobs of one GPU in 90 % of the time in which no layer computes."""
-    headers = ("model, batch", "GPUs", "plan", "alone us", "filled us", "bound us", "busy alone", "busy filled")
-    print(f"| {' | '.join(headers)} |\n|{'---|' * len(headers)}")
     for model, batch, gpus, plan_of in (
         ("vgg", 64, 8, budget_plan),
         ("vgg", 64, 8, exact_plan),
         ("vgg", 64, 16, exact_plan),
         ("wrn", 32, 8, exact_plan),
     ):
-        runs = read_deeppool_runs((FOLDER / "deeppool" / f"A100_{model}.prof").read_bytes())
+        runs = read_deeppool_runs(shared("pipeline/deeppool", f"A100_{model}.prof").read_bytes())
         plan = plan_of(profiled_costs(runs, BurstSetting(gpus, batch, 266_000)), 2.0)
         options = Options(time_limit=seconds, workers=2)
         instance = burst_instance(plan, "burst", "cyclic")
@@ -151,7 +153,7 @@ def print_filled(seconds: float) -> None:
         assert filled.objective is not None
         share = sum(used) / (gpus * alone), (sum(used) + PIECE_US * sum(pieces)) / (gpus * filled.objective)
         name = plan_of.__name__.removesuffix("_plan")
-        cells = (
+        yield (
             f"{model} {batch}",
             gpus,
             name,
@@ -160,8 +162,7 @@ def print_filled(seconds: float) -> None:
             filled.bound,
             *(f"{100 * it:.1f} %" for it in share),
         )
-        print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

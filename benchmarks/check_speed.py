@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
+
+from common import timed
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
@@ -42,9 +43,7 @@ def main() -> None:
 
 def _row(instance: Instance) -> None:
     plan, operations = greedy_plan(instance), cut(instance)
-    before = time.process_time()
-    broken = check(instance, plan)
-    seconds = time.process_time() - before
+    broken, seconds = timed(lambda: check(instance, plan))
     print(
         f"{instance.name:<26}{instance.horizon:>8}{operations.blocks:>9}{operations.transfers:>11}"
         f"{seconds:>8.2f}{seconds * 1e6 / operations.blocks:>10.1f}{len(broken):>8}"

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import argparse
 import copy
-import os
 import random
 from dataclasses import replace
-from pathlib import Path
+
+from common import shared
 
 from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.instances.profiles import profile
@@ -28,7 +28,6 @@ from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.setting import Setting
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 DAY_US = 86_400_000_000
 NETWORKS = {"resnet50": 64, "vgg16": 32, "bert_large": 8, "gpt2_small": 4, "gpt2_medium": 2}
 SERVERS, SEGMENTS = 8, 8
@@ -64,7 +63,7 @@ def saturated(week: str, load: float, seed: int, servers: int = SERVERS) -> Sett
     cluster = star(servers)
     models = {name: profile(name, batch, ("v100",), SEGMENTS) for name, batch in NETWORKS.items()}
     performance = Profiled(cluster, models)
-    file = SHARED / "data" / "cluster" / "philly" / f"philly_jobs_{week}.csv"
+    file = shared("cluster/philly", f"philly_jobs_{week}.csv")
     trace = read_trace("philly", file.read_bytes(), file.name)
     fitting = [job for job in trace.jobs if job.gpus <= cluster.gpu_count]
     asked = sum((job.iterations or 0) * job.gpus for job in fitting) * 1_000_000

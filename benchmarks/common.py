@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from time import process_time
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from jigsaw_opt.simulation.engine import Simulation
+    from jigsaw_opt.simulation.records import SimulationOutcome
 
 Found = TypeVar("Found")
 
@@ -42,6 +46,12 @@ def timed(call: Callable[[], Found]) -> tuple[Found, float]:
 def _cpu_seconds() -> float:
     children = getrusage(RUSAGE_CHILDREN)
     return process_time() + children.ru_utime + children.ru_stime
+
+
+def outcome_of(simulation: Simulation) -> SimulationOutcome:
+    """What a simulation gives that runs to its end."""
+    simulation.run()
+    return simulation.close()
 
 
 def line(cells: Iterable[object]) -> str:

@@ -7,7 +7,8 @@ instance: the two bounds, CPU seconds of the stronger one, the best plan found, 
 from __future__ import annotations
 
 import argparse
-import time
+
+from common import timed
 
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import cut
@@ -23,9 +24,7 @@ def row(family: str, seed: int, solver: str, seconds: float) -> str:
     instance = generate(family, seed)
     operations = cut(instance)
     cheap = lower_bound(operations).value
-    started = time.process_time()
-    strong = max([cheap, *(bound.value for bound in stronger_bounds(operations, cheap))])
-    spent = time.process_time() - started
+    strong, spent = timed(lambda: max([cheap, *(bound.value for bound in stronger_bounds(operations, cheap))]))
     plan = solve(instance, solver, Options(time_limit=seconds, workers=2)).objective
     gaps = ["-" if plan is None else f"{relative_gap(plan, bound):.2%}" for bound in (cheap, strong)]
     found = f"{spent:>8.2f}{plan or '-':>12}{gaps[0]:>9}{gaps[1]:>9}"

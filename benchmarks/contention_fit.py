@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 from fractions import Fraction
 from pathlib import Path
 
+from common import shared
+
 from jigsaw_opt.problem.contention import ExchangeSample, Fit, fit_degradation
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
-FOLDER = SHARED / "data/cluster/NO_LICENCE_STATED/hkbu_network_contention"
-DEFAULT = (FOLDER / "results_avg.csv", FOLDER / "results_max_max.csv")
+FOLDER = "cluster/NO_LICENCE_STATED/hkbu_network_contention"
+DEFAULT = ("results_avg.csv", "results_max_max.csv")
 
 
 def read(path: Path) -> list[ExchangeSample]:
@@ -52,8 +52,8 @@ def slowdowns(samples: list[ExchangeSample], fits: dict[int, Fit]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="*", type=Path, default=DEFAULT)
-    for path in parser.parse_args().files:
+    parser.add_argument("files", nargs="*", type=Path)
+    for path in parser.parse_args().files or [shared(FOLDER, name) for name in DEFAULT]:
         samples = read(path)
         fits = {
             size: fit_degradation([s for s in samples if s.size == size]) for size in sorted({s.size for s in samples})

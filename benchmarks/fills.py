@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
+
+from common import print_table, shared
 
 from jigsaw_opt.documents import save_instance
 from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
@@ -37,8 +37,10 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import picture
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
-FOLDER = SHARED / "data" / "pipeline"
+HEADS = (
+    *("foreground", "GPUs", "background", "slow-down allowed", "taken", "period us"),
+    *("iterations a second", "bound", "gap", "holes filled", "throughput"),
+)
 SLOWDOWNS = "1.0", "1.05", "1.1", "1.2"
 KINDS = "pieces", "SPB"
 PIPELINES = {(4, 8, 6): (1000, 3000), (8, 24, 18522): (1, 10_000), (8, 24, 29718): (1, 10_000)}
@@ -79,7 +81,7 @@ class Foreground:
 
 def pipelines() -> Iterator[Foreground]:
     """Pipelines in 1F1B, and with their weights' gradients apart and the schedule free."""
-    results = json.loads((FOLDER / "reference_results.json").read_text(encoding="utf-8"))["zero_bubble"]
+    results = json.loads(shared("pipeline/reference_results.json").read_text(encoding="utf-8"))["zero_bubble"]
     for (stages, micro_batches, forward), (unit_us, piece_us) in PIPELINES.items():
         same = (it for it in results if (it["p"], it["m"], it["f"]) == (stages, micro_batches, forward))
         entry = min(same, key=lambda it: it["max_mem"])
@@ -117,7 +119,7 @@ def bursts(gpus: int, background_batch: int | None = None) -> Iterator[Foregroun
 
 def burst(model: str, batch: int, gpus: int, background_batch: int | None) -> Foreground:
     """A burst on all GPUs of a server; without a batch of their own, background jobs have that of data parallelism."""
-    runs = read_deeppool_runs((FOLDER / "deeppool" / f"A100_{model}.prof").read_bytes())
+    runs = read_deeppool_runs(shared("pipeline/deeppool", f"A100_{model}.prof").read_bytes())
     costs = profiled_costs(runs, BurstSetting(gpus, batch, 266_000))
     own = background_batch or batch // gpus
     single = widest_plan(profiled_costs(runs, BurstSetting(1, own, 266_000)))
@@ -169,34 +171,22 @@ def draw(foreground: Foreground, options: Options, path: Path) -> None:
     path.write_bytes(timeline_image(replace(picture(found.instance, found.plan), foreground=frozenset({own}))))
 
 
-def print_table(chosen: Sequence[Foreground], kinds: Sequence[str], options: Options) -> None:
+def rows(chosen: Sequence[Foreground], kinds: Sequence[str], options: Options) -> Iterator[Sequence[object]]:
     """Fill each foreground with kinds of background at all slow-downs; a signal ends the table."""
-    headers = (
-        "foreground",
-        "GPUs",
-        "background",
-        "slow-down allowed",
-        "taken",
-        "period us",
-        "iterations a second",
-        "bound",
-    )
-    print(f"| {' | '.join((*headers, 'gap', 'holes filled', 'throughput'))} |\n|{'---|' * 11}")
     for foreground, kind, slowdown in product(chosen, kinds, map(float, SLOWDOWNS)):
         instance = with_background(foreground, kind)
         found = fill(instance, [job.name for job in foreground.instance.jobs], options, slowdown=slowdown)
         if found.interrupted:
             return
-        cells = (
-            f"{foreground.name} | {instance.cluster.gpu_count} | {kind} | {slowdown:g}",
-            f"{found.slowdown:.3f} | {found.plan.objective}",
-            f"{found.rate:.1f} | {found.bound:.1f} | {100 * found.gap:.1f} % | {100 * found.filled:.1f} %",
+        yield (
+            *(foreground.name, instance.cluster.gpu_count, kind, f"{slowdown:g}"),
+            *(f"{found.slowdown:.3f}", found.plan.objective),
+            *(f"{found.rate:.1f}", f"{found.bound:.1f}", f"{100 * found.gap:.1f} %", f"{100 * found.filled:.1f} %"),
             foreground.throughput(found) if kind == "pieces" else "-",
         )
-        print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def main() -> int:
+def main() -> None:
     """Print the table, or draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="a row (default: 20)")
@@ -208,21 +198,17 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: 2)")
     parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the first with pieces, 10 %% allowed, as PNG")
     arguments = parser.parse_args()
-    if not FOLDER.is_dir():
-        print(f"no costs at {FOLDER}; JIGSAW_SHARED says where data/ is", file=sys.stderr)
-        return 2
     groups = pipelines(), *(bursts(gpus, arguments.background_batch) for gpus in arguments.gpus)
     chosen = [it for group in groups for it in group if arguments.only in it.name]
     options = Options(time_limit=arguments.seconds, workers=arguments.workers)
     if arguments.write is not None:
         save_instance(with_background(chosen[0], "pieces"), arguments.write)
-        return 0
+        return
     if arguments.draw is not None:
         draw(chosen[0], options, arguments.draw)
-        return 0
-    print_table(chosen, arguments.kinds, options)
-    return 0
+        return
+    print_table(HEADS, rows(chosen, arguments.kinds, options))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

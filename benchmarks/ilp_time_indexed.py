@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import random
-import time
 from dataclasses import dataclass
 from statistics import fmean
+
+from common import timed
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable import build, objective_step, windows
@@ -124,10 +125,9 @@ def measure(model: AlgebraicModel, step: int, seconds: float) -> Row:
     limit: dict[str, Setting] = {"time_limit": seconds}
     root = solve_program(scaled.program, limit | {"solve_relaxation": True}).objective * scaled.objective
     exact: dict[str, Setting] = {"mip_rel_gap": 0.0, "mip_abs_gap": step / 2 / scaled.objective}
-    began = time.process_time()
-    found = solve_program(scaled.program, limit | exact)
-    spent, columns = time.process_time() - began, len(scaled.program.costs)
-    return Row(columns, root, spent, found.objective * scaled.objective, found.ending is Ending.SOLVED)
+    found, spent = timed(lambda: solve_program(scaled.program, limit | exact))
+    columns, proven = len(scaled.program.costs), found.ending is Ending.SOLVED
+    return Row(columns, root, spent, found.objective * scaled.objective, proven)
 
 
 def main() -> None:

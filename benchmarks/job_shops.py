@@ -18,7 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from paired.request import ended, line
+from common import print_table
+from paired.request import ended
 
 from jigsaw_opt import Options, solve
 from jigsaw_opt.errors import UsageError
@@ -128,9 +129,8 @@ def main() -> None:
     if unknown:
         raise UsageError(f"no such job shop: {', '.join(unknown)}")
     heads = HEADS + (PEER_HEADS if find_spec("pyjobshop") is not None else ())
-    print(line(heads), line("---" for _ in heads), sep="\n", flush=True)
-    for name in asked.names:
-        print(line(row(name, shops[name], asked.time_limit, asked.workers, asked.solver)), flush=True)
+    rows = (row(name, shops[name], asked.time_limit, asked.workers, asked.solver) for name in asked.names)
+    print_table(heads, rows)
 
 
 if __name__ == "__main__":

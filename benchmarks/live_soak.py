@@ -21,6 +21,8 @@ import statistics
 import time
 from collections import defaultdict
 
+from common import print_table
+
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.memory import needed_bytes
@@ -213,10 +215,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, metavar="S", help="seconds for which a step waits for the policy")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    print(f"| {' | '.join(HEADS)} |")
-    print(f"|{'---|' * len(HEADS)}")
-    for policy in arguments.policies:
-        print(f"| {' | '.join(row(policy, arguments))} |", flush=True)
+    print_table(HEADS, (row(policy, arguments) for policy in arguments.policies))
 
 
 if __name__ == "__main__":

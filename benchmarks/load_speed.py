@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
+from functools import partial
+
+from common import timed
 
 from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.instances import generate
@@ -17,12 +19,8 @@ def main() -> None:
     for size in SIZES:
         jobs = tuple(replace(base.jobs[k % len(base.jobs)], name=f"job{k}") for k in range(size))
         document = encode_instance(replace(base, jobs=jobs))
-        runs = []
-        for _ in range(5):
-            before = time.process_time()
-            decode_instance(document)
-            runs.append(time.process_time() - before)
-        print(f"{size:>8} {len(document) / 1e6:>6.1f} {min(runs):>7.3f}")
+        least = min(timed(partial(decode_instance, document))[1] for _ in range(5))
+        print(f"{size:>8} {len(document) / 1e6:>6.1f} {least:>7.3f}")
 
 
 if __name__ == "__main__":

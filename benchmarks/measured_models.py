@@ -11,11 +11,11 @@ differ by up to 10 % a segment. GPUs have memory for everything, since jobs were
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
+
+from common import shared
 
 from jigsaw_opt.documents import encode_instance, write_atomically
 from jigsaw_opt.documents.readers.pipedream import read_pipedream
@@ -23,8 +23,6 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.gpus import GPU_TYPES
 from jigsaw_opt.problem import Instance, Model
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
-PROFILES = SHARED / "data/pipeline"
 MEASURED_ON = "v100"
 SPREAD = 0.1
 MEMORY = 10**12
@@ -61,15 +59,12 @@ def instance_of(family: str, seed: int, profiles: list[Path]) -> Instance:
     return replace(instance, name=name, cluster=replace(instance.cluster, servers=servers), models=models)
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("instances", nargs="+", metavar="FAMILY:SEED")
     parser.add_argument("-o", "--output", type=Path, default=Path("out/measured"), metavar="FOLDER")
     asked = parser.parse_args()
-    profiles = sorted([*PROFILES.glob("pipedream/*.txt"), *PROFILES.glob("dapple/*.txt")])
-    if not profiles:
-        print(f"no measured profiles under {PROFILES}; JIGSAW_SHARED says where they are", file=sys.stderr)
-        return 2
+    profiles = sorted(path for name in ("pipedream", "dapple") for path in shared("pipeline", name).glob("*.txt"))
     asked.output.mkdir(parents=True, exist_ok=True)
     for spec in asked.instances:
         family, _, seed = spec.partition(":")
@@ -77,8 +72,7 @@ def main() -> int:
         path = asked.output / f"{instance.name}.json"
         write_atomically(path, encode_instance(instance))
         print(path)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

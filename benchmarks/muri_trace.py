@@ -12,9 +12,10 @@ trace does not split the GPU stage, so the backward pass is taken as two thirds 
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from common import outcome_of, shared, shared_if_there
 
 from jigsaw_opt.documents.readers.muri import read_muri
 from jigsaw_opt.problem.cluster import Cluster, Server
@@ -24,8 +25,7 @@ from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.setting import Setting
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
-TRACE = SHARED / "data/cluster/muri/trace3.csv"
+TRACE = ("cluster", "muri", "trace3.csv")
 RESTART_US = 10_000_000
 POLICIES = (
     "srtf",
@@ -59,9 +59,7 @@ def setting(trace: Path, servers: int, gpus: int) -> Setting:
 
 
 def simulated(where: Setting, policy: str) -> SimulationSummary:
-    simulation = Simulation(where, *choose(policy))
-    simulation.run()
-    return summarise(where, simulation.close())
+    return summarise(where, outcome_of(Simulation(where, *choose(policy))))
 
 
 def row(policy: str, summary: SimulationSummary, muri: float | None, before: float | None) -> str:
@@ -78,20 +76,22 @@ def row(policy: str, summary: SimulationSummary, muri: float | None, before: flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trace", nargs="?", type=Path, default=TRACE)
+    parser.add_argument("trace", nargs="?", type=Path, help="default: trace 3 of the measured data")
     parser.add_argument("--servers", type=int, default=8)
     parser.add_argument("--gpus", type=int, default=8, help="of each server")
     parser.add_argument("--policies", nargs="+", default=POLICIES, metavar="POLICY")
     asked = parser.parse_args()
-    where = setting(asked.trace, asked.servers, asked.gpus)
+    trace = asked.trace or shared(*TRACE)
+    own = trace == shared_if_there(*TRACE)
+    where = setting(trace, asked.servers, asked.gpus)
     print(f"{'':<28}{'completion, s':>30}{'':>11}{'mean over':>16}{'':>9}{'policy, CPU ms':>17}")
     heads = f"{'mean':>10}{'median':>9}{'p99':>11}{'makespan s':>11}{'Muri-S':>8}{'before':>8}{'restarts':>9}"
     print(f"{'policy':<28}{heads}{'median':>9}{'p95':>8}")
-    if asked.trace == TRACE:
+    if own:
         for reference in REFERENCES:
             times = f"{reference.mean:>10,}{'':>9}{reference.p99:>11,}{reference.makespan:>11,}"
             print(f"{reference.name + ' (Muri)':<28}{times}{reference.mean / MURI_S:>8.3f}")
-    before, muri = None, MURI_S if asked.trace == TRACE else None
+    before, muri = None, MURI_S if own else None
     for policy in asked.policies:
         summary = simulated(where, policy)
         print(row(policy, summary, muri, before), flush=True)

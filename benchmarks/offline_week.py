@@ -14,6 +14,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from cluster_efficiency import DAY_US, saturated
+from common import outcome_of
 
 from jigsaw_opt.documents import validate
 from jigsaw_opt.problem.instance import Instance
@@ -55,10 +56,8 @@ def main() -> None:
 
 def simulated(setting: Setting, text: str) -> dict[str, float]:
     """When each job ends under a policy, in microseconds."""
-    simulation = Simulation(setting, *choose(text))
-    simulation.run()
-    jobs = setting.workload.jobs
-    return {jobs[it.index].name: it.finish_us for it in simulation.close().jobs if it.finish_us is not None}
+    jobs, outcome = setting.workload.jobs, outcome_of(Simulation(setting, *choose(text)))
+    return {jobs[it.index].name: it.finish_us for it in outcome.jobs if it.finish_us is not None}
 
 
 def instance_of(setting: Setting, depth: Depth) -> Instance:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-import time
 from dataclasses import replace
+from functools import partial
+
+from common import timed
 
 from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.problem.cluster import Server
@@ -73,20 +75,19 @@ def main() -> None:
 def row(gpus: int, jobs: int, weights: str, rounds: int) -> None:
     """One row of the table."""
     memory, asked, draw = Memory(), problem(gpus, jobs, weights, seed=1), random.Random(2)
-    start = time.process_time()
-    cold = pack(asked, memory)
-    seconds, timetables = time.process_time() - start, memory.timetables.found
+    cold, seconds = timed(lambda: pack(asked, memory))
+    timetables = memory.timetables.found
     fluid = 1.0 - cold.objective / fluid_bound(asked)
     times, gaps = [], []
     for _ in range(rounds):
         asked = changed(asked, draw)
-        start = time.process_time()
-        gaps.append(pack(asked, memory).gap)
-        times.append(time.process_time() - start)
+        warm, spent = timed(partial(pack, asked, memory))
+        gaps.append(warm.gap)
+        times.append(spent)
     last = statistics.quantiles(times, n=20)[-1]
-    warm = f"{max(gaps):.2%} | {statistics.median(times):.3f} | {last:.3f}"
+    later = f"{max(gaps):.2%} | {statistics.median(times):.3f} | {last:.3f}"
     print(
-        f"{gpus} | {jobs} | {weights} | {cold.gap:.2%} | {fluid:.2%} | {timetables} | {seconds:.2f} | {warm}",
+        f"{gpus} | {jobs} | {weights} | {cold.gap:.2%} | {fluid:.2%} | {timetables} | {seconds:.2f} | {later}",
         flush=True,
     )
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
-import time
-from pathlib import Path
+from functools import partial
 from typing import Any
+
+from common import shared, timed
 
 from jigsaw_opt.documents.readers import read_layer_graph
 from jigsaw_opt.documents.readers.layers import LayerGraph
-from jigsaw_opt.planning.partition import Level, Variant, partition
+from jigsaw_opt.planning.partition import Level, Partition, Variant, partition
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
-FOLDER = SHARED / "data" / "pipeline"
 GBIT = 125_000_000
 CLUSTERS = {
     "4x4 (A)": [Level(4, 12_000_000_000), Level(4, 10 * GBIT)],
@@ -42,23 +39,25 @@ HEADLINE = {
 
 def graph_of(name: str) -> LayerGraph:
     """The layers of a profile of the measured data."""
-    return read_layer_graph((FOLDER / name).read_bytes(), source=name)
+    return read_layer_graph(shared("pipeline", name).read_bytes(), source=name)
+
+
+def answer(entry: dict[str, Any]) -> Partition:
+    """Ours to what an answer was asked."""
+    return partition(
+        graph_of(entry["input"]),
+        [Level(*it) for it in zip(entry["machines_per_level"], entry["bandwidth_bytes_per_s"], strict=True)],
+        activations=entry["activation_comm_modelled"],
+        replicate=not entry["no_replication"],
+        memory=entry["memory_bytes"],
+    )
 
 
 def compare(entries: list[dict[str, Any]]) -> None:
     """All answers: the largest deviation, and CPU times where the released optimiser takes more than 10 s."""
     worst, wrong, total = 0.0, 0, 0.0
     for entry in entries:
-        levels = [Level(*it) for it in zip(entry["machines_per_level"], entry["bandwidth_bytes_per_s"], strict=True)]
-        began = time.process_time()
-        found = partition(
-            graph_of(entry["input"]),
-            levels,
-            activations=entry["activation_comm_modelled"],
-            replicate=not entry["no_replication"],
-            memory=entry["memory_bytes"],
-        )
-        spent = time.process_time() - began
+        found, spent = timed(partial(answer, entry))
         total += spent
         deviation = abs(found.time_s / entry["pipeline_s_per_minibatch"] - 1)
         worst, wrong = max(worst, deviation), wrong + (deviation > 1e-6)
@@ -81,19 +80,16 @@ def headline() -> None:
         print(" ".join(row))
 
 
-def main() -> int:
+def main() -> None:
     """Run the comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--headline", action="store_true", help="only the speed-ups of the paper's table")
     arguments = parser.parse_args()
-    if not FOLDER.is_dir():
-        print(f"no profiles at {FOLDER}; JIGSAW_SHARED says where data/ is", file=sys.stderr)
-        return 2
+    shared("pipeline")
     if not arguments.headline:
-        compare(json.loads((FOLDER / "reference_results.json").read_text(encoding="utf-8"))["pipedream"])
+        compare(json.loads(shared("pipeline/reference_results.json").read_text(encoding="utf-8"))["pipedream"])
     headline()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

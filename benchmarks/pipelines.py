@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from common import print_table, shared
 
 from jigsaw_opt.problem import (
     Cluster,
@@ -32,8 +31,7 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
-RESULTS = SHARED / "data" / "pipeline" / "reference_results.json"
+HEADS = ("stages", "micro-batches", "f, b, w, comm", "memory", "heuristic", "period", "bound", "ratio")
 
 
 def zero_bubble(entry: Mapping[str, Any]) -> Instance:
@@ -63,20 +61,18 @@ def zero_bubble(entry: Mapping[str, Any]) -> Instance:
     return Instance(name, cluster, {}, (ShapedJob("pipeline", shape, 1),), "cyclic", "period")
 
 
-def rows(entries: list[dict[str, Any]], solver: str, seconds: float) -> Iterator[str]:
-    """Lines of the table, each once it is there."""
-    yield "| stages | micro-batches | f, b, w, comm | memory | heuristic | period | bound | ratio |"
-    yield "|---|---|---|---|---|---|---|---|"
+def rows(entries: list[dict[str, Any]], solver: str, seconds: float) -> Iterator[Sequence[object]]:
+    """Rows of the table, each once it is there."""
     for entry in entries:
         result = solve(zero_bubble(entry), solver, Options(time_limit=seconds, workers=2))
         span, period = entry["heuristic_span"], result.objective
         costs = ", ".join(str(entry[key]) for key in ("f", "b", "w", "comm"))
         memory = f"{entry['max_mem'] / entry['mem_f']:.1f}"
         ratio = "-" if period is None else f"{period / span:.4f}"
-        yield f"| {entry['p']} | {entry['m']} | {costs} | {memory} | {span} | {period} | {result.bound} | {ratio} |"
+        yield (entry["p"], entry["m"], costs, memory, span, period, result.bound, ratio)
 
 
-def main() -> int:
+def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--solver", default="auto")
@@ -85,17 +81,12 @@ def main() -> int:
     parser.add_argument("--sizes", nargs="*", default=[], help="only entries of these, such as 8x24; default: all")
     parser.add_argument("--every", type=int, default=1, help="only each so-many-th of these")
     arguments = parser.parse_args()
-    if not RESULTS.is_file():
-        print(f"no reference results at {RESULTS}; JIGSAW_SHARED says where data/ is", file=sys.stderr)
-        return 1
-    entries = json.loads(RESULTS.read_text(encoding="utf-8"))["zero_bubble"]
+    entries = json.loads(shared("pipeline/reference_results.json").read_text(encoding="utf-8"))["zero_bubble"]
     chosen = [it for it in entries if 3 * it["p"] * it["m"] <= arguments.most and it["heuristic_span"]]
     if arguments.sizes:
         chosen = [it for it in chosen if f"{it['p']}x{it['m']}" in arguments.sizes]
-    for row in rows(chosen[:: arguments.every], arguments.solver, arguments.seconds):
-        print(row, flush=True)
-    return 0
+    print_table(HEADS, rows(chosen[:: arguments.every], arguments.solver, arguments.seconds))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

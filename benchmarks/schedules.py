@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+
+from common import print_table, shared_if_there
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
@@ -28,13 +30,14 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import picture
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
-RESULTS = SHARED / "data" / "pipeline" / "reference_results.json"
+HEADS = ("GPUs × micro-batches", "costs", "schedule", "memory", "period", "bubble", "auto", "bound", "ratio")
 NAMED = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half")
 UNEVEN = ((10000, 14000, 12000, 9000),) * 2 + ((9000, 12000, 10000, 8000), (1000,) * 3)
 """Forward, backward and weight passes and delays of the stages of the picture."""
 HELD = 60
 """Bytes of a micro-batch's activations on a GPU; a multiple of the chunks that a GPU may have."""
+
+Row = Sequence[object]
 
 
 def costs(times: tuple[int, int, int, int], gpus: int, chunks: int) -> PipelineCosts:
@@ -58,7 +61,7 @@ def problem(name: str, times: tuple[int, int, int, int], gpus: int, batches: int
     return PipelineProblem(costs(times, gpus, chunks), layout)
 
 
-def rows(gpus: int, batches: int, kind: str, times: tuple[int, int, int, int], seconds: float) -> Iterator[str]:
+def rows(gpus: int, batches: int, kind: str, times: tuple[int, int, int, int], seconds: float) -> Iterator[Row]:
     """Each named schedule, and the search with its memory on its stages."""
     forward, backward, weights, _ = times
     work = batches * (forward + backward + weights)
@@ -68,7 +71,7 @@ def rows(gpus: int, batches: int, kind: str, times: tuple[int, int, int, int], s
         schedule, peak = schedule_of(pipeline, orders, "pipeline", name), max(peak_bytes(pipeline, orders))
         limited = PipelineProblem(pipeline.costs, pipeline.layout, peak)
         _, found = search_schedule(limited, "pipeline", "cyclic", Options(time_limit=seconds, workers=2))
-        cells = (
+        yield (
             f"{gpus} × {batches}",
             kind,
             name,
@@ -79,11 +82,21 @@ def rows(gpus: int, batches: int, kind: str, times: tuple[int, int, int, int], s
             found.bound,
             f"{(found.objective or 0) / schedule.period_us:.4f}",
         )
-        yield f"| {' | '.join(map(str, cells))} |"
     overlapped = forward + backward + weights
     dual = (gpus // 2 - 1) * max(0, overlapped + backward + weights - 3 * weights)
     bubble = f"{100 * dual / (work + dual):.1f} %"
-    yield f"| {gpus} × {batches} | {kind} | DualPipe, formula | {gpus + 1} | {work + dual} | {bubble} | | | |"
+    yield (f"{gpus} × {batches}", kind, "DualPipe, formula", gpus + 1, work + dual, bubble, "", "", "")
+
+
+def all_rows(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Equal and measured costs of all sizes."""
+    profiles = measured()
+    for gpus, multiple in product(*(map(int, it.split(",")) for it in (arguments.gpus, arguments.multiples))):
+        kinds = {"equal": (1000, 1000, 1000, 0)}
+        if gpus in profiles:
+            kinds["measured"] = profiles[gpus]
+        for kind, times in kinds.items():
+            yield from rows(gpus, multiple * gpus, kind, times, arguments.seconds)
 
 
 def draw(path: Path, seconds: float) -> None:
@@ -110,18 +123,17 @@ def draw(path: Path, seconds: float) -> None:
 
 def measured() -> dict[int, tuple[int, int, int, int]]:
     """By number of GPUs, costs of the first entry of the zero-bubble tables with so many stages."""
+    results = shared_if_there("pipeline/reference_results.json")
+    if results is None:
+        print("no measured data, so equal costs only; JIGSAW_SHARED says where data/ is", file=sys.stderr)
+        return {}
     found: dict[int, tuple[int, int, int, int]] = {}
-    if RESULTS.is_file():
-        for entry in json.loads(RESULTS.read_text(encoding="utf-8"))["zero_bubble"]:
-            found.setdefault(entry["p"], (entry["f"], entry["b"], entry["w"], entry["comm"]))
-    else:
-        print(
-            f"no reference results at {RESULTS}: equal costs only; JIGSAW_SHARED says where data/ is", file=sys.stderr
-        )
+    for entry in json.loads(results.read_text(encoding="utf-8"))["zero_bubble"]:
+        found.setdefault(entry["p"], (entry["f"], entry["b"], entry["w"], entry["comm"]))
     return found
 
 
-def main() -> int:
+def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", default="4,8,16")
@@ -131,20 +143,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.draw is not None:
         draw(arguments.draw, arguments.seconds)
-        return 0
-    profiles = measured()
-    print("| GPUs × micro-batches | costs | schedule | memory | period | bubble | auto | bound | ratio |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for gpus in map(int, arguments.gpus.split(",")):
-        for multiple in map(int, arguments.multiples.split(",")):
-            kinds = {"equal": (1000, 1000, 1000, 0)}
-            if gpus in profiles:
-                kinds["measured"] = profiles[gpus]
-            for kind, times in kinds.items():
-                for row in rows(gpus, multiple * gpus, kind, times, arguments.seconds):
-                    print(row, flush=True)
-    return 0
+        return
+    print_table(HEADS, all_rows(arguments))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,13 +8,14 @@ as in the authors' experiments. The differences of the models are listed in docs
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
+from collections.abc import Sequence
+from itertools import product
+
+from common import outcome_of, print_table, shared
 
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared")) / "data/cluster/sia"
 CLUSTER = "6x4:aws+2x8:dgx-ext+3x8:rtx"
 ROUNDS = {"sia": 60.0, "gavel": 360.0}
 FORMATS = {"sia": "sia", "gavel": "pollux"}
@@ -26,36 +27,34 @@ REFERENCES = {
 }
 """Mean and p99 completion, and makespan, in hours."""
 HEADS = (
-    "workload | policy | mean h | reference | difference | p99 h | reference | makespan h | reference"
-    " | restarts a job | GPU-h a job | policy p95 ms"
+    *("workload", "policy", "mean h", "reference", "difference", "p99 h", "reference", "makespan h", "reference"),
+    *("restarts a job", "GPU-h a job", "policy p95 ms"),
 )
 
 
 def simulated(workload: str, policy: str) -> SimulationSummary:
     """Measures of one simulation."""
     request = SimulationRequest(
-        workload=f"{FORMATS[policy]}:{SHARED / 'workloads' / workload}.csv",
+        workload=f"{FORMATS[policy]}:{shared('cluster/sia/workloads', f'{workload}.csv')}",
         cluster=CLUSTER,
         policy=policy,
-        performance=f"goodput:{SHARED / 'profiles'}",
+        performance=f"goodput:{shared('cluster/sia/profiles')}",
         round_s=ROUNDS[policy],
     )
     prepared = prepare(request)
-    simulation = prepared.start()
-    simulation.run()
-    return summarise(prepared.setting, simulation.close())
+    return summarise(prepared.setting, outcome_of(prepared.start()))
 
 
-def row(workload: str, policy: str) -> str:
+def row(workload: str, policy: str) -> Sequence[object]:
     """One line of the table."""
     found = simulated(workload, policy)
     assert found.mean_completion_h is not None and found.p99_completion_h is not None
     mean, p99, makespan = REFERENCES.get((workload, policy), (None, None, None))
     difference = "-" if mean is None else f"{100 * (found.mean_completion_h / mean - 1):+.1f} %"
-    cells = [workload, policy, f"{found.mean_completion_h:.3f}", mean or "-", difference]
+    cells: list[object] = [workload, policy, f"{found.mean_completion_h:.3f}", mean or "-", difference]
     cells += [f"{found.p99_completion_h:.2f}", p99 or "-", f"{found.makespan_h:.2f}", makespan or "-"]
     cells += [f"{found.mean_restarts:.1f}", f"{found.mean_gpu_hours:.2f}", f"{found.p95_policy_ms:.0f}"]
-    return " | ".join(map(str, cells))
+    return cells
 
 
 def main() -> None:
@@ -65,10 +64,8 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=workloads, help="as in philly/workload-2")
     parser.add_argument("--policy", nargs="*", default=["sia", "gavel"])
     options = parser.parse_args()
-    print(f"{HEADS}\n{'|'.join(['---'] * (HEADS.count('|') + 1))}")
-    for workload in options.workloads:
-        for policy in options.policy:
-            print(row(workload, policy), flush=True)
+    shared("cluster/sia")
+    print_table(HEADS, (row(*it) for it in product(options.workloads, options.policy)))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ durations stretched four times jobs queue. Failures are in the words of ``jigsaw
 from __future__ import annotations
 
 import argparse
-import os
-import time
 from dataclasses import replace
-from pathlib import Path
+
+from common import outcome_of, print_table, shared, timed
 
 from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.instances import load
@@ -26,8 +25,6 @@ from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.setting import Setting
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
-TRACE = SHARED / "data" / "cluster" / "philly" / "philly_jobs_2017w46.csv"
 JOBS = 5000
 HEADS = ("policy", "CPU s", "rounds", "most waiting", "mean completion h", "utilisation", "efficiency", "p95 policy ms")
 FAILURE_HEADS = ("makespan h", "restarts", "stops", "lost GPU-h", "lost of held", "availability")
@@ -47,16 +44,14 @@ def main() -> None:
     setting = replace(setting, failures=failures_of(arguments.failures, setting.cluster, setting.seed))
     heads = HEADS if arguments.foreground_gpus is None else (*HEADS, *FOREGROUND_HEADS)
     heads = heads if setting.failures is None else (*HEADS, *FAILURE_HEADS)
-    print(f"| {' | '.join(heads)} |")
-    print(f"|{'---|' * len(heads)}")
-    for text in arguments.policies:
-        print(f"| {' | '.join(row(setting, text)[: len(heads)])} |", flush=True)
+    print_table(heads, (row(setting, text)[: len(heads)] for text in arguments.policies))
 
 
 def week(stretch: int, foreground_gpus: int | None) -> Setting:
     cluster = grid("64x8:v100")
     assert cluster is not None
-    trace = read_trace("philly", TRACE.read_bytes(), str(TRACE))
+    file = shared("cluster/philly/philly_jobs_2017w46.csv")
+    trace = read_trace("philly", file.read_bytes(), str(file))
     fitting = [job for job in trace.jobs if job.gpus <= cluster.gpu_count][:JOBS]
     jobs = [replace(job, iterations=stretch * (job.iterations or 0)) for job in fitting]
     if foreground_gpus is not None:
@@ -67,11 +62,7 @@ def week(stretch: int, foreground_gpus: int | None) -> Setting:
 
 
 def row(setting: Setting, text: str) -> tuple[str, ...]:
-    began = time.process_time()
-    simulation = Simulation(setting, *choose(text))
-    simulation.run()
-    outcome = simulation.close()
-    seconds = time.process_time() - began
+    outcome, seconds = timed(lambda: outcome_of(Simulation(setting, *choose(text))))
     summary = summarise(setting, outcome)
     waiting = max(record.active - record.running for record in outcome.rounds)
     measures = (summary.mean_completion_h, summary.utilisation, summary.cluster_efficiency, summary.p95_policy_ms)

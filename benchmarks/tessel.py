@@ -22,15 +22,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from time import perf_counter
+
+from common import print_table
 
 from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
 SHAPES = ("V", "X", "M", "NN", "K")
+HEADS = ("shape", "devices", "memory", "load", "period", "bound", "status", "s", "Tessel", "s")
 _FORWARD, _BACKWARD, _SHARDED = 1, 3, 1
 _CASES = Path("examples", "simulator", "cases_tessel.py")
 _MOST_MICRO_BATCHES = 6
@@ -109,7 +112,7 @@ def load(instance: Instance) -> int:
     )
 
 
-def tessel_period(arguments: argparse.Namespace, shape: str, devices: int, memory: int, work: int) -> str:
+def tessel_period(arguments: argparse.Namespace, shape: str, devices: int, memory: int, work: int) -> tuple[str, str]:
     """Period of the best repetend that Tessel finds in its time, and the seconds; ``-`` where it finds none."""
     sizes = {"ndevs": devices, "nmicros": min(memory, _MOST_MICRO_BATCHES), "memory": memory}
     command = [arguments.python, "-u", str(arguments.tessel / _CASES), "--placement", f"{shape.lower()}shape"]
@@ -127,11 +130,11 @@ def tessel_period(arguments: argparse.Namespace, shape: str, devices: int, memor
     except subprocess.TimeoutExpired as over:
         said = over.stdout or b""
     bubbles = re.findall(rb"bubbles per repetend: (\d+)", said)
-    return f"{work + int(bubbles[-1]) if bubbles else '-'} | {perf_counter() - began:.1f}"
+    return str(work + int(bubbles[-1]) if bubbles else "-"), f"{perf_counter() - began:.1f}"
 
 
-def rows(arguments: argparse.Namespace, shape: str, devices: int) -> Iterator[str]:
-    """Lines of the table of one placement, each once it is there, and the least memory without a bubble."""
+def rows(arguments: argparse.Namespace, shape: str, devices: int) -> Iterator[Sequence[object]]:
+    """Rows of the table of one placement, each once it is there, and the least memory without a bubble."""
     enough = None
     for memory in range(arguments.memory[0], arguments.memory[1] + 1):
         instance, began = repetend(shape, devices, memory), perf_counter()
@@ -140,14 +143,13 @@ def rows(arguments: argparse.Namespace, shape: str, devices: int) -> Iterator[st
         period = "-" if result.objective is None else result.objective
         if enough is None and period == work:
             enough = memory
-        theirs = tessel_period(arguments, shape, devices, memory, work) if arguments.tessel else "- | -"
-        cells = (shape, devices, memory, work, period, result.bound, result.status, f"{seconds:.1f}", theirs)
-        yield f"| {' | '.join(map(str, cells))} |"
+        theirs = tessel_period(arguments, shape, devices, memory, work) if arguments.tessel else ("-", "-")
+        yield (shape, devices, memory, work, period, result.bound, result.status, f"{seconds:.1f}", *theirs)
     least = "none of these" if enough is None else enough
     print(f"{shape} on {devices} devices: no bubble from memory {least} on", file=sys.stderr)
 
 
-def main() -> int:
+def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES)
@@ -164,14 +166,9 @@ def main() -> int:
     elif not (arguments.tessel / _CASES).is_file():
         print(f"no {_CASES} in {arguments.tessel}; its own search is left out", file=sys.stderr)
         arguments.tessel = None
-    print("| shape | devices | memory | load | period | bound | status | s | Tessel | s |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    for devices in arguments.devices:
-        for shape in arguments.shapes:
-            for row in rows(arguments, shape, devices):
-                print(row, flush=True)
-    return 0
+    asked = product(arguments.devices, arguments.shapes)
+    print_table(HEADS, (row for devices, shape in asked for row in rows(arguments, shape, devices)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,35 +7,30 @@ shared data (``JIGSAW_SHARED``). See docs/simulation.md for what is the same and
 from __future__ import annotations
 
 import json
-import os
-import time
-from pathlib import Path
+from collections.abc import Sequence
+from itertools import product
+
+from common import outcome_of, print_table, shared, timed
 
 from jigsaw_opt.simulation.metrics import completion_us, summarise
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
 
-SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared")) / "data" / "cluster"
-PUBLISHED = SHARED / "pollux" / "published_results" / "tiresias-1.0_summary.json"
 POLICIES = ("las", "las:placement=packed", "fifo", "srtf")
+
+HEADS = ("workload", "policy", "mean h", "published h", "difference", "jobs within 60 s", "restarts", "CPU s")
 
 
 def main() -> None:
-    published = json.loads(PUBLISHED.read_text())
-    print("| workload | policy | mean h | published h | difference | jobs within 60 s | restarts | CPU s |")
-    print("|---|---|---|---|---|---|---|---|")
-    for name in sorted(published["avgs"]):
-        for policy in POLICIES:
-            print(row(name, policy, published["avgs"][name] / 3600, published["jcts"][name]))
+    published = json.loads(shared("cluster/pollux/published_results/tiresias-1.0_summary.json").read_text())
+    means, completions = published["avgs"], published["jcts"]
+    asked = product(sorted(means), POLICIES)
+    print_table(HEADS, (row(name, policy, means[name] / 3600, completions[name]) for name, policy in asked))
 
 
-def row(name: str, policy: str, mean_h: float, completions_s: dict[str, float]) -> str:
-    workload = f"pollux:{SHARED / 'pollux' / 'workloads' / name}.csv"
-    prepared = prepare(SimulationRequest(workload, "16x4:aws", policy, f"epochs:{SHARED / 'sia' / 'profiles'}"))
-    began = time.process_time()
-    simulation = prepared.start()
-    simulation.run()
-    outcome = simulation.close()
-    seconds = time.process_time() - began
+def row(name: str, policy: str, mean_h: float, completions_s: dict[str, float]) -> Sequence[object]:
+    workload = f"pollux:{shared('cluster/pollux/workloads', f'{name}.csv')}"
+    prepared = prepare(SimulationRequest(workload, "16x4:aws", policy, f"epochs:{shared('cluster/sia/profiles')}"))
+    outcome, seconds = timed(lambda: outcome_of(prepared.start()))
     summary = summarise(prepared.setting, outcome)
     assert summary.mean_completion_h is not None
     jobs = prepared.setting.workload.jobs
@@ -46,7 +41,7 @@ def row(name: str, policy: str, mean_h: float, completions_s: dict[str, float]) 
         cells += (f"{mean_h:.3f}", f"{summary.mean_completion_h / mean_h - 1:+.1%}", f"{near} of {len(jobs)}")
     else:
         cells += ("", "", "")
-    return f"| {' | '.join(map(str, (*cells, summary.restarts, f'{seconds:.2f}')))} |"
+    return (*cells, summary.restarts, f"{seconds:.2f}")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
+    shared("pipeline/piper")
     return map(row, more() if options.more else answered())
 
 

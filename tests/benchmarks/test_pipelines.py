@@ -31,7 +31,8 @@ def test_what_is_not_freed_again_is_refused() -> None:
 def test_without_the_data_it_says_where_they_would_be(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pipelines, "RESULTS", tmp_path / "none.json")
+    monkeypatch.setenv("JIGSAW_SHARED", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["pipelines.py"])
-    assert pipelines.main() == 1
+    with pytest.raises(SystemExit, match="2"):
+        pipelines.main()
     assert "JIGSAW_SHARED" in capsys.readouterr().err
