@@ -65,10 +65,11 @@ def time_indexed(operations: Operations, limit: int) -> AlgebraicModel:
     for number, (job, window) in enumerate(zip(operations.jobs, windows(operations, limit), strict=True)):
         moments = range(window.release, window.deadline + 1, step)
         ends.append(_add_job(program, number, job, moments, busy))
-    for running in busy.values():
-        program.add(program.total(running) <= 1)
+    for (gpu, moment), running in busy.items():
+        program.add(program.total(running) <= 1, f"busy_{gpu}_{moment}")
     total = program.time("total", 0, limit)
-    program.add(total == program.total(job.weight * end for job, end in zip(operations.jobs, ends, strict=True)))
+    weighted = (job.weight * end for job, end in zip(operations.jobs, ends, strict=True))
+    program.add(total == program.total(weighted), "total")
     program.minimize(total)
     return program
 
@@ -82,7 +83,7 @@ def _add_job(
 ) -> Expression:
     times, gpus = job.blocks[0].duration_us[TYPE], range(2)
     here = [program.binary(f"here_{number}_{g}") for g in gpus]
-    program.add(program.total(here) == job.slots)
+    program.add(program.total(here) == job.slots, f"slots_{number}")
     barrier: Expression = moments[0]
     for i in range(job.iterations):
         end = program.time(f"end_{number}_{i}", 0, moments[-1])
@@ -94,17 +95,18 @@ def _add_job(
                 for t in moments
                 if t + times[d - 1] <= moments[-1]
             }
-            program.add(program.total(starts.values()) == here[g])
+            row = f"{number}_{i}_{g}"
+            program.add(program.total(starts.values()) == here[g], f"started_{row}")
             tails = {d: tail_us(times, [0] * len(job.transfers), d) for d in candidate_levels(job)}
-            program.add(end >= program.total((t + tails[d]) * x for (d, t), x in starts.items()))
+            program.add(end >= program.total((t + tails[d]) * x for (d, t), x in starts.items()), f"ended_{row}")
             begin = program.total(t * x for (_, t), x in starts.items())
-            program.add(begin >= barrier - (1 - here[g]) * moments[-1])
+            program.add(begin >= barrier - (1 - here[g]) * moments[-1], f"begun_{row}")
             for (d, t), x in starts.items():
                 chosen.setdefault(d, []).append(x)
                 for running in range(t, t + times[d - 1], moments.step):
                     busy.setdefault((g, running), []).append(x)
         for d, literals in chosen.items():
-            program.add(program.total(literals) == (job.rule.multiset or ()).count(d))
+            program.add(program.total(literals) == (job.rule.multiset or ()).count(d), f"level_{number}_{i}_{d}")
         barrier = end
     return barrier
 
