@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 
+from common import print_table
 from paired.cases import named
-from paired.request import line, percent
+from paired.request import percent
 
 from jigsaw_opt import Options, solve, solve_phased
 from jigsaw_opt.problem import Instance
@@ -69,7 +70,7 @@ def child(source: str, number: int, factor: int, kind: str, seconds: float) -> N
     }))  # fmt: skip
 
 
-def rows(sources: Sequence[str], factors: Sequence[int], listed_to: int, seconds: float) -> Iterator[str]:
+def rows(sources: Sequence[str], factors: Sequence[int], listed_to: int, seconds: float) -> Iterator[Sequence[object]]:
     """A row each instance and factor, then the means."""
     gaps = defaultdict(list)
     for source, factor in ((source, factor) for source in sources for factor in factors):
@@ -82,21 +83,19 @@ def rows(sources: Sequence[str], factors: Sequence[int], listed_to: int, seconds
                 gaps[source, factor, instance.objective].append(phased.gap)
             yield row(instance, factor, phased, listed)
     for (source, factor, objective), found in gaps.items():
-        yield line([f"mean of {source}", len(found), objective, factor, percent(mean(found)), "", "", "", ""])
+        yield [f"mean of {source}", len(found), objective, factor, percent(mean(found)), "", "", "", ""]
 
 
-def row(instance: Instance, factor: int, phased: Run, listed: Run | None) -> str:
+def row(instance: Instance, factor: int, phased: Run, listed: Run | None) -> Sequence[object]:
     """One line of the table."""
     ratio = (
         "" if listed is None or not listed.objective or not phased.objective else phased.objective / listed.objective
     )
-    return line(
-        [
-            *(instance.name, len(instance.jobs), instance.objective, factor, shown(phased.gap)),
-            *(f"{phased.seconds:.1f} s", f"{phased.megabytes:.0f} MB"),
-            *("" if listed is None else shown(listed.gap), f"{ratio:.3f}" if ratio else ""),
-        ]
-    )
+    return [
+        *(instance.name, len(instance.jobs), instance.objective, factor, shown(phased.gap)),
+        *(f"{phased.seconds:.1f} s", f"{phased.megabytes:.0f} MB"),
+        *("" if listed is None else shown(listed.gap), f"{ratio:.3f}" if ratio else ""),
+    ]
 
 
 def shown(gap: float | None) -> str:
@@ -116,9 +115,7 @@ def main() -> None:
         child(asked.sources[0], *json.loads(asked.child))
         return
     prepare(None)  # Functions are compiled before anything is measured.
-    print(line(HEADS), line(["---"] * len(HEADS)), sep="\n")
-    for found in rows(asked.sources, asked.factors, asked.listed_to, asked.seconds):
-        print(found, flush=True)
+    print_table(HEADS, rows(asked.sources, asked.factors, asked.listed_to, asked.seconds))
 
 
 if __name__ == "__main__":

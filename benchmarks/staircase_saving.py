@@ -10,11 +10,12 @@ drawing of a batch, the start of kernels.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
+from common import print_table
 from torch.utils.flop_counter import FlopCounterMode
 
 from jigsaw_opt.executor.building import Replica, build_network
@@ -173,18 +174,14 @@ TITLES = (
 )
 
 
-def lines(result: Found) -> list[str]:
-    """A line of a Markdown table for each number of workers."""
+def rows(result: Found) -> list[Sequence[object]]:
+    """A row for each number of workers."""
     case = result.case
-    head = (case.label, str(case.batch), f"{result.block_us / 1000:.1f}", f"{result.ratio:.2f}", f"{result.step:.1%}")
+    head = (case.label, case.batch, f"{result.block_us / 1000:.1f}", f"{result.ratio:.2f}", f"{result.step:.1%}")
     return [
-        line([*head, str(s.workers), *map("{:.1%}".format, (s.formula, s.own_formula, s.operations, s.measured))])
+        [*head, s.workers, *map("{:.1%}".format, (s.formula, s.own_formula, s.operations, s.measured))]
         for s in result.savings
     ]
-
-
-def line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -194,9 +191,8 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="one tiny model, which shows nothing")
     asked = parser.parse_args(given)
     torch.set_num_threads(1)
-    print(line(TITLES), line(["---"] * len(TITLES)), sep="\n")
-    for case in QUICK if asked.quick else CASES:
-        print(*lines(measure(case, torch.device(asked.device), asked.repeats)), sep="\n", flush=True)
+    device, cases = torch.device(asked.device), QUICK if asked.quick else CASES
+    print_table(TITLES, (row for case in cases for row in rows(measure(case, device, asked.repeats))))
 
 
 if __name__ == "__main__":
