@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from jigsaw_opt.documents import load_instance, load_plan
 from jigsaw_opt.problem import Instance, Plan
 
 DATA = Path(__file__).parent / "data"
+
+# The same examples on every machine, whatever its speed and whatever an earlier run found.
+settings.register_profile("same", derandomize=True, deadline=None, max_examples=50)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session", autouse=True)

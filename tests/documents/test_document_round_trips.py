@@ -28,7 +28,7 @@ INSTANCE_SCHEMA = Draft202012Validator(schema("instance"))
 PLAN_SCHEMA = Draft202012Validator(schema("plan"))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(instances())
 def test_an_instance_survives_encoding(instance: Instance) -> None:
     data = encode_instance(instance)
@@ -40,7 +40,7 @@ def test_an_instance_survives_encoding(instance: Instance) -> None:
     INSTANCE_SCHEMA.validate(json.loads(data))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(plans)
 def test_a_plan_survives_encoding(plan: Plan) -> None:
     data = encode_plan(plan)

@@ -42,7 +42,7 @@ def test_a_transfer_without_links_keeps_its_rate() -> None:
 
 
 @given(st.lists(CHANNELS, max_size=6), st.lists(st.integers(1, 9), min_size=4, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_fair_rates_are_max_min_fair(channels: list[Channel], bandwidths: list[int]) -> None:
     rates = FairSharing().rates(channels, bandwidths)
     carried = [sum(r for r, c in zip(rates, channels) if link in c.links) for link in range(4)]

@@ -69,7 +69,7 @@ def by_brute_force(taken: list[list[tuple[int, int]]], moment: int, duration: in
     return None
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(PERIODS, REQUESTS, st.integers(0, 40), st.integers(0, 25))
 def test_earliest_free_time(period: int | None, requests: list[tuple[int, int]], moment: int, duration: int) -> None:
     calendar, taken = fill(period, requests)
@@ -77,7 +77,7 @@ def test_earliest_free_time(period: int | None, requests: list[tuple[int, int]],
     assert calendar.earliest(moment, duration) == by_brute_force([taken], moment, duration, period)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(PERIODS, st.lists(REQUESTS, min_size=1, max_size=3), st.integers(0, 40), st.integers(0, 9))
 def test_earliest_time_free_on_all(
     period: int | None, requests: list[list[tuple[int, int]]], moment: int, duration: int
@@ -87,7 +87,7 @@ def test_earliest_time_free_on_all(
     assert found == by_brute_force([taken for _, taken in filled], moment, duration, period)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 @given(PERIODS, REQUESTS, st.randoms(use_true_random=False))
 def test_what_is_removed_leaves_no_trace(period: int | None, requests: list[tuple[int, int]], rng: Random) -> None:
     calendar, taken = fill(period, requests)
