@@ -48,9 +48,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:OPTION=VALUE...]",
         help="policies to compare with it (default: all that work with the workload)",
     )
-    parser.add_argument("--seeds", default="0,1,2", metavar="NUMBERS", help="of draws (default: 0,1,2)")
+    parser.add_argument("--seeds", default="0,1,2", metavar="NUMBERS", help="seeds of draws (default: 0,1,2)")
     parser.add_argument(
-        "--measure", default="mean_completion_h", metavar="NAME", help="what ranks (default: mean_completion_h)"
+        "--measure",
+        default="mean_completion_h",
+        metavar="NAME",
+        help="measure that ranks the policies (default: mean_completion_h)",
     )
     parser.add_argument(
         "--time-limit", type=float, metavar="SECONDS", help="start nothing after this; tell what is there"

@@ -24,22 +24,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=_VARIANTS,
         default="exact",
         help="DeepPool's released recurrence, the fastest plan whose layers all keep the limit (default), or the "
-        "fastest one whose GPU time as a whole keeps it",
+        "fastest one whose GPU time as a whole keeps it (default: exact)",
     )
     parser.add_argument(
         "--limit",
         type=float,
         default=2.0,
         metavar="A",
-        help="of amplification: GPU time over time on one GPU (default: 2)",
+        help="limit of amplification, which is GPU time over time on one GPU (default: 2)",
     )
     profile = parser.add_argument_group("profiles, which do not state these")
-    profile.add_argument("--gpus", type=int, metavar="N", help="how many there are")
+    profile.add_argument("--gpus", type=int, metavar="N", help="GPUs that the job may use")
     profile.add_argument("--global-batch", type=int, metavar="N", help="samples of an iteration, on all GPUs together")
     profile.add_argument("--bandwidth", type=float, metavar="RATE", help="bytes per microsecond of a GPU's network")
     profile.add_argument("--released-costs", action="store_true", help="by the cost functions of DeepPool's planner")
-    parser.add_argument("--horizon", choices=("finite", "cyclic"), default="finite", help="of what is written")
-    parser.add_argument("--name", default="burst", help="of the instance (default: burst)")
+    parser.add_argument(
+        "--horizon",
+        choices=("finite", "cyclic"),
+        default="finite",
+        help="horizon of the instance written (default: finite)",
+    )
+    parser.add_argument("--name", default="burst", help="name of the instance (default: burst)")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the instance")
 

@@ -27,12 +27,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("format", choices=("pipedream", "deeppool", "kineto", "huggingface"), help=_FORMATS)
     parser.add_argument("profiles", nargs="+", type=Path, metavar="FILE", help="one measured profile a job")
     parser.add_argument("--gpu-type", required=True, metavar="TYPE", help="what they were measured on, as in v100")
-    parser.add_argument("--batch", type=int, metavar="N", help="which batch size of deeppool; sequences of huggingface")
     parser.add_argument(
-        "--layers", action="append", default=[], metavar="PATTERN", help="of names, as 'Linear_*', in kineto"
+        "--batch",
+        type=int,
+        metavar="N",
+        help="deeppool: the batch size to take; huggingface: sequences of a worker's batch",
     )
     parser.add_argument(
-        "--parameters", action="append", default=[], metavar="LAYER=BYTES", help="of kineto, not those of gradients"
+        "--layers", action="append", default=[], metavar="PATTERN", help="kineto: names of its layers, as 'Linear_*'"
+    )
+    parser.add_argument(
+        "--parameters",
+        action="append",
+        default=[],
+        metavar="LAYER=BYTES",
+        help="kineto: bytes of a layer's parameters (default: as its gradients)",
     )
     parser.add_argument("--segments", type=int, default=6, metavar="N", help="most segments of a model (default: 6)")
     _configure_estimate(parser.add_argument_group("estimates of huggingface"))
@@ -45,30 +54,67 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_cluster(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--servers", type=int, default=2, metavar="N", help="number of servers (default: 2)")
-    group.add_argument("--gpus", type=int, default=4, metavar="N", help="GPUs in each (default: 4)")
-    group.add_argument("--gpu-memory", type=int, default=32 * 10**9, metavar="BYTES", help="of a GPU (default: 32 GB)")
-    group.add_argument("--topology", default="star", metavar="NAME", help="star, tree, line, ring or separate")
+    group.add_argument("--gpus", type=int, default=4, metavar="N", help="GPUs in each server (default: 4)")
     group.add_argument(
-        "--bandwidth", type=int, default=1_250_000_000, metavar="BYTES", help="of a server's link (default: 10 Gb/s)"
+        "--gpu-memory", type=int, default=32 * 10**9, metavar="BYTES", help="memory of a GPU (default: 32 GB)"
     )
-    group.add_argument("--latency-us", type=int, default=0, metavar="US", help="of a server's link (default: 0)")
     group.add_argument(
-        "--fabric-bandwidth", type=int, default=12 * 10**9, metavar="BYTES", help="inside a server (default: 12 GB/s)"
+        "--topology", default="star", metavar="NAME", help="star, tree, line, ring or separate (default: star)"
+    )
+    group.add_argument(
+        "--bandwidth",
+        type=int,
+        default=1_250_000_000,
+        metavar="BYTES",
+        help="bytes per second of a server's link (default: 1.25 GB, which is 10 Gb/s)",
+    )
+    group.add_argument(
+        "--latency-us",
+        type=int,
+        default=0,
+        metavar="US",
+        help="latency of a server's link, in microseconds (default: 0)",
+    )
+    group.add_argument(
+        "--fabric-bandwidth",
+        type=int,
+        default=12 * 10**9,
+        metavar="BYTES",
+        help="bytes per second inside a server (default: 12 GB)",
     )
 
 
 def _configure_estimate(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--tokens", type=int, metavar="N", help=f"length of a sequence (default: {_TOKENS})")
-    group.add_argument("--peak-flops", type=int, metavar="N", help="a second at 16 bits, not those of the data sheet")
-    group.add_argument("--memory-bandwidth", type=int, metavar="BYTES", help="of a GPU, not that of the data sheet")
-    group.add_argument("--efficiency", type=int, metavar="PERCENT", help="of the peak that is reached (default: 40)")
+    group.add_argument("--tokens", type=int, metavar="N", help=f"tokens of a sequence (default: {_TOKENS})")
+    group.add_argument(
+        "--peak-flops",
+        type=int,
+        metavar="N",
+        help="floating-point operations a second at 16 bits (default: the data sheet's)",
+    )
+    group.add_argument(
+        "--memory-bandwidth",
+        type=int,
+        metavar="BYTES",
+        help="bytes per second of a GPU's memory (default: the data sheet's)",
+    )
+    group.add_argument(
+        "--efficiency", type=int, metavar="PERCENT", help="share of the peak that is reached (default: 40)"
+    )
 
 
 def _configure_jobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--workers", type=int, default=4, metavar="N", help="workers of each job (default: 4)")
     group.add_argument("--iterations", type=int, default=3, metavar="N", help="iterations of each job (default: 3)")
-    group.add_argument("--depth", default="staircase", metavar="RULE", help="full, staircase or free")
-    group.add_argument("--objective", choices=("makespan", "weighted_completion", "period"), default="makespan")
+    group.add_argument(
+        "--depth", default="staircase", metavar="RULE", help="full, staircase or free (default: staircase)"
+    )
+    group.add_argument(
+        "--objective",
+        choices=("makespan", "weighted_completion", "period"),
+        default="makespan",
+        help="objective (default: makespan)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

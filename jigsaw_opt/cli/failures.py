@@ -33,11 +33,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--pairs", action="store_true", help="also two at once, but for pairs that do what one of them does alone"
     )
     parser.add_argument(
-        "--at", type=int, metavar="MICROSECONDS", help="when it fails: iterations that have ended by then are done"
+        "--at",
+        type=int,
+        metavar="MICROSECONDS",
+        help="time of the plan when it fails; iterations that have ended by then are done (default: 0)",
     )
     parser.add_argument("--repair", action="store_true", help="also repair the plan after each failure that hits it")
     parser.add_argument(
-        "--time-limit", type=float, metavar="SECONDS", help=f"with --repair: for each (default: {_SHORT_SECONDS:g})"
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help=f"with --repair: limit of each repair (default: {_SHORT_SECONDS:g})",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the repairs (default: 0)")
     parser.add_argument(

@@ -30,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FACTOR",
         help="the period may be so many times the foreground's least one (default: 1.1)",
     )
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="in all (default: 60)")
+    parser.add_argument(
+        "--time-limit", type=float, default=60.0, metavar="SECONDS", help="limit of all solves together (default: 60)"
+    )
     parser.add_argument("--work-limit", type=float, metavar="UNITS", help="deterministic units of all solves together")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     add_threads(parser, "threads (default: all cores)")

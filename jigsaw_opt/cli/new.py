@@ -35,15 +35,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", metavar="FILE", help="jobs in CSV, as of a workload of jigsaw simulate")
     parser.add_argument("--columns", default="", metavar="OURS=THEIRS,...", help="what the CSV calls its columns")
     parser.add_argument(
-        "--model", default=_MODEL, metavar="MODEL", help=f"of jobs in CSV that state a duration (default: {_MODEL})"
+        "--model",
+        default=_MODEL,
+        metavar="MODEL",
+        help=f"model of jobs in CSV that state a duration (default: {_MODEL})",
     )
     parser.add_argument(
         "--profile", action="append", default=[], metavar="NAME=FILE", help="a model of jigsaw profile or convert"
     )
-    parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="per second of a server's link")
-    parser.add_argument("--segments", type=int, default=6, metavar="N", help="most, of an estimated model (default: 6)")
+    parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="bytes per second of a server's link")
+    parser.add_argument(
+        "--segments", type=int, default=6, metavar="N", help="most segments of an estimated model (default: 6)"
+    )
     parser.add_argument("--depth", default="full", metavar="RULE", help="full, staircase or free (default: full)")
-    parser.add_argument("--objective", default="makespan", metavar="NAME", help="makespan, weighted_completion, period")
+    parser.add_argument(
+        "--objective",
+        default="makespan",
+        metavar="NAME",
+        help="makespan, weighted_completion or period (default: makespan)",
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: standard output)")
     parser.add_argument("--json", action="store_true", help="print what was assumed as JSON; takes -o")
 

@@ -31,19 +31,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="bytes per second on each level of machines, innermost first, as in 25000000000,3125000000",
     )
     parser.add_argument(
-        "--variant", choices=("released", "paper"), default="released", help="whose costs (default: released)"
+        "--variant",
+        choices=("released", "paper"),
+        default="released",
+        help="costs as in PipeDream's released code or its paper (default: released)",
     )
     parser.add_argument("--activations", action="store_true", help="outputs sent between stages are paid for")
     parser.add_argument("--no-replication", action="store_true", help="each stage has one GPU")
-    parser.add_argument("--memory", type=int, metavar="BYTES", help="of a GPU (default: no limit)")
+    parser.add_argument("--memory", type=int, metavar="BYTES", help="memory of a GPU (default: no limit)")
     piper = parser.add_argument_group("workloads of Piper, which have these, --memory and --bandwidth of their own")
     piper.add_argument("--devices", type=int, metavar="N", help="devices")
-    piper.add_argument("--micro-batches", type=int, metavar="N", help="of a batch")
+    piper.add_argument("--micro-batches", type=int, metavar="N", help="micro-batches of a batch")
     workload = parser.add_argument_group("workloads of dnn-partitioning, which state their devices")
     workload.add_argument("--non-contiguous", action="store_true", help="a device may have any operators, by CP-SAT")
-    workload.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="for that (default: 60)")
-    add_threads(workload, "threads for that (default: all cores)")
-    workload.add_argument("--seed", type=int, default=0, metavar="N", help="seed of that (default: 0)")
+    workload.add_argument(
+        "--time-limit", type=float, default=60.0, metavar="SECONDS", help="limit with --non-contiguous (default: 60)"
+    )
+    add_threads(workload, "threads with --non-contiguous (default: all cores)")
+    workload.add_argument("--seed", type=int, default=0, metavar="N", help="seed with --non-contiguous (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the partition as JSON")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the partition, as JSON")
 

@@ -38,19 +38,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "partition", nargs="?", metavar="PARTITION", help="what `jigsaw partition -o` wrote; - reads standard input"
     )
-    parser.add_argument("--schedule", choices=_SCHEDULES, default="1f1b", help="which one (default: 1f1b)")
-    parser.add_argument("--micro-batches", type=int, metavar="M", help="of an iteration (default: 4 times the stages)")
+    parser.add_argument("--schedule", choices=_SCHEDULES, default="1f1b", help="schedule (default: 1f1b)")
+    parser.add_argument(
+        "--micro-batches", type=int, metavar="M", help="micro-batches of an iteration (default: 4 times the stages)"
+    )
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs, each with as many stages (default: one a stage)")
-    parser.add_argument("--memory", type=int, metavar="BYTES", help="of a GPU (default: no limit)")
+    parser.add_argument("--memory", type=int, metavar="BYTES", help="memory of a GPU (default: no limit)")
     parser.add_argument(
         "--in-flight",
         type=int,
         metavar="N",
         help="async: minibatches under way at most (default: as many as the pace takes)",
     )
-    parser.add_argument("--horizon", choices=("finite", "cyclic"), help="of what is written (default: finite)")
     parser.add_argument(
-        "--name", default="pipeline", help="of the instance; with --into, of the job (default: pipeline)"
+        "--horizon", choices=("finite", "cyclic"), help="horizon of the instance written (default: finite)"
+    )
+    parser.add_argument(
+        "--name", default="pipeline", help="name of the instance; with --into, of the job (default: pipeline)"
     )
     _configure_costs(parser.add_argument_group("costs of each stage, in place of a partition; one value is for all"))
     _configure_into(parser.add_argument_group("together with other jobs"))
@@ -71,8 +75,8 @@ def _configure_costs(group: argparse._ArgumentGroup) -> None:
         "the part of the backward pass for the gradient of the weights, which can wait",
         "delay between neighbours, both ways; one value fewer than stages",
         "what neighbours send, in place of the delay; for --into",
-        "held all the time",
-        "held by a micro-batch from its forward to its backward pass",
+        "memory of a stage, held all the time",
+        "memory that a micro-batch holds from its forward to its backward pass",
         "the part of these that the gradient of the weights needs",
     )
     for name, text in zip(_LISTS, helps, strict=True):
@@ -88,12 +92,14 @@ def _configure_into(group: argparse._ArgumentGroup) -> None:
         "of --schedule, only which stages share a GPU counts then",
     )
     group.add_argument("--gpu-type", metavar="TYPE", help="GPUs that the costs are of, where there are several types")
-    group.add_argument("--iterations", type=int, default=1, metavar="N", help="of the job (default: 1)")
-    group.add_argument("--weight", type=int, default=1, metavar="N", help="of the job (default: 1)")
+    group.add_argument("--iterations", type=int, default=1, metavar="N", help="iterations of the job (default: 1)")
+    group.add_argument(
+        "--weight", type=int, default=1, metavar="N", help="weight of the job's completion time (default: 1)"
+    )
 
 
 def _configure_search(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so long (default: 20)")
+    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds (default: 20)")
     group.add_argument("--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine")
     group.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     add_threads(group, "threads (default: all cores)")

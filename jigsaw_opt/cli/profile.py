@@ -31,13 +31,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--segments", type=int, default=6, metavar="N", help="most segments (default: 6)")
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import")
-    parser.add_argument("--optimiser", choices=("sgd", "adam", "adamw"), default="sgd", help="default: sgd, momentum")
+    parser.add_argument(
+        "--optimiser", choices=("sgd", "adam", "adamw"), default="sgd", help="optimiser (default: sgd, with momentum)"
+    )
     parser.add_argument("--gpu-type", metavar="TYPE", help="what the model calls the device (default: its own name)")
     parser.add_argument("--warm-up", type=int, default=3, metavar="N", help="rounds before measuring (default: 3)")
     parser.add_argument("--repeats", type=int, default=15, metavar="N", help="rounds measured (default: 15)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads on the CPU (default: 1)")
     parser.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="measure in N at once, a core each, as a replay runs (1)"
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="measure in N processes at once, a core each, as a replay runs (default: 1)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of parameters and data (default: 0)")
     parser.add_argument(

@@ -28,9 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--iterations", type=int, metavar="N", help="times that the plan is carried out (default: 1; cyclic: 10)"
     )
     length.add_argument(
-        "--repeats", type=int, metavar="N", help="of a phased plan: repetitions of each phase, at most (default: 10)"
+        "--repeats", type=int, metavar="N", help="phased plans: repetitions of each phase, at most (default: 10)"
     )
-    length.add_argument("--minutes", type=float, metavar="M", help="carry it out again and again for so long")
+    length.add_argument("--minutes", type=float, metavar="M", help="carry it out again and again for so many minutes")
     parser.add_argument("--pace", action="store_true", help="start nothing before its planned start")
     parser.add_argument(
         "--baseline", choices=("fifo", "gang"), help="then the same jobs at full depth, one at a time on its GPUs"
@@ -49,19 +49,30 @@ def _configure_machine(parser: argparse.ArgumentParser) -> None:
     machine.add_argument(
         "--backend", choices=("gloo", "nccl"), default="gloo", help="nccl: a device for each process (default: gloo)"
     )
-    machine.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a process on the CPU (1)")
+    machine.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="threads of a process on the CPU (default: 1)"
+    )
     machine.add_argument("--trust", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import")
-    machine.add_argument("--warm-up", type=int, default=2, metavar="N", help="rounds before the clock starts (2)")
+    machine.add_argument(
+        "--warm-up", type=int, default=2, metavar="N", help="rounds before the clock starts (default: 2)"
+    )
 
 
 def _configure_training(parser: argparse.ArgumentParser) -> None:
     training = parser.add_argument_group("training")
-    training.add_argument("--optimiser", choices=("sgd", "adam", "adamw"), default="sgd", help="default: sgd, momentum")
-    training.add_argument("--learning-rate", type=float, default=0.01, metavar="R", help="of all jobs (0.01)")
     training.add_argument(
-        "--averaging", choices=("avg_w_count", "avg"), default="avg_w_count", help="what gradients are divided by"
+        "--optimiser", choices=("sgd", "adam", "adamw"), default="sgd", help="optimiser (default: sgd, with momentum)"
     )
-    training.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and data (0)")
+    training.add_argument(
+        "--learning-rate", type=float, default=0.01, metavar="R", help="learning rate of all jobs (default: 0.01)"
+    )
+    training.add_argument(
+        "--averaging",
+        choices=("avg_w_count", "avg"),
+        default="avg_w_count",
+        help="how gradients are averaged (default: avg_w_count)",
+    )
+    training.add_argument("--seed", type=int, default=0, metavar="N", help="seed of parameters and data (default: 0)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -30,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--placements", type=int, default=8, metavar="N", help="random candidates (default: 8)")
     parser.add_argument("--grid", type=int, metavar="US", help="microseconds of a cell (default: circles stay small)")
     parser.add_argument("--most", type=int, default=4, metavar="A", help="largest ratio of a job (default: 4)")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="of all solves (default: 60)")
+    parser.add_argument(
+        "--time-limit", type=float, default=60.0, metavar="SECONDS", help="limit of all solves together (default: 60)"
+    )
     parser.add_argument("--work-limit", type=float, metavar="UNITS", help="deterministic units of all solves together")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     add_threads(parser, "threads (default: all cores)")

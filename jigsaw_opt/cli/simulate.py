@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", type=float, metavar="HOURS", help="stop at this time of the workload")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of draws (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of draws (default: 0)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")
     parser.add_argument(
         "--resume", action="store_true", help="go on from the snapshot that an interrupt left in the folder"

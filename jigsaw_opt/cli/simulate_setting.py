@@ -39,13 +39,21 @@ def configure_setting(parser: argparse.ArgumentParser) -> None:
         "--contention",
         default="exclusive",
         metavar="KIND",
-        help="of jobs on links: exclusive (planned, none), fair, or degraded:LOSS (default: exclusive)",
+        help="how jobs share links: exclusive (planned, none), fair, or degraded:LOSS (default: exclusive)",
     )
     parser.add_argument(
-        "--round", type=float, default=60.0, metavar="SECONDS", help="between decisions; 0: at once (default: 60)"
+        "--round",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="seconds between decisions; 0: at once (default: 60)",
     )
     parser.add_argument(
-        "--restart", type=float, default=30.0, metavar="SECONDS", help="of a start on other GPUs (default: 30)"
+        "--restart",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="pause of a job that starts on other GPUs (default: 30)",
     )
     parser.add_argument("--draw-models", action="store_true", help="draw each job's model from those of the instance")
     parser.add_argument(

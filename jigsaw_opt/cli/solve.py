@@ -36,11 +36,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--solver", metavar="NAME", default="auto", help="see `jigsaw solvers` (default: auto)")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds")
     parser.add_argument(
-        "--gap", type=float, metavar="SHARE", help="stop at this gap between plan and bound, as in 0.01"
+        "--gap",
+        type=float,
+        metavar="SHARE",
+        help="stop at this gap between plan and bound, a share of the plan, as in 0.01",
     )
-    parser.add_argument("--target", type=int, metavar="OBJECTIVE", help="stop at a plan at least as good as this")
     parser.add_argument(
-        "--no-improvement", type=float, metavar="SECONDS", help="stop after so long without a better plan"
+        "--target",
+        type=int,
+        metavar="OBJECTIVE",
+        help="stop at a plan at least as good as this value of the objective (microseconds; weighted: times weight)",
+    )
+    parser.add_argument(
+        "--no-improvement", type=float, metavar="SECONDS", help="stop after so many seconds without a better plan"
     )
     parser.add_argument(
         "--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine"

@@ -21,9 +21,14 @@ Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
 def configure_engine(parser: argparse._ActionsContainer) -> None:
     """Add the arguments that say what runs the tasks."""
     parser.add_argument(
-        "--engine", choices=("local", "ray"), default="local", help="processes of this machine, or a Ray cluster"
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="processes of this machine, or a Ray cluster (default: local)",
     )
-    parser.add_argument("--address", metavar="HOST:PORT", help="of the Ray cluster, or auto for the one that runs here")
+    parser.add_argument(
+        "--address", metavar="HOST:PORT", help="address of the Ray cluster, or auto for the one that runs here"
+    )
 
 
 def engine_of(arguments: argparse.Namespace) -> SweepEngine:
