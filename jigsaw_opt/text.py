@@ -1,13 +1,17 @@
-"""Foreign text made safe, and misspelt words: the names in a document, a trace or a file system are others' words."""
+"""Text for people: foreign text made safe, misspelt words, and times in words.
+
+The names in a document, a trace or a file system are others' words.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 
-__all__ = ["html_table", "json_text", "nearest", "printable", "readable", "similar", "suggestion"]
+__all__ = ["duration", "html_table", "json_text", "nearest", "printable", "readable", "similar", "suggestion"]
 
 _LONGEST_WORD = 60
+_UNITS = ((86_400_000_000, "days"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1000, "ms"))
 
 
 def printable(text: str) -> str:
@@ -70,3 +74,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """What may have been meant by an unknown word, or else what there is."""
     known = tuple(known)
     return suggestion(word, known) or f"there are {', '.join(known) or 'none'}"
+
+
+def duration(time_us: float) -> str:
+    """A time in the greatest unit of which it has one, with four digits, as in ``12.35 s``."""
+    size, unit = next((it for it in _UNITS if abs(time_us) >= it[0]), (1, "µs"))
+    amount = time_us / size
+    return f"{amount:,.0f} {unit}" if abs(amount) >= 1000 else f"{amount:.4g} {unit}"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jigsaw_opt.errors import Problem, Problems, UsageError
-from jigsaw_opt.text import json_text, printable, readable
+from jigsaw_opt.text import duration, json_text, printable, readable
 
 SEEN = {
     "a job-1/π 作业 🙂": "a job-1/π 作业 🙂",
@@ -49,3 +49,8 @@ def test_a_usage_error_keeps_its_own_lines_apart_from_those_of_names() -> None:
     assert caught.value.args == ("a\nb: first", "a\nb: second\nline")
     assert str(caught.value) == "a\nb: first\n  a\nb: second\nline"
     assert Problem("a\nb", "first") in problems._of_calls
+
+
+def test_durations_are_in_the_greatest_unit_of_which_there_is_one() -> None:
+    told = [duration(us) for us in (0, 999, 12_349_789, 59_999_999, 3_600_000_000, 17_987_253_869, 9e17)]
+    assert told == ["0 µs", "999 µs", "12.35 s", "60 s", "1 h", "4.996 h", "10,416,667 days"]

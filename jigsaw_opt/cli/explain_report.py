@@ -18,7 +18,8 @@ from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.explain import NamedStep
 from jigsaw_opt.solvers.explanation.folding import folded
 from jigsaw_opt.text import printable
-from jigsaw_opt.views.explained import TITLES, bound_text, wait_text
+from jigsaw_opt.views.explained import TITLES, wait_text
+from jigsaw_opt.views.proof_words import bound_text, calculation
 
 __all__ = ["as_json", "print_job", "print_overview", "print_times"]
 
@@ -138,8 +139,9 @@ def _share(us: int, explained_us: int) -> str:
 
 
 def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
-    """What is proven of the plan, in two sentences."""
-    print(bound_text(instance.objective, reason))
+    """What is proven of the plan and why, in a few sentences."""
+    exact = calculation(instance.objective, reason.proof)
+    print(bound_text(instance.objective, reason) + (f" Exactly: {exact}." if exact else ""))
     if plan.objective == max(plan.bound, reason.value):
         print(f"The plan has {plan.objective:,}: it is optimal.")
     else:

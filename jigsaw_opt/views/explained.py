@@ -12,8 +12,9 @@ from jigsaw_opt.solvers.explanation.explain import NamedStep
 from jigsaw_opt.solvers.explanation.reason import bound_reason
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.lanes import Picture
+from jigsaw_opt.views.proof_words import bound_text, calculation
 
-__all__ = ["TITLES", "bound_text", "explained_picture", "told_proof", "told_story", "wait_text"]
+__all__ = ["TITLES", "explained_picture", "told_proof", "told_story", "wait_text"]
 
 TITLES: dict[StepKind, str] = {
     "compute": "compute",
@@ -38,13 +39,6 @@ def wait_text(step: NamedStep) -> str:
     return TITLES[step.kind] + (f": {step.on}{holder}" if step.on else "")
 
 
-def bound_text(objective: str, reason: Bound) -> str:
-    """Why no plan is better than a bound, in one sentence."""
-    proof = reason.proof
-    calculation = f" ({printable(proof.arithmetic)})" if proof.arithmetic else ""
-    return f"No plan has a {objective} below {reason.value:,}: {printable(proof.sentence)}{calculation}."
-
-
 def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation] | None = None) -> Picture:
     """The picture of a plan with the stories of its jobs and the reason of its bound.
 
@@ -66,10 +60,11 @@ def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation] | None = No
 
 
 def told_proof(objective: str, bound: Bound) -> dict[str, object]:
-    """The sentence of a bound, and the jobs, servers and links that it rests on, as the page takes them."""
+    """The sentences of a bound, its calculation, and what it rests on by name, as the page takes them."""
     proof = bound.proof
     names = {"jobs": proof.jobs, "servers": proof.servers, "links": proof.links}
-    return {"text": bound_text(objective, bound)} | {key: list(map(printable, it)) for key, it in names.items()}
+    told = {"text": bound_text(objective, bound), "calculation": calculation(objective, proof)}
+    return told | {key: list(map(printable, it)) for key, it in names.items()}
 
 
 def told_story(job: JobExplanation) -> dict[str, object]:

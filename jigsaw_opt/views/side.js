@@ -84,11 +84,11 @@ function inShort() {
   if (lazy) parts.push(["Idles most", () => `${lazy.name}, idle ${percent(1 - lazy.busy)} of the time`]);
   const full = most(links, lane => lane.busy);
   if (full && full.busy) parts.push(["Fullest link", () => `${full.name}, taken ${percent(full.busy)} of the time`]);
-  if (data.proof) parts.push(["Proof", () => data.proof.text, data.proof.jobs.length ? data.jobs.findIndex(job => job.name === data.proof.jobs[0]) : undefined]);
-  for (const [title, text, job] of parts) {
-    const said = element("dd");
+  if (data.proof) parts.push(["Proof", () => data.proof.text, data.proof.jobs.length ? data.jobs.findIndex(job => job.name === data.proof.jobs[0]) : undefined, data.proof.calculation]);
+  for (const [title, text, job, exact] of parts) {
+    const said = element("dd", undefined, { title: exact ?? "" });
     if (job === undefined) said.textContent = text();
-    else said.append(element("button", text(job), { className: "plain", title: "show this job", onclick: () => { if (view.job !== job) jump(job); } }));
+    else said.append(element("button", text(job), { className: "plain", title: exact ? `${exact}; show this job` : "show this job", onclick: () => { if (view.job !== job) jump(job); } }));
     $("short").append(element("dt", title), said);
   }
 }

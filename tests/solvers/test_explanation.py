@@ -358,7 +358,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "a/0, held by b: 3 us" in capsys.readouterr().out
     assert main(["explain", *files, "a"]) == 0
     out = capsys.readouterr().out
-    assert "waits for its release" in out and "No plan has a makespan below 15" in out
+    assert "waits for its release" in out and "No plan ends before 15 µs." in out
     assert main(["explain", *files, "a", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert list(data) == ["objective", "value", "bound", "jobs", "changes"]

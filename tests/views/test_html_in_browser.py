@@ -134,7 +134,7 @@ def test_an_explained_job_says_what_its_chain_waits_for(browser: Chrome, tmp_pat
     show(browser, tmp_path, page)
     short = browser.find_element("id", "short").text
     assert "Waits most" in short and "waits for a GPU: a0/0, held by first" in short
-    assert "No plan has a makespan below" in short
+    assert "No plan ends before" in short and "Kind of bound:" in short
     browser.execute_script("jump(1)")
     assert "waits for a GPU 50 %" in browser.find_element("id", "about").text
     press(browser, "c")

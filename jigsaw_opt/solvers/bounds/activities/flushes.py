@@ -89,7 +89,7 @@ def _of_slot(graph: ShapedGraph, slot: int, blocks: Sequence[tuple[int, int, int
     work = sum(it for (h, t), it in sums.items() if h >= head and t >= tail)
     job = graph.job
     value = job.iterations * (head + work + tail)
-    terms = (Term("head", head), Term("work", work), Term("tail", tail))
+    terms = (Term("head", head), Term("work", work), Term("tail", tail), Term("iterations", job.iterations, ""))
     sentence = f"the blocks of slot {graph.shape.slots[slot].name!r} of job {job.name!r} between barriers"
     return Bound(value, Proof(sentence, f"{job.iterations} * ({head} + {work} + {tail}) = {value}", terms, (job.name,)))
 

@@ -21,7 +21,9 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     works, gpus = [term.amount for term in terms], operations.cluster.gpu_count
     value = ceil_div(sum(works), gpus)
     arithmetic = f"ceil(({added(works)}) / {gpus}) = {value}"
-    yield Bound(value, Proof("the work of all blocks shared out among all GPUs", arithmetic, terms))
+    yield Bound(
+        value, Proof("the work of all blocks shared out among all GPUs", arithmetic, (*terms, Term("GPUs", gpus, "")))
+    )
 
 
 def _works(operations: Operations) -> Iterator[Term]:

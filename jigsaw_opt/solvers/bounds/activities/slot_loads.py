@@ -124,6 +124,7 @@ def _gpu_load(operations: Operations, data: list[ShapedData]) -> Iterator[Bound]
     gpus = operations.cluster.gpu_count
     value = ceil_div(sum(works), gpus)
     terms = [Term("work", work, jobs=(it.graph.job.name,)) for work, it in zip(works, data, strict=True)]
+    terms.append(Term("GPUs", gpus, ""))
     arithmetic = f"ceil({sum(works)} / {gpus}) = {value}"
     yield Bound(value, Proof("the work of all blocks shared out among all GPUs", arithmetic, tuple(terms)))
 
@@ -143,8 +144,9 @@ def _of_job(it: ShapedData, cyclic: bool) -> Iterator[Bound]:
     if not cyclic:
         longest = it.longest_us()
         value = job.release_us + longest
+        parts = (Term("release", job.release_us), Term("span", longest))
         sentence = f"the longest chain of operations of job {job.name!r}"
-        yield Bound(value, Proof(sentence, f"{job.release_us} + {longest} = {value}", (), (job.name,)))
+        yield Bound(value, Proof(sentence, f"{job.release_us} + {longest} = {value}", parts, (job.name,)))
 
 
 def _weighted(data: list[ShapedData]) -> Bound:

@@ -1,0 +1,35 @@
+"""A proof is told in words with durations; its exact numbers stand in a calculation of their own."""
+
+from __future__ import annotations
+
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.solvers.bounds.driver import lower_bound
+from jigsaw_opt.solvers.bounds.proof import Proof, Term
+from jigsaw_opt.solvers.bounds.relaxation import Bound
+from jigsaw_opt.views.proof_words import bound_text, calculation
+
+
+def test_work_that_is_shared_out_is_divided_among_those_that_share_it() -> None:
+    terms = (Term("head", 0), Term("work", 10_000, jobs=("a",)), Term("work", 14_699, jobs=("b",)))
+    proof = Proof("GPU work on v100", "0 + ceil((10000 + 14699) / 2) + 0 = 12350", (*terms, Term("capacity", 2, "")))
+    bound = Bound(12_350, Proof(proof.sentence, proof.arithmetic, proof.terms, relaxation="gpu_work"))
+    assert bound_text("makespan", bound) == (
+        "No plan ends before 12.35 ms. Kind of bound: gpu work. GPU work on v100: it may begin at once;"
+        " it takes 12.35 ms for 2 jobs even if it is shared out evenly."
+    )
+    assert "at once" not in bound_text("period", bound)
+
+
+def test_an_equation_of_one_number_is_that_number() -> None:
+    assert calculation("makespan", Proof("a", "12349789 = 12349789")) == "12349789 µs"
+    assert calculation("weighted_completion", Proof("a", "1 + 2 = 3")) == "1 + 2 = 3 weight·µs"
+    assert calculation("makespan", Proof("a", "9 <= 8")).endswith("9 <= 8, which is false")
+    assert calculation("makespan", Proof("search by cpsat")) == ""
+
+
+def test_every_bound_of_bundled_pipelines_says_what_it_adds_up() -> None:
+    for name in ("pipeline/plain", "pipeline/sharded", "pipeline/split-backward"):
+        instance = load(name)
+        text = bound_text(instance.objective, lower_bound(cut(instance, shaped=True)))
+        assert ": " in text.split("Kind of bound: ")[1] and " take" in text
