@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.parser import add_threads
+from jigsaw_opt.cli.effort import add_effort_of_all, effort
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.fill import FillResult
@@ -30,12 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FACTOR",
         help="the period may be so many times the foreground's least one (default: 1.1)",
     )
-    parser.add_argument(
-        "--time-limit", type=float, default=60.0, metavar="SECONDS", help="limit of all solves together (default: 60)"
-    )
-    parser.add_argument("--work-limit", type=float, metavar="UNITS", help="deterministic units of all solves together")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    add_threads(parser, "threads (default: all cores)")
+    add_effort_of_all(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with its iterations")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="write its plan")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -67,16 +62,13 @@ def _filled(arguments: argparse.Namespace) -> FillResult:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.planning.fill import fill
-    from jigsaw_opt.solvers.options import Options
 
     try:
         slowdown = Fraction(arguments.slowdown)
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"--slowdown is a number of at least 1, as in 1.1, not {arguments.slowdown!r}") from None
-    chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
-    options = Options(arguments.time_limit, work_limit=arguments.work_limit, seed=arguments.seed, **chosen)
     names = [name.strip() for group in arguments.foreground for name in group.split(",")]
-    return fill(instance_from(arguments.instance), names, options, slowdown=slowdown)
+    return fill(instance_from(arguments.instance), names, effort(arguments), slowdown=slowdown)
 
 
 def _document(found: FillResult) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads
 
 if TYPE_CHECKING:
@@ -257,12 +258,10 @@ def _memory(arguments: argparse.Namespace) -> int | None:
 def _run_search(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.planning.pipeline.search import orders_of, search_schedule
-    from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.system.interrupts import on_interrupt
 
-    chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
     limit = 20.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
-    options = Options(time_limit=limit, work_limit=arguments.work_limit, seed=arguments.seed, **chosen)
+    options = effort(arguments, time_limit=limit)
     with on_interrupt(options.cancel.set), progress(arguments.quiet, arguments.verbose) as report:
         instance, result = search_schedule(pipeline, arguments.name, arguments.horizon or "finite", options, report)
     if result.plan is None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.parser import add_threads
+from jigsaw_opt.cli.effort import add_effort_of_all, effort
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.shifts.comparison import Comparison
@@ -30,12 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--placements", type=int, default=8, metavar="N", help="random candidates (default: 8)")
     parser.add_argument("--grid", type=int, metavar="US", help="microseconds of a cell (default: circles stay small)")
     parser.add_argument("--most", type=int, default=4, metavar="A", help="largest ratio of a job (default: 4)")
-    parser.add_argument(
-        "--time-limit", type=float, default=60.0, metavar="SECONDS", help="limit of all solves together (default: 60)"
-    )
-    parser.add_argument("--work-limit", type=float, metavar="UNITS", help="deterministic units of all solves together")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    add_threads(parser, "threads (default: all cores)")
+    add_effort_of_all(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with the best ratios")
     parser.add_argument("--best-plan", type=Path, metavar="FILE", help="write its plan")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -68,14 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _options(arguments: argparse.Namespace) -> Options:
     from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.solvers.options import Options
 
     low = {"--placements": (arguments.placements, 0), "--most": (arguments.most, 1), "--grid": (arguments.grid, 1)}
     for name, (value, least) in low.items():
         if value is not None and value < least:
             raise UsageError(f"{name} is at least {least}, not {value}")
-    chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
-    return Options(arguments.time_limit, work_limit=arguments.work_limit, seed=arguments.seed, **chosen)
+    return effort(arguments)
 
 
 def _document(instance: Instance, found: Comparison) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads
 from jigsaw_opt.errors import UsageError
 
@@ -132,22 +133,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:
-    from jigsaw_opt.solvers.options import Options
-
-    chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
-    return Options(
-        time_limit=arguments.time_limit,
+    return effort(
+        arguments,
         gap=arguments.gap,
         target=arguments.target,
         no_improvement=arguments.no_improvement,
-        work_limit=arguments.work_limit,
-        seed=arguments.seed,
         engine=arguments.engine,
         engine_parameters=dict(map(_parameter, arguments.engine_parameter)),
         engine_log=engine_log,
         params=_params(arguments.params),
         without_bounds=tuple(arguments.without_bound),
-        **chosen,
     )
 
 

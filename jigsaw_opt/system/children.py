@@ -55,7 +55,7 @@ class Keeper(AbstractContextManager["Keeper"]):
             folder = self._heard("folder")
             if folder is None:
                 raise JigsawError("the process that keeps a temporary folder has ended")
-        except BaseException:
+        except BaseException:  # Ctrl-C too: the process that keeps the folder must not stay
             self._end()
             raise
         self.folder = Path(folder)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.readers.references import check_references
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.documents.structure import compiled
 
@@ -146,14 +147,6 @@ def _check(tree: dict[str, Any], report: Report) -> None:
     compiled(_SCHEMA, _SCHEMA)(tree, "$", report)
     if report.problems:
         return
-    known: set[int] = set()
-    for at, node in enumerate(tree["nodes"]):
-        if node["id"] in known:
-            report.add(((("$", "nodes"), at), "id"), f"duplicate node {node['id']}")
-        known.add(node["id"])
-    for at, edge in enumerate(tree["edges"]):
-        for key in ("sourceId", "destId"):
-            if edge[key] not in known:
-                report.add(((("$", "edges"), at), key), f"no node has the id {edge[key]}")
+    check_references(tree, report)
     if not tree["maxFPGAs"] + tree["maxCPUs"]:
         report.add("$", "there is no device")

@@ -14,6 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.readers.references import check_references
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.documents.structure import compiled
 
@@ -185,18 +186,11 @@ def _check(tree: dict[str, Any], report: Report) -> None:
     compiled(_SCHEMA, _SCHEMA)(tree, "$", report)
     if report.problems:
         return
-    known: set[int] = set()
-    for at, node in enumerate(tree["nodes"]):
-        if node["id"] in known:
-            report.add(((("$", "nodes"), at), "id"), f"duplicate node {node['id']}")
-        known.add(node["id"])
+    known = check_references(tree, report)
     before: dict[int, set[int]] = {number: set() for number in known}
     after: dict[int, set[int]] = {number: set() for number in known}
     for at, edge in enumerate(tree["edges"]):
         source, target = edge["sourceId"], edge["destId"]
-        for key in ("sourceId", "destId"):
-            if edge[key] not in known:
-                report.add(((("$", "edges"), at), key), f"no node has the id {edge[key]}")
         if {source, target} <= known:
             if source in before[target]:
                 report.add((("$", "edges"), at), f"duplicate edge from {source} to {target}")
