@@ -6,9 +6,20 @@ The names in a document, a trace or a file system are others' words.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["duration", "html_table", "json_text", "nearest", "printable", "readable", "similar", "suggestion"]
+__all__ = [
+    "counted",
+    "duration",
+    "html_table",
+    "json_text",
+    "named",
+    "nearest",
+    "printable",
+    "readable",
+    "similar",
+    "suggestion",
+]
 
 _LONGEST_WORD = 60
 _UNITS = ((86_400_000_000, "days"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1000, "ms"))
@@ -49,6 +60,18 @@ def html_table(facts: Mapping[str, object]) -> str:
         for name, value in facts.items()
     )
     return f"<table>{''.join(rows)}</table>"
+
+
+def counted(number: int, one: str) -> str:
+    """A number with its noun: ``1 job``, ``1,200 jobs``."""
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
+
+
+def named(names: Sequence[str], most: int = 4) -> str:
+    """Names, printable; the first of them, with the number of the others, where there are many."""
+    more = len(names) - most
+    shown = ", ".join(map(printable, names[:most] if more > 1 else names))
+    return f"{shown} and {more:,} more" if more > 1 else shown
 
 
 def readable(name: str) -> str:

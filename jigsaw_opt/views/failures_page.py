@@ -11,9 +11,10 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
 from jigsaw_opt.solvers.resolve.failures import FailureEffect
 from jigsaw_opt.text import printable
+from jigsaw_opt.views.failure_words import FailureWords, rank, severity
 from jigsaw_opt.views.page import filled
 
-__all__ = ["failures_html", "positions", "severity"]
+__all__ = ["failures_html", "positions"]
 
 SEVERITIES = ("no job is touched", "jobs are rerouted", "promises break", "jobs stop")
 
@@ -21,7 +22,7 @@ SEVERITIES = ("no job is touched", "jobs are rerouted", "promises break", "jobs 
 def failures_html(
     instance: Instance, objective: int, found: Iterable[tuple[FailureEffect, FailureRepair | None]]
 ) -> str:
-    """The page: servers, switches and links in the colour of the worst that their failure does, and a table.
+    """The page: servers, switches and links in the colour of what their failure does at worst, and a table.
 
     Names from the instance are data to the page and never markup.
 
@@ -34,15 +35,17 @@ def failures_html(
     found
         Effects, with repairs where there are any.
     """
-    places = positions(instance.cluster)
+    places, words = positions(instance.cluster), FailureWords(instance, objective)
+    ranked = sorted(found, key=lambda it: rank(it[0]), reverse=True)
     servers = {server.name for server in instance.cluster.servers}
     return filled(
         "failures.html",
         f"failures of {instance.name}",
         {
             "name": printable(instance.name),
-            "objectiveName": instance.objective,
-            "objective": objective,
+            "objectiveName": instance.objective.replace("_", " "),
+            "worst": words.worst([effect for effect, _ in ranked]),
+            "plan": words.plan(),
             "severities": SEVERITIES,
             "nodes": [
                 {"name": printable(name), "kind": "server" if name in servers else "switch", "x": x, "y": y}
@@ -52,14 +55,9 @@ def failures_html(
                 {"name": printable(link.name), "ends": [*places[link.ends[0]], *places[link.ends[1]]]}
                 for link in instance.cluster.links
             ],
-            "effects": [_told(effect, repair) for effect, repair in found],
+            "effects": [_told(words, effect, repair) for effect, repair in ranked],
         },
     )
-
-
-def severity(effect: FailureEffect) -> int:
-    """Index of the worst that a failure does, among those that the page has colours for."""
-    return 3 if effect.stopped else 2 if effect.broken else 1 if effect.rerouted else 0
 
 
 def positions(cluster: Cluster) -> dict[str, tuple[float, float]]:
@@ -100,20 +98,21 @@ def _rows(
         yield list(left)
 
 
-def _told(effect: FailureEffect, repair: FailureRepair | None) -> dict[str, object]:
+def _told(words: FailureWords, effect: FailureEffect, repair: FailureRepair | None) -> dict[str, object]:
     slowest = effect.slowest
     told: dict[str, object] = {
-        "failed": [(part.kind, printable(part.name)) for part in effect.failed],
+        "parts": [f"{part.kind} {printable(part.name)}" for part in effect.failed],
+        "failed": words.failed(effect),
         "severity": severity(effect),
-        "objective": effect.objective,
-        "rerouted": list(map(printable, effect.rerouted)),
-        "stopped": list(map(printable, effect.stopped)),
-        "broken": list(map(printable, effect.broken)),
+        "happens": words.happens(effect),
+        "objective": words.outcome(effect),
         "slowest": printable(f"{slowest[0]} {slowest[1].transfer}: {slowest[1].old_us:,} to {slowest[1].new_us:,} µs")
         if slowest is not None
         else "",
+        "stopped": list(map(printable, effect.stopped)),
+        "broken": list(map(printable, effect.broken)),
+        "rerouted": list(map(printable, effect.rerouted)),
     }
     if repair is not None:
-        told["repaired"] = repair.objective
-        told["unplaced"] = list(map(printable, repair.unplaced))
+        told["repaired"] = words.repair(repair)
     return told

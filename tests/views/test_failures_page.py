@@ -13,9 +13,12 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_instance, encode_plan
 from jigsaw_opt.problem import Cluster, Link, Server
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failures import failure_effects
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, PartKind
+from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
+from jigsaw_opt.solvers.resolve.failures import FailureEffect, failure_effects
 from jigsaw_opt.solvers.solve import solve
-from jigsaw_opt.views.failures_page import failures_html, positions, severity
+from jigsaw_opt.views.failure_words import FailureWords, severity
+from jigsaw_opt.views.failures_page import failures_html, positions
 from tests.solvers.test_failures import chained
 
 
@@ -50,9 +53,49 @@ def test_the_page_has_all_effects_as_data() -> None:
     page = failures_html(instance, plan.objective, [(effect, None) for effect in effects])
     assert "<b>" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     data = data_of(page)
-    first = data["effects"][0]  # type: ignore[index]
-    assert first["failed"] == [["link", "fast"]] and first["objective"] == 16
-    assert first["broken"] == first["rerouted"] == ["<!--<b>"]
+    told = {it["failed"]: it for it in data["effects"]}  # type: ignore[attr-defined]
+    assert list(told)[:3] == ["server a", "server b", "link fast"]
+    assert told["link fast"]["objective"] == "16 µs (+33.3 %)"
+    assert told["link fast"]["broken"] == told["link fast"]["rerouted"] == ["<!--<b>"]
+
+
+def effect(kind: PartKind, name: str, stopped: tuple[str, ...] = (), objective: int | None = 100) -> FailureEffect:
+    return FailureEffect((FailedPart(kind, name),), stopped, {}, {}, objective, ())
+
+
+def words() -> FailureWords:
+    jobs = tuple(replace(chained().jobs[0], name=f"j{k}") for k in range(8))
+    return FailureWords(replace(chained(), jobs=jobs), 100)
+
+
+def test_where_jobs_stop_there_is_no_gain() -> None:
+    few, many = effect("server", "a", ("j1",), 30), effect("server", "b", tuple(f"j{k}" for k in range(7)), 20)
+    assert words().happens(few) == "1 of 8 jobs stops: j1"
+    assert words().happens(many) == "7 of 8 jobs stop: j0, j1, j2, j3 and 3 more"
+    assert (words().outcome(few), words().outcome(many)) == ("30 µs for the 7 jobs left", "20 µs for the 1 job left")
+    assert words().outcome(effect("server", "c", tuple(f"j{k}" for k in range(8)), None)) == "no job is left"
+    assert words().outcome(effect("link", "d", (), 90)) == "90 µs (−10.0 %)"
+
+
+def test_the_worst_is_said_first() -> None:
+    slow = replace(effect("link", "up", (), 134), rerouted={"j0": ("x",)})
+    known = [effect("link", "x"), slow, replace(effect("server", "a", ("j1",)), failed=slow.failed * 2)]
+    # Two at once are no single failure.
+    assert words().worst(known) == (
+        "The worst single failure is link up: makespan 134 µs (+34.0 %); 1 of 8 jobs is rerouted: j0."
+    )
+    stopping = [effect("server", name, ("j1",)) for name in ("a", "b")]
+    assert words().worst([*known, *stopping]).endswith("server a: 1 of 8 jobs stops: j1. As bad: server b.")
+    assert words().worst(known[:1]) == "No single failure touches a job."
+
+
+def test_a_repair_without_all_jobs_has_no_gain() -> None:
+    full = FailureRepair("feasible", "resolve", 110, 0, {}, (), chained(), None)
+    assert words().repair(full) == "110 µs (+10.0 %)"
+    assert words().repair(replace(full, objective=50, unplaced={"j0": "too wide"})) == (
+        "no place for j0; 50 µs for the 7 jobs left"
+    )
+    assert words().repair(replace(full, objective=None, status="unknown")) == "no plan: unknown"
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:
@@ -64,5 +107,5 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
         path.write_bytes(content)
     assert main(["failures", *map(str, files[:2]), "--pairs", "-o", str(files[2])]) == 0
     data = data_of(files[2].read_text(encoding="utf-8"))
-    assert any(len(effect["failed"]) == 2 for effect in data["effects"])  # type: ignore[attr-defined]
+    assert any(len(effect["parts"]) == 2 for effect in data["effects"])  # type: ignore[attr-defined]
     assert main(["failures", *map(str, files[:2]), "-o", str(files[1])]) == 2
