@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.errors import JigsawError as JigsawError
     from jigsaw_opt.errors import MissingEngineError as MissingEngineError
     from jigsaw_opt.errors import OutOfTimeError as OutOfTimeError
+    from jigsaw_opt.errors import PluginError as PluginError
     from jigsaw_opt.errors import Problem as Problem
     from jigsaw_opt.errors import RunFailedError as RunFailedError
     from jigsaw_opt.errors import TooLargeError as TooLargeError
@@ -134,6 +135,7 @@ _HOMES = {
     "PhasedResult": "solvers.phased",
     "Plan": "problem.plan",
     "PlanChange": "scheduling.plan_change",
+    "PluginError": "errors",
     "Problem": "errors",
     "Replay": "problem.replay",
     "ReplayRequest": "executor.replay.request",
@@ -224,6 +226,7 @@ __all__ = [
     "PhasedResult",
     "Plan",
     "PlanChange",
+    "PluginError",
     "Problem",
     "Replay",
     "ReplayRequest",

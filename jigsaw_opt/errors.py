@@ -15,6 +15,7 @@ __all__ = [
     "JigsawError",
     "MissingEngineError",
     "OutOfTimeError",
+    "PluginError",
     "Problem",
     "Problems",
     "RunFailedError",
@@ -161,6 +162,10 @@ class CheckFailedError(JigsawError):
     """A plan that was given, to be shown or carried out, breaks a rule."""
 
     exit_code = 7
+
+
+class PluginError(JigsawError):
+    """Code that others have registered or handed over: it does not load, or raised what only a bug raises."""
 
 
 class WrongPlanError(JigsawError):

@@ -28,9 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _solvers(as_json: bool) -> int:
     """Print name, what it is, and whether its engine is installed."""
     from jigsaw_opt.cli.output import print_json, print_table
-    from jigsaw_opt.solvers.registry import find, names
+    from jigsaw_opt.solvers.registry import loadable_solvers
 
-    found = [(name, find(name).display_name, find(name).unavailable()) for name in names()]
+    found = [(name, it.display_name, it.unavailable()) for name, it in loadable_solvers().items()]
     if as_json:
         print_json([{"name": n, "description": d, "installed": m is None, "install": m} for n, d, m in found])
     else:
@@ -64,9 +64,9 @@ def _parameters() -> int:
 def _policies(as_json: bool) -> int:
     """Print name, what it does, and its options with their values, the default first."""
     from jigsaw_opt.cli.output import print_json, print_table
-    from jigsaw_opt.scheduling.policy import find, names
+    from jigsaw_opt.scheduling.policy import loadable_policies
 
-    found = [(name, find(name).display_name, find(name).options) for name in names()]
+    found = [(name, it.display_name, it.options) for name, it in loadable_policies().items()]
     if as_json:
         print_json([{"name": n, "description": d, "options": {k: list(v) for k, v in o.items()}} for n, d, o in found])
     else:

@@ -14,7 +14,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
-from jigsaw_opt.system.plugins import load, registered
+from jigsaw_opt.system.plugins import load, loadable, registered
 from jigsaw_opt.text import nearest
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Stateless",
     "choose",
     "find",
+    "loadable_policies",
     "names",
     "refusal",
 ]
@@ -292,9 +293,16 @@ def find(name: str) -> Policy:
     ------
     UsageError
         No policy, or more than one, has that name.
+    PluginError
+        It does not load.
     """
     policy: Policy = load(GROUP, "policy", name)
     return policy
+
+
+def loadable_policies() -> dict[str, Policy]:
+    """All registered policies by name but those that do not load, of which a warning is logged."""
+    return dict(loadable(lambda name: (name, find(name)), names()))
 
 
 def choose(text: str) -> tuple[Policy, dict[str, str]]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
-from jigsaw_opt.system.plugins import load, registered
+from jigsaw_opt.system.plugins import load, loadable, registered
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.control import Control
 
-__all__ = ["GROUP", "CallableSolver", "ControlledSolver", "Solver", "find", "names"]
+__all__ = ["GROUP", "CallableSolver", "ControlledSolver", "Solver", "find", "loadable_solvers", "names"]
 
 GROUP = "jigsaw_opt.solvers"
 
@@ -67,6 +67,13 @@ def find(name: str) -> Solver:
     ------
     UsageError
         No solver, or more than one, has that name.
+    PluginError
+        It does not load.
     """
     solver: Solver = load(GROUP, "solver", name)
     return solver
+
+
+def loadable_solvers() -> dict[str, Solver]:
+    """All registered solvers by name but those that do not load, of which a warning is logged."""
+    return dict(loadable(lambda name: (name, find(name)), names()))

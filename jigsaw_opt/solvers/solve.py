@@ -6,10 +6,10 @@ import logging
 from dataclasses import replace
 
 from jigsaw_opt.documents import validate
-from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, UsageError
+from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
@@ -52,6 +52,8 @@ def solve(
         The solver does not exist, does not take the instance, or has no such engine.
     MissingEngineError
         The solver's engine is not installed.
+    PluginError
+        The solver does not load, or is not one of this package and raised an exception, which is its cause.
     WrongPlanError
         The solver's plan did not pass `check`.
     """
@@ -102,11 +104,37 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
         causes = certain_causes(operations)
         if causes:
             return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(operations, options), causes)
-        if callable(method):
-            return method(instance, options, report)
-        return method.run(Control(method.name, operations, options, report))
+        run = _run if type(method).__module__.startswith("jigsaw_opt.") else _run_of_others
+        return run(method, operations, options, report)
     except OutOfTimeError:
         return none(Status.UNKNOWN, StoppedBy.INTERRUPT if options.cancel.is_set() else StoppedBy.TIME, NO_BOUND)
+
+
+def _run(method: Solver, operations: Operations, options: Options, report: Report) -> Result:
+    if callable(method):
+        return method(operations.instance, options, report)
+    return method.run(Control(method.name, operations, options, report))
+
+
+def _run_of_others(method: Solver, operations: Operations, options: Options, report: Report) -> Result:
+    """As `_run`; an exception then names the solver, but one of the receiver of events stays as it is."""
+    of_report: list[Exception] = []
+
+    def reported(event: Event) -> None:
+        try:
+            report(event)
+        except Exception as error:
+            of_report.append(error)
+            raise
+
+    try:
+        return _run(method, operations, options, reported)
+    except (JigsawError, MemoryError):
+        raise
+    except Exception as error:
+        if error in of_report:
+            raise
+        raise PluginError(f"the solver {method.name!r} raised {type(error).__name__}: {error}") from error
 
 
 def _require(method: Solver, instance: Instance, options: Options) -> None:

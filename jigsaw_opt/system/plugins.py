@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import PluginError, UsageError
 from jigsaw_opt.text import nearest
 
-__all__ = ["load", "registered"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["load", "loadable", "registered"]
+
+_LOGGER = logging.getLogger(__name__)
+Found = TypeVar("Found")
 
 
 def registered(group: str) -> tuple[str, ...]:
@@ -24,6 +33,8 @@ def load(group: str, kind: str, name: str) -> Any:
     ------
     UsageError
         Nothing, or more than one thing, has that name.
+    PluginError
+        It does not load.
     """
     from importlib.metadata import entry_points
 
@@ -32,4 +43,29 @@ def load(group: str, kind: str, name: str) -> Any:
         raise UsageError(f"{kind} {name!r} is registered twice: {', '.join(point.value for point in points)}")
     if not points:
         raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group))}")
-    return points[0].load()
+    return _loaded(kind, points[0])
+
+
+def _loaded(kind: str, point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:
+        package = f" of package {point.dist.name}" if point.dist else ""
+        told = f"{kind} {point.name!r}{package} does not load: {type(error).__name__}: {error}"
+        raise PluginError(told) from error
+
+
+def loadable(find: Callable[[str], Found], names: Iterable[str]) -> Iterator[Found]:
+    """What `find` gives for each name; a warning is logged of one that does not load, once in a process."""
+    for name in names:
+        try:
+            found = find(name)
+        except (PluginError, UsageError) as error:
+            _warn(str(error))
+        else:
+            yield found
+
+
+@cache
+def _warn(told: str) -> None:
+    _LOGGER.warning("%s", told)

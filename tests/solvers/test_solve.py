@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import InvalidInputError, MissingEngineError, UsageError, WrongPlanError
+from jigsaw_opt.errors import InvalidInputError, MissingEngineError, PluginError, UsageError, WrongPlanError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, Operations, cut
 from jigsaw_opt.problem.route_policy import RoutePolicy
@@ -124,6 +124,24 @@ def test_a_solver_need_not_be_registered(pair: Instance) -> None:
     result = solve(pair, Scripted())
     assert result.solver == "scripted"
     assert result.plan is not None and result.objective == result.plan.objective
+
+
+def test_an_exception_of_somebodys_solver_names_it(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Result:
+        raise ValueError("no such order")
+
+    monkeypatch.setattr(Handed, "run", broken)
+    with pytest.raises(PluginError, match=r"^the solver 'handed' raised ValueError: no such order$") as raised:
+        solve(pair, Handed())
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+def test_an_exception_of_the_receiver_of_events_stays_as_it_is(pair: Instance) -> None:
+    def broken(event: Event) -> None:
+        raise ValueError("a full disk")
+
+    with pytest.raises(ValueError, match=r"^a full disk$"):
+        solve(pair, Handed(), report=broken)
 
 
 def test_a_wrong_plan_never_leaves(pair: Instance) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.depth import DepthPlugin, depth_class, plugins
+from jigsaw_opt.system.plugins import loadable
 from jigsaw_opt.text import nearest
 
 __all__ = ["Kind", "depth_schema", "schema", "shipped"]
@@ -37,7 +38,7 @@ def schema(kind: Kind) -> dict[str, Any]:
     """
     whole = shipped(kind)
     if kind == "instance":
-        whole["$defs"]["depth"]["oneOf"] += map(depth_schema, plugins())
+        whole["$defs"]["depth"]["oneOf"] += loadable(depth_schema, plugins())
     return whole
 
 

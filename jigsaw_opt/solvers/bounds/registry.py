@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
+from functools import cache, partial
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.solvers.bounds.relaxation import Relaxation
-from jigsaw_opt.system.plugins import load, registered
+from jigsaw_opt.system.plugins import load, loadable, registered
 from jigsaw_opt.text import nearest
 
 __all__ = ["GROUP", "names", "relaxations"]
@@ -59,4 +59,4 @@ def _everything() -> tuple[Relaxation, ...]:
         *(MEAN_BUSY_TIMES, JOB_PAIRS, ENERGETIC_INTERVALS, DISJUNCTIVE_SETS),
         *(SLOT_LOADS, HELD_TIME, FLUSHES, MIXED_LOADS),
     )
-    return (*own, *(load(GROUP, "bound", name) for name in registered(GROUP)))
+    return (*own, *loadable(partial(load, GROUP, "bound"), registered(GROUP)))

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
-from jigsaw_opt.system.plugins import load, registered
+from jigsaw_opt.system.plugins import load, loadable, registered
 
 __all__ = ["GROUP", "Move", "move_types", "names"]
 
@@ -71,8 +71,8 @@ def names() -> tuple[str, ...]:
 
 
 def move_types() -> list[type[Move]]:
-    """All moves, in the order in which they are first tried."""
-    return [_own(name) if name in _OWN else load(GROUP, "move", name) for name in names()]
+    """All moves that load, in the order in which they are first tried."""
+    return list(loadable(lambda name: _own(name) if name in _OWN else load(GROUP, "move", name), names()))
 
 
 def _own(name: str) -> type[Move]:
