@@ -4,7 +4,8 @@ const DASHES = [undefined, [6, 3], [2, 3], [8, 3, 2, 3]];
 const lines = key => data.lines.map((line, k) => ({ label: line.name, values: line[key], colour: "--line" + k % 6, dash: DASHES[k % 4] }));
 const seconds = value => brief(value) + " s";
 
-$("about").textContent = data.runs + " runs of " + data.instances.length + " instances";
+$("about").textContent = data.about;
+$("verdicts").append(...data.verdicts.map(text => element("li", text)));
 if (data.runs) {
   addChart("Gap profile: runs that have certified a gap", data.gaps, lines("profile"),
     { label: "certified gap, % (logarithmic)", log: true, sync: "gap", tick: brief, tell: it => brief(it) + " %" },
@@ -23,7 +24,7 @@ if (data.runs) {
 
 function table(place, heads, rows) {
   const made = element("table"), head = made.createTHead().insertRow();
-  for (const [text, kind] of heads) head.append(element("th", text, { scope: "col", className: kind }));
+  for (const [text, kind, meaning] of heads) head.append(element("th", text, { scope: "col", className: kind, title: meaning || "" }));
   const body = made.createTBody();
   for (const row of rows) {
     const line = body.insertRow();
@@ -33,13 +34,19 @@ function table(place, heads, rows) {
 }
 
 const told = { share: percent, s: seconds, "": brief };
-table($("cells"), [["set", ""], ["solver", ""], ...data.measures.map(it => [it.name, "number"])],
-  data.cells.map(cell => [[cell.set], [cell.line], ...data.measures.map(it => [cell[it.key] === null ? "–" : told[it.unit](cell[it.key])])]));
+table($("cells"), [["solver", ""], ["set", ""], ...data.measures.map(it => [it.name, "number", it.meaning])],
+  data.cells.map(cell => [[cell.line], [cell.set], ...data.measures.map(it => [cell[it.key] === null ? "–" : told[it.unit](cell[it.key])])]));
 table($("instances"), [["instance", ""], ...data.lines.map(it => [it.name, "number"])], data.instances.map(it => {
   const least = Math.min(...it.gaps.filter(gap => gap !== null));
   return [[it.name], ...it.gaps.map(gap => [percent(gap), gap === least])];
 }));
-for (const it of data.measures) $("meanings").append(element("dt", it.name), element("dd", it.meaning));
+function define(place, name, meaning) {
+  const made = element("div");
+  made.append(element("dt", name), element("dd", meaning));
+  place.append(made);
+}
+for (const it of data.measures) define($("meanings"), it.name, it.meaning);
+for (const [name, meaning] of data.solvers) define($("solvers"), name, meaning);
 
 // What has changed since older runs: less is better, so a ratio above 1 is worse.
 function tellAgainst({ folder, level, pairs, unpaired, hosts, changes }) {
@@ -48,7 +55,7 @@ function tellAgainst({ folder, level, pairs, unpaired, hosts, changes }) {
   if (worse.length) parts.push("Worse: " + worse.join(", ") + ".");
   if (better.length) parts.push("Better: " + better.join(", ") + ".");
   if (!parts.length) parts.push("No clear change.");
-  parts.push("Level " + percent(level) + ", Holm over all rows; " + pairs + " pairs of runs" + (unpaired ? ", and " + unpaired + " without an older one" : "") + ".");
+  parts.push("Level " + percent(level) + ", Holm over all rows; " + pairs + (pairs === 1 ? " pair" : " pairs") + " of runs" + (unpaired ? ", and " + unpaired + " without an older one" : "") + ".");
   if (hosts > 1) parts.push(hosts + " machines made them, and each takes its own time for the same work.");
   $("older").textContent = "Against " + folder;
   $("verdict").textContent = parts.join(" ");

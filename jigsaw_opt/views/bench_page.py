@@ -9,11 +9,13 @@ from math import inf, isfinite
 from statistics import fmean, median
 from typing import Any
 
+from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.result import relative_gap
 from jigsaw_opt.sweeps.bench.against import Against
 from jigsaw_opt.sweeps.bench.performance import objective_profile, time_profile
 from jigsaw_opt.sweeps.bench.summary import Cell, by_line, certified_gap, line_name, summary
-from jigsaw_opt.text import printable
+from jigsaw_opt.text import counted, printable
+from jigsaw_opt.views.bench_words import verdicts
 from jigsaw_opt.views.page import filled
 
 __all__ = ["bench_html"]
@@ -27,16 +29,42 @@ _NEAR = 0.01
 """Within this share of the best objective a run is taken for as good."""
 
 _MEASURES = (
+    (
+        "objective_ratio",
+        "objective ratio",
+        "",
+        "objective by the best one of all runs, geometric mean; 1 is best",
+    ),
+    (
+        "mean_gap",
+        "mean gap",
+        "share",
+        "how far a plan may be above the best possible: (objective − bound) / objective; median over seeds, mean over"
+        " instances; less is better",
+    ),
+    ("worst_gap", "worst gap", "share", "the greatest of these medians; less is better"),
+    (
+        "primal_dual_integral",
+        "gap × s",
+        "s",
+        "the gap added up over time; a second without a plan counts as 1; less is better",
+    ),
+    (
+        "seconds_to_objective",
+        "s to objective",
+        "s",
+        "until the final objective was found, geometric mean; less is better",
+    ),
+    (
+        "time_ratio",
+        "time ratio",
+        "",
+        "time to an objective that all reach by that of the fastest, geometric mean; 1 is best",
+    ),
     ("runs", "runs", "", "of all instances and seeds"),
-    ("with_plan", "plans", "", "runs with a plan"),
-    ("proven", "proven", "", "runs with an optimal plan, or a proof that there is none"),
+    ("with_plan", "plans", "", "runs that found a plan"),
+    ("proven", "proven", "", "runs that proved their plan optimal, or that there is none"),
     ("errors", "errors", "", "runs that failed"),
-    ("mean_gap", "mean gap", "share", "(objective − bound) / objective; median over seeds, then mean over instances"),
-    ("worst_gap", "worst gap", "share", "the greatest of these medians"),
-    ("primal_dual_integral", "gap × s", "s", "the gap integrated over time; without a plan a second counts as one"),
-    ("objective_ratio", "objective ratio", "", "objective by the best one of all runs, geometric mean"),
-    ("seconds_to_objective", "s to objective", "s", "until the final objective was found, geometric mean"),
-    ("time_ratio", "time ratio", "", "time to an objective that all reach by that of the fastest, geometric mean"),
 )
 """Field of `Cell`, name, unit and meaning; each is defined in docs/bench.md."""
 
@@ -61,8 +89,12 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
     }
     axes = {"excess": _axis(profiles["excess"], _LEAST_PERCENT), "delay": _axis(profiles["delay"], 1.0)}
     moments = _moments(rows)
+    instances = [*_instances(rows, list(lines))]
     data = {
         "runs": len(rows),
+        "about": f"{counted(len(rows), 'run')} of {counted(len(instances), 'instance')}",
+        "verdicts": [*verdicts(rows)],
+        "solvers": _solvers(rows),
         "gaps": gaps,
         "moments": moments,
         **axes,
@@ -77,23 +109,29 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
         ],
         "measures": [dict(zip(("key", "name", "unit", "meaning"), it, strict=True)) for it in _MEASURES],
         "cells": [_cell(cell) for cell in summary(rows)],
-        "instances": [*_instances(rows, list(lines))],
+        "instances": instances,
         "against": older and _against(*older),
     }
     return filled("bench.html", "solvers side by side", data)
 
 
 def _against(folder: str, judged: Against) -> dict[str, object]:
-    names = {key: name for key, name, _, _ in _MEASURES}
+    called = {key: name for key, name, _, _ in _MEASURES}
     changes = [
         {
             **asdict(it),
             "line": printable(line_name(it.solver, it.time_limit)),
-            "measure": names.get(it.measure, it.measure),
+            "measure": called.get(it.measure, it.measure),
         }
         for it in judged.changes
     ]
     return {**asdict(judged), "folder": printable(folder), "changes": changes}
+
+
+def _solvers(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The solvers, and what those that are installed say of themselves."""
+    found = dict.fromkeys(str(row["solver"]) for row in rows)
+    return [(printable(name), find(name).display_name if name in names() else "") for name in found]
 
 
 def _cell(cell: Cell) -> dict[str, object]:
@@ -156,10 +194,10 @@ def _steps(row: Row) -> Iterator[tuple[float, float]]:
 def _instances(rows: Sequence[Row], lines: Sequence[str]) -> Iterator[dict[str, object]]:
     """Every instance with the median over seeds of its certified gap, a solver and time limit at a time."""
     found: dict[str, dict[str, list[float]]] = {}
-    names = {row["instance_sha256"]: row["instance"] for row in rows}
+    called = {row["instance_sha256"]: row["instance"] for row in rows}
     for row in rows:
         line = line_name(row["solver"], row["time_limit"])
         found.setdefault(row["instance_sha256"], {}).setdefault(line, []).append(certified_gap(row))
     for sha256, own in found.items():
         gaps = [median(own[line]) if line in own else None for line in lines]
-        yield {"name": printable(names[sha256]), "gaps": gaps}
+        yield {"name": printable(called[sha256]), "gaps": gaps}

@@ -10,6 +10,7 @@ import pytest
 
 from jigsaw_opt.sweeps.bench.against import against
 from jigsaw_opt.views.bench_page import bench_html
+from jigsaw_opt.views.bench_words import verdicts
 
 EVIL = "</script><script>alert(1)</script>"
 
@@ -61,3 +62,38 @@ def test_older_runs_have_a_section() -> None:
 
 def test_no_rows() -> None:
     assert data_of(bench_html([]))["runs"] == 0
+
+
+def runs(solver: str, objectives: list[int | None], **more: Any) -> list[dict[str, Any]]:
+    gap = {"gap": 0.1, "primal_dual_integral": 1.0}
+    return [
+        row(solver, 1, key=f"{solver} {k}", instance_sha256=str(k), objective=objective, **{**gap, **more})
+        for k, objective in enumerate(objectives)
+    ]
+
+
+def test_the_best_solver_is_said_with_what_chance_would_do() -> None:
+    rows = [*runs("a", [110] * 10), *runs("b", [100] * 10), *runs("c", [101, *[100] * 9])]
+    first, second = verdicts(rows)
+    assert first == (
+        "By the objective after 10 s, b is best over 10 instances. It has 0.0995 % less than c (95 % interval −0.298 to"
+        " 0 %): better on 1, worse on 0, equal on 9, which may be chance (sign test, p = 1). It has 9.09 % less than a:"
+        " better on 10, worse on 0, equal on 0, which is beyond chance (sign test, p = 0.0039)."
+    )
+    assert second == "By the gap over time, gap × s, after 10 s, a and b and c are alike on all of 10 instances."
+    assert data_of(bench_html(rows))["verdicts"] == [first, second]
+
+
+def test_a_solver_without_plans_is_not_best() -> None:
+    (first, second, failed) = verdicts(
+        [*runs("none", [None] * 8, primal_dual_integral=None, error="died"), *runs("slow", [100] * 8)]
+    )
+    assert first.startswith("By the objective after 10 s, slow is best over 8 instances. none has no value")
+    assert "beyond chance (sign test, p = 0.0078)" in first and "slow is best" in second
+    assert failed == "8 runs failed; that counts as no plan."
+
+
+def test_one_solver_has_no_rival() -> None:
+    assert [*verdicts(runs("a", [1]))] == [
+        "a 10 s has no rival here: 1 run of 1 instance, with a mean certified gap of 10 %."
+    ]

@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 from jigsaw_opt.sweeps.bench.summary import grouped, integral
 from jigsaw_opt.sweeps.pairs import bootstrap_interval, holm, sign_test
 
-__all__ = ["COMPARED", "Against", "Change", "against"]
+__all__ = ["COMPARED", "LEAST_SECONDS", "Against", "Change", "against", "change_of", "judged"]
 
 Row: TypeAlias = Mapping[str, Any]
 Pair: TypeAlias = tuple[Row, Row]
-_LEAST_SECONDS = 0.01
+LEAST_SECONDS = 0.01
+"""Less of the gap over time is taken for so much."""
 _SAME = 1e-9
 """Logarithms of ratios that differ by less are rounding."""
 
@@ -105,19 +106,35 @@ def against(
         change
         for (solver, limit), own in lines.items()
         for measure in (COMPARED if measures is None else measures)
-        if (change := _change(solver, limit, measure, own, COMPARED[measure]))
-    ]
-    judged = [
-        replace(change, adjusted_p=p) if p > level else replace(change, adjusted_p=p, verdict=_side(change))
-        for change, p in zip(changes, holm([change.p for change in changes]), strict=True)
+        if (change := change_of(solver, limit, measure, own, COMPARED[measure]))
     ]
     hosts = {row.get("host") for pair in pairs for row in pair}
-    return Against(level, len(pairs), len(new) - len(pairs), len(hosts), tuple(judged))
+    return Against(level, len(pairs), len(new) - len(pairs), len(hosts), tuple(judged(changes, level)))
 
 
-def _change(
+def judged(changes: Sequence[Change], level: float) -> list[Change]:
+    """Changes with what Holm's correction over all of them says at a level of significance."""
+    chances = holm([change.p for change in changes])
+    return [
+        replace(change, adjusted_p=p) if p > level else replace(change, adjusted_p=p, verdict=_side(change))
+        for change, p in zip(changes, chances, strict=True)
+    ]
+
+
+def change_of(
     solver: str, limit: float | None, measure: str, pairs: Sequence[Pair], ratio: Callable[[Row, Row], float | None]
 ) -> Change | None:
+    """The change of a measure over pairs of an old and a new row; None where no pair has the measure.
+
+    Parameters
+    ----------
+    solver, limit, measure
+        What the change is called.
+    pairs
+        Old and new rows of the same instances.
+    ratio
+        One of `COMPARED`.
+    """
     instances = grouped(pairs, lambda pair: pair[1]["instance_sha256"]).values()
     known = [[value for pair in own if (value := ratio(*pair)) is not None] for own in instances]
     medians = [_median(values) for values in known if values]
@@ -162,7 +179,7 @@ def _integral(old: Row, new: Row) -> float | None:
     """None where a run that did not fail has no integral."""
     before, after = integral(old), integral(new)
     unknown = any(value == inf and row["error"] is None for value, row in ((before, old), (after, new)))
-    return None if unknown else _log_ratio(before, after, _LEAST_SECONDS)
+    return None if unknown else _log_ratio(before, after, LEAST_SECONDS)
 
 
 COMPARED: Mapping[str, Callable[[Row, Row], float | None]] = {
