@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.parser import file_or_stdout
+
 if TYPE_CHECKING:
     from jigsaw_opt.instances.gpus import GpuType
     from jigsaw_opt.problem.model import Model
@@ -49,7 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_jobs(parser.add_argument_group("jobs"))
     parser.add_argument("--name", help="name of the instance (default: the file's)")
     parser.add_argument("--only-model", action="store_true", help="write the model of one profile, not an instance")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: standard output)")
+    parser.add_argument(
+        "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: standard output)"
+    )
 
 
 def _configure_cluster(group: argparse._ArgumentGroup) -> None:

@@ -76,11 +76,19 @@ def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequen
     print()
     _print_workers(job)
     print()
+    _print_gains(instance, gains)
+    print()
+    _print_bound(instance, plan, reason)
+
+
+def _print_gains(instance: Instance, gains: Sequence[JobChange]) -> None:
+    """What each change alone gains; one sentence where none of them makes any difference."""
+    if not any(it.gain_us for it in gains):
+        print(f"None of these alone changes anything, the order kept: {', '.join(it.change for it in gains)}.")
+        return
     value = "end us" if instance.horizon == "finite" else "period us"
     estimates = [(it.change, f"{it.end_us:,}", f"{it.gain_us:,}") for it in gains]
     print_table(("alone changed, the order kept", value, "gain us"), estimates, (value, "gain us"))
-    print()
-    _print_bound(instance, plan, reason)
 
 
 def _print_workers(job: JobExplanation) -> None:
@@ -144,5 +152,7 @@ def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
     print(bound_text(instance.objective, reason) + (f" Exactly: {exact}." if exact else ""))
     if plan.objective == max(plan.bound, reason.value):
         print(f"The plan has {plan.objective:,}: it is optimal.")
+    if plan.bound > reason.value:
+        print(f"Its solver proved the bound {plan.bound:,} by search; the best sum found here is {reason.value:,}.")
     else:
         print(f"The plan has {plan.objective:,}, and the solver that made it had proven {plan.bound:,}.")

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.parser import file_or_stdout
+
 if TYPE_CHECKING:
     from jigsaw_opt.problem import PhasedPlan
     from jigsaw_opt.problem.phased_replay import PhasedReplay
@@ -20,7 +22,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a plan document (perfetto)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, traced beside it")
     parser.add_argument("--to", choices=("perfetto", "mps", "lp"), required=True, help="format")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=file_or_stdout,
+        required=True,
+        metavar="FILE",
+        help="where to write (-: standard output)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

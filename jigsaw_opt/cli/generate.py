@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from jigsaw_opt.cli.parser import file_or_stdout
 
 HELP = "generate an instance of a family"
 EXAMPLE = "jigsaw generate rack --seed 7 --load 90 -o instance.json"
@@ -18,7 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load", type=int, metavar="PERCENT", help="workers of all jobs per 100 GPUs")
     parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="bytes per second of a server's link")
     parser.add_argument("--objective", choices=("makespan", "weighted_completion", "period"), help="objective")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: standard output)")
+    parser.add_argument(
+        "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: standard output)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

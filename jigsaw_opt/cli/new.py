@@ -6,8 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
     from jigsaw_opt.documents.report import Report
@@ -54,7 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="makespan, weighted_completion or period (default: makespan)",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: standard output)")
+    parser.add_argument(
+        "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: standard output)"
+    )
     parser.add_argument("--json", action="store_true", help="print what was assumed as JSON; takes -o")
 
 

@@ -97,8 +97,10 @@ def require_output(path: Path | None, *inputs: str | Path | None) -> None:
     Raises
     ------
     UsageError
-        It cannot be written, or is one of the inputs.
+        It cannot be written, or is one of the inputs, or ``-``.
     """
+    if path == Path("-"):
+        raise UsageError("'-' is standard output, and this goes to a file: name one")
     if path is not None:
         from jigsaw_opt.documents import require_writable
 

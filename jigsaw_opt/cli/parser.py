@@ -6,11 +6,12 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, NoReturn
 
 from jigsaw_opt.text import nearest, printable, suggestion
 
-__all__ = ["Parser", "add_threads"]
+__all__ = ["Parser", "add_threads", "file_or_stdout"]
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,6 +49,11 @@ class Parser(argparse.ArgumentParser):
 
 def _after(hint: str) -> str:
     return f"; {hint}" if hint else ""
+
+
+def file_or_stdout(text: str) -> Path | None:
+    """The file that an option names, or None for ``-``, which is standard output."""
+    return None if text == "-" else Path(text)
 
 
 def add_threads(parser: argparse._ActionsContainer, told: str) -> None:

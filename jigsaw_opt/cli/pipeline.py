@@ -287,6 +287,7 @@ def _finish(
 
     schedule = schedule_of(pipeline, orders, arguments.name, arguments.schedule)
     written = schedule.cyclic if arguments.horizon == "cyclic" else schedule.finite
+    measure = "period_us" if arguments.horizon == "cyclic" else "makespan_us"
     document = {
         "schedule": arguments.schedule,
         "makespan_us": schedule.makespan_us,
@@ -294,13 +295,13 @@ def _finish(
         "bubble": schedule.bubble,
         "peak_bytes": list(schedule.peak_bytes),
         "bound_us": written[1].bound,
+        "bound_of": measure,
         "status": written[1].status,
     }
     if found is not None and found[1].plan is not None:
         instance, result = found
         written = instance, found[1].plan
-        key = "period_us" if instance.horizon == "cyclic" else "makespan_us"
-        document |= {key: result.objective, "bound_us": result.bound, "status": str(result.status)}
+        document |= {measure: result.objective, "bound_us": result.bound, "status": str(result.status)}
     rows = [
         (gpu, work, f"{100 * (1 - work / document['period_us']):.1f} %", peak)
         for gpu, (work, peak) in enumerate(zip(pipeline.work_us, schedule.peak_bytes, strict=True))
@@ -333,6 +334,7 @@ def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> in
         "in_flight": schedule.in_flight,
         "weight_versions": list(schedule.weight_versions),
         "bound_us": schedule.plan.bound,
+        "bound_of": "period_us",
         "status": schedule.plan.status,
     }
     _write(arguments, schedule.instance, schedule.plan)
@@ -388,5 +390,6 @@ def _print(
     print(f", bubble {100 * document['bubble']:.1f} %")
     if document["schedule"] == "async":
         print(f"a minibatch every {document['pace_us']} us, {document['in_flight']} in flight")
-    print(f"{document['status']}, bound {document['bound_us']} us\n")
+    measure = document["bound_of"].removesuffix("_us")
+    print(f"{document['status']}: no {measure} is below {document['bound_us']} us\n")
     print_table(headers, rows, right=set(headers))

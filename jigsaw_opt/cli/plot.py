@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.parser import file_or_stdout
+
 if TYPE_CHECKING:
     from jigsaw_opt.views.image import ImageForm
     from jigsaw_opt.views.lanes import Picture
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 HELP = "draw the timeline of a plan"
 EXAMPLE = "jigsaw plot server/demo plan.json -o timeline.html"
 _IMAGES: dict[str, ImageForm] = {"png": "png", "svg": "svg"}
+_FORMS = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg", ".txt": "text", "": "text"}
+"""Formats by the endings of files."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--foreground", metavar="NAME[,NAME]", help="draw these jobs in grey, and say what share of the rest is filled"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="where to write (default: text to the terminal)"
+        "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: text to the terminal)"
     )
     parser.add_argument(
         "--to", choices=("html", "png", "svg", "text"), help="format (default: by the file's ending, else text)"
@@ -85,8 +89,13 @@ def _with_foreground(picture: Picture, names: str | None) -> Picture:
 
 
 def _form(output: Path | None) -> str:
-    forms = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg"}
-    return forms.get(output.suffix.lower(), "text") if output else "text"
+    from jigsaw_opt.errors import UsageError
+
+    ending = output.suffix.lower() if output else ""
+    if ending not in _FORMS:
+        known = ", ".join(filter(None, _FORMS))
+        raise UsageError(f"{output}: no format has the ending {ending!r}; known are {known}, others take --to")
+    return _FORMS[ending]
 
 
 def _draw(picture: Picture, form: str, explained: bool = True) -> bytes:

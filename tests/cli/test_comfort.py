@@ -150,3 +150,24 @@ def test_the_examples_of_the_help_are_right() -> None:
     for name, example in examples.items():
         program, *words = shlex.split(example)
         assert (program, parser_of(COMMANDS).parse_args(words).command) == ("jigsaw", name)
+
+
+def test_a_picture_of_an_unknown_ending_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ("plot", DATA / "pair.json", DATA / "pair.plan.json", "-o", tmp_path / "x.pdf")
+    assert run(*files) == 2
+    assert "has the ending '.pdf'; known are .html, .htm, .png, .svg, .txt, others take --to" in capsys.readouterr().err
+    assert not (tmp_path / "x.pdf").exists()
+    assert run(*files, "--to", "text") == 0
+
+
+def test_a_dash_is_standard_output_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("plot", DATA / "pair.json", DATA / "pair.plan.json", "-o", "-", "--to", "html") == 0
+    assert capsys.readouterr().out.startswith("<!")
+    assert run("generate", "tiny", "-o", "-") == 0
+    assert json.loads(capsys.readouterr().out)["objective"]
+    assert run("solve", "tiny/000", "-o", "-") == 2
+    assert "error: '-' is standard output, and this goes to a file: name one" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

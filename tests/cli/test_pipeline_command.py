@@ -108,8 +108,14 @@ def test_a_search_is_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["pipeline", *COSTS, *arguments, "--json"]) == 0
     found = printed(capsys)
     assert found["status"] == "optimal"
-    assert found["makespan_us"] == found["bound_us"]
+    assert found["makespan_us"] == found["bound_us"] and found["bound_of"] == "makespan_us"
     assert max(found["peak_bytes"]) <= 20
+
+
+@pytest.mark.parametrize(("horizon", "measure"), [("finite", "makespan"), ("cyclic", "period")])
+def test_a_bound_is_told_with_what_it_bounds(horizon: str, measure: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", *COSTS, "--horizon", horizon]) == 0
+    assert f": no {measure} is below " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

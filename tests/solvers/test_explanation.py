@@ -349,6 +349,35 @@ def test_repeats_are_told_once() -> None:
     assert [step.iteration for step in (*lines[0].steps, *lines[0].last)] == [0, 1, 7, 8]
 
 
+def shown(instance: Instance, plan: Plan, folder: Path, *job: str) -> list[str]:
+    (folder / "i.json").write_bytes(encode_instance(instance))
+    (folder / "p.json").write_bytes(encode_plan(plan))
+    return ["explain", str(folder / "i.json"), str(folder / "p.json"), *job]
+
+
+def test_a_bound_that_a_search_has_proven_is_told_from_the_best_sum(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instance, plan = late()
+    assert main(shown(instance, plan, tmp_path)) == 0
+    assert "by search" not in capsys.readouterr().out
+    assert main(shown(instance, replace(plan, bound=plan.objective), tmp_path)) == 0
+    told = capsys.readouterr().out.splitlines()[-2:]
+    assert plan.objective > 15
+    assert told == [
+        f"The plan has {plan.objective}: it is optimal.",
+        f"Its solver proved the bound {plan.objective} by search; the best sum found here is 15.",
+    ]
+
+
+def test_changes_that_gain_nothing_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = planned(ONE_GPU, [(single("a", 2, 2), ("a/0",), [[0], [2]])])
+    assert main(shown(*alone, tmp_path, "a")) == 0
+    out = capsys.readouterr().out
+    assert "\nNone of these alone changes anything, the order kept: as early as the order permits, " in out
+    assert "gain us" not in out
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance, plan = late()
     files = [str(tmp_path / "i.json"), str(tmp_path / "p.json")]
