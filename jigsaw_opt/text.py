@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
+    "called",
     "counted",
     "duration",
     "html_table",
@@ -104,3 +105,8 @@ def duration(time_us: float) -> str:
     size, unit = next((it for it in _UNITS if abs(time_us) >= it[0]), (1, "µs"))
     amount = time_us / size
     return f"{amount:,.0f} {unit}" if abs(amount) >= 1000 else f"{amount:.4g} {unit}"
+
+
+def called(kind: str, name: str) -> str:
+    """A name behind what it is the name of, which is left out where the name begins with it, as in ``job0``."""
+    return name if name.casefold().startswith(kind) else f"{kind} {name}"

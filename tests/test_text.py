@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jigsaw_opt.errors import Problem, Problems, UsageError
-from jigsaw_opt.text import counted, duration, json_text, named, printable, readable
+from jigsaw_opt.text import called, counted, duration, json_text, named, printable, readable
 
 SEEN = {
     "a job-1/π 作业 🙂": "a job-1/π 作业 🙂",
@@ -60,3 +60,7 @@ def test_numbers_have_their_nouns_and_long_lists_end() -> None:
     assert [counted(number, "job") for number in (0, 1, 2, 1200)] == ["0 jobs", "1 job", "2 jobs", "1,200 jobs"]
     assert named(["a", "b\n", "c"], 2) == "a, b\\n, c"
     assert named(list("abcd"), 2) == "a, b and 2 more"
+
+
+def test_no_kind_stands_before_its_own_name() -> None:
+    assert [called("job", name) for name in ("a", "job0", "Job-a")] == ["job a", "job0", "Job-a"]

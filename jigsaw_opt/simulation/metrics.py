@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypedDict
 
 from jigsaw_opt.simulation.outages import down_gpu_us
 from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 
-__all__ = ["SimulationSummary", "completion_us", "fairness", "quantile", "run_slowdown", "summarise"]
+__all__ = ["SimulationSummary", "completion_us", "fairness", "quantile", "restarts_so_far", "run_slowdown", "summarise"]
 
 _HOUR_US = 3_600_000_000
 
@@ -41,7 +43,7 @@ class SimulationSummary:
     worst_fairness, unfair_share
         Greatest finish-time fairness of a job, and the share of the jobs with more than 1.
     restarts, mean_restarts
-        Starts on other GPUs but the first, in all and a job submitted.
+        Starts of jobs on other GPUs or after a wait but their first ones, in all and a job submitted.
     rounds
         How often the policy was asked.
     median_policy_ms, p95_policy_ms
@@ -220,6 +222,12 @@ def run_slowdown(setting: Setting, record: JobRecord) -> float:
     assert record.finish_us is not None
     start_us = setting.restart_of(setting.workload.jobs[record.index])
     return (record.finish_us - record.start_us - start_us) / max(1, record.alone_us)
+
+
+def restarts_so_far(outcome: SimulationOutcome) -> list[int]:
+    """Restarts up to each round: starts of jobs on other GPUs or after a wait, but the first start of each."""
+    first = Counter(record.start_us for record in outcome.jobs)
+    return list(accumulate(record.moved - first.pop(record.time_us, 0) for record in outcome.rounds))
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:

@@ -27,7 +27,7 @@ class JobRecord:
     gpu_us
         GPU-microseconds that it held; those of a share count for its jobs in equal parts.
     restarts
-        How often it started on other GPUs, its first start aside.
+        How often it started on other GPUs or after a wait, its first start aside.
     alone_us
         Time of all its work alone on the GPUs that it asks for.
     crowd

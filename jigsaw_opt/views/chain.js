@@ -65,7 +65,7 @@ function showChain() {
   view.steps = [...new Map(chain.map(([lane, i]) => [key(i), [lane, i]]).reverse()).values()].sort((a, b) => a[1][START] - b[1][START]);
   canvas.dataset.chain = view.steps.length;
   const since = Math.min(...chain.map(([, i]) => i[START])), until = Math.max(...chain.map(([, i]) => i[END]));
-  if (chain.length) say(`${story ? "critical chain of " + data.jobs[job].name : "chain without a gap"}: ${view.steps.length} steps, ${span(since)} → ${span(until)}`);
+  if (chain.length) say(`${story ? "critical chain of " + data.jobs[job].name : "chain without a gap"}: ${counted(view.steps.length, "step")}, ${span(since)} → ${span(until)}`);
   redraw();
 }
 function toldChain(job) {

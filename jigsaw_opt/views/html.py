@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.text import printable
+from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views.explained import told_proof, told_story
 from jigsaw_opt.views.lanes import Picture
 from jigsaw_opt.views.page import filled
@@ -55,7 +55,7 @@ def _jobs(picture: Picture) -> Iterator[dict[str, object]]:
             "depth": depth,
             "release": job.release_us,
             "deadline": job.deadline_us,
-            "model": printable(job.model) if isinstance(job, Job) else f"{len(job.shape.slots)} slots",
+            "model": printable(job.model) if isinstance(job, Job) else counted(len(job.shape.slots), "slot"),
             "operations": list(map(printable, names)),
             "edges": edges,
             "story": None if story is None else told_story(story),

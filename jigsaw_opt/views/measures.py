@@ -31,7 +31,9 @@ MEASURES = {
     "cluster_efficiency": MeasureName("cluster efficiency", "share", "work done, as GPU time alone at full depth"),
     "worst_fairness": MeasureName("worst fairness", "", "greatest finish-time fairness of a job; above 1 is unfair"),
     "unfair_share": MeasureName("unfair jobs", "share", "with a finish-time fairness above 1"),
-    "restarts": MeasureName("restarts", "", "starts on other GPUs but the first"),
+    "restarts": MeasureName(
+        "restarts", "", "starts of jobs on other GPUs or after a wait; the first start of a job is none"
+    ),
     "mean_restarts": MeasureName("restarts a job", "", "over all submitted jobs"),
     "rounds": MeasureName("rounds", "", "how often the policy was asked"),
     "median_policy_ms": MeasureName("policy, median", "ms", "CPU time of the policy in a round"),

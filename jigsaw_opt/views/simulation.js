@@ -4,7 +4,7 @@ const told = { h: span, ms: value => brief(value) + " ms", share: value => brief
 const NAME = 0, MODEL = 1, SUBMIT = 2, FINISH = 3, RESTARTS = 4, WAITED = 5, HELD = 6, PAUSED = 7;
 
 $("title").textContent = data.title;
-$("about").textContent = data.workload + ", " + data.gpus + " GPUs, " + span(hours(data.end));
+$("about").textContent = data.workload + ", " + counted(data.gpus, "GPU") + ", " + span(hours(data.end));
 for (const text of data.findings) $("findings").append(element("li", text));
 for (const [name, unit, meaning, value] of data.summary) {
   const row = element("div"), left = element("span", name);
@@ -89,9 +89,9 @@ timeline.addEventListener("mousemove", event => {
   const at = view.from + (event.clientX - area.left) / area.width * (view.to - view.from);
   const stint = stints[row].find(one => one[1] <= at && at < one[2]);
   tell(job[NAME] + " (" + data.models[job[MODEL]].name + ")\nsubmitted " + span(hours(job[SUBMIT])) + ", " +
-    (job[FINISH] === null ? "not ended" : "ended " + span(hours(job[FINISH]))) + ", " + job[RESTARTS] + " restarts" +
+    (job[FINISH] === null ? "not ended" : "ended " + span(hours(job[FINISH]))) + ", " + counted(job[RESTARTS], "restart") +
     "\nwaited " + span(hours(job[WAITED])) + ", held GPUs for " + span(hours(job[HELD])) + (job[PAUSED] ? ", none for " + span(hours(job[PAUSED])) + " between" : "") +
-    (stint ? "\non " + stint[3] + " GPUs from " + span(hours(stint[1])) + " to " + span(hours(stint[2])) : ""), event);
+    (stint ? "\non " + counted(stint[3], "GPU") + " from " + span(hours(stint[1])) + " to " + span(hours(stint[2])) : ""), event);
 });
 timeline.addEventListener("mouseleave", () => { $("tip").style.display = "none"; });
 
@@ -120,7 +120,7 @@ servers.addEventListener("mousemove", event => {
   const server = data.servers[Math.floor((event.clientY - area.top) / tallest)];
   const across = (event.clientX - area.left - left) / (area.width - left), k = server ? Math.floor(across * server.values.length) : -1;
   const part = hours(data.end) / (server ? server.values.length : 1);
-  tell(server && server.values[k] !== undefined ? server.name + "\n" + brief(server.values[k]) + " of " + server.gpus + " GPUs held from " + span(k * part) + " to " + span((k + 1) * part) : "", event);
+  tell(server && server.values[k] !== undefined ? server.name + "\n" + brief(server.values[k]) + " of " + counted(server.gpus, "GPU") + " held from " + span(k * part) + " to " + span((k + 1) * part) : "", event);
 });
 servers.addEventListener("mouseleave", () => { $("tip").style.display = "none"; });
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from itertools import accumulate
 
-from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us
+from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, restarts_so_far
 from jigsaw_opt.simulation.outages import server_outages
 from jigsaw_opt.simulation.records import RoundRecord, SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
@@ -81,14 +80,13 @@ def _servers(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, obj
 
 def _charts(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, object]]:
     rounds = outcome.rounds
-    moved = list(accumulate(record.moved for record in rounds))
     waiting = _steps(rounds, [record.active - record.running for record in rounds], outcome.end_us)
     down, end_us = _down(setting, outcome.end_us), outcome.end_us
-    use, starts = _binned(_use(outcome), end_us), _binned(_steps(rounds, moved, end_us), end_us)
+    use, restarts = _binned(_use(outcome), end_us), _binned(_steps(rounds, restarts_so_far(outcome), end_us), end_us)
     return [
         {"name": "GPUs in use", "unit": "GPUs", "most": setting.gpu_count, "values": use},
         {"name": "jobs waiting", "unit": "jobs", "values": _binned(waiting, end_us)},
-        {"name": "starts on other GPUs", "unit": "starts", "values": starts},
+        {"name": "restarts so far", "unit": "restarts", "values": restarts},
         *down,
     ]
 

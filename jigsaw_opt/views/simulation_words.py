@@ -9,11 +9,9 @@ from jigsaw_opt.simulation.metrics import fairness
 from jigsaw_opt.simulation.outages import server_outages
 from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.text import printable
+from jigsaw_opt.text import called, counted, duration, printable
 
 __all__ = ["JobTimes", "findings", "job_times", "server_uses", "waits"]
-
-_UNITS = ((3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"))
 
 
 class JobTimes(NamedTuple):
@@ -80,18 +78,18 @@ def _latest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
     ended = [record for record in outcome.jobs if record.finish_us is not None]
     left = len(outcome.jobs) - len(ended)
     if left:
-        yield f"Not ended: {left} of {len(outcome.jobs)} jobs."
+        yield f"Not ended: {left} of {counted(len(outcome.jobs), 'job')}."
     if not ended:
         return
     record = max(ended, key=lambda it: it.finish_us or 0)
     times = job_times(setting, outcome)[outcome.jobs.index(record)]
     total = times.waiting + times.held
-    why = f"it waited {_span(times.waited)} for its first start, held GPUs for {_span(times.held)}"
+    why = f"it waited {duration(times.waited)} for its first start, held GPUs for {duration(times.held)}"
     if times.paused:
-        why += f" and none for {_span(times.paused)} between"
-    alone = f"all its work alone takes {_span(record.alone_us)}"
+        why += f" and none for {duration(times.paused)} between"
+    alone = f"all its work alone takes {duration(record.alone_us)}"
     yield (
-        f"Latest: job {_name(setting, record)}, {_span(record.finish_us or 0)} after the beginning and {_span(total)}"
+        f"Latest: {_job(setting, record)}, {duration(record.finish_us or 0)} after the beginning and {duration(total)}"
         f" after its submission, because {why}; {alone}."
     )
 
@@ -102,7 +100,7 @@ def _longest_wait(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]
     if times[k].waiting:
         share = sum(it.waiting > 0 for it in times) / len(times)
         yield (
-            f"Longest wait: job {_name(setting, outcome.jobs[k])}, {_span(times[k].waiting)} without GPUs;"
+            f"Longest wait: {_job(setting, outcome.jobs[k])}, {duration(times[k].waiting)} without GPUs;"
             f" {100 * share:.3g} % of the jobs wait at all."
         )
 
@@ -111,7 +109,7 @@ def _unfair(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
     ratios = {record.index: fairness(setting, record) for record in outcome.jobs if record.finish_us is not None}
     worst = max(outcome.jobs, key=lambda record: ratios.get(record.index, 0.0))
     if ratios.get(worst.index, 0.0) > 1:
-        yield f"Most unfair: job {_name(setting, worst)}, {ratios[worst.index]:.3g} times as long as on a fair share."
+        yield f"Most unfair: {_job(setting, worst)}, {ratios[worst.index]:.3g} times as long as on a fair share."
 
 
 def _idlest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
@@ -128,20 +126,14 @@ def _idlest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
     if len(idle) > 1 and idle[k] > min(idle):
         mean = sum(it * server.gpus for it, server in zip(idle, setting.cluster.servers, strict=True))
         mean /= setting.gpu_count
+        server = called("server", printable(setting.cluster.servers[k].name))
         yield (
-            f"Idles most: server {printable(setting.cluster.servers[k].name)}, {100 * idle[k]:.3g} % of its GPU time;"
-            f" that of all servers is {100 * mean:.3g} %."
+            f"Idles most: {server}, {100 * idle[k]:.3g} % of its GPU time; that of all servers is {100 * mean:.3g} %."
         )
 
 
-def _name(setting: Setting, record: JobRecord) -> str:
-    return printable(setting.workload.jobs[record.index].name)
-
-
-def _span(time_us: int) -> str:
-    """A time in the greatest unit of which it has one."""
-    size, unit = next((unit for unit in _UNITS if time_us >= unit[0]), _UNITS[-1])
-    return f"{time_us / size:.3g} {unit}" if time_us < 1000 * size else f"{time_us / size:.0f} {unit}"
+def _job(setting: Setting, record: JobRecord) -> str:
+    return called("job", printable(setting.workload.jobs[record.index].name))
 
 
 def waits(setting: Setting, outcome: SimulationOutcome, most: int) -> Sequence[tuple[JobRecord, JobTimes]]:

@@ -10,10 +10,11 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import fairness, quantile, summarise
+from jigsaw_opt.simulation.metrics import fairness, quantile, restarts_so_far, summarise
 from jigsaw_opt.simulation.policies.fifo import FIFO
+from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
-from tests.simulation.cases import SECOND, job, run, setting
+from tests.simulation.cases import SECOND, job, random_jobs, run, setting
 
 HOUR = 3600
 
@@ -52,6 +53,14 @@ def test_restarts_take_gpus_but_do_no_work() -> None:
     summary = summarise(made, run(made, FIFO))
     assert summary.utilisation == 1.0
     assert summary.cluster_efficiency == pytest.approx(300 / 400)
+
+
+def test_restarts_by_round_and_by_job_are_the_same_ones() -> None:
+    made = setting(*random_jobs(3, 40))
+    outcome = run(made, SRTF)
+    so_far = restarts_so_far(outcome)
+    assert so_far[-1] == summarise(made, outcome).restarts > 0
+    assert so_far == sorted(so_far)
 
 
 def test_jobs_that_have_not_ended_count_for_efficiency_alone() -> None:

@@ -69,7 +69,7 @@ def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, Sim
         for record, later in zip(outcome.rounds, outcome.rounds[1:], strict=False)
     )
     assert sum(charts["jobs waiting"]) / bins * outcome.end_us == pytest.approx(waited, rel=1e-3)
-    assert max(charts["starts on other GPUs"]) == len(outcome.jobs)
+    assert max(charts["restarts so far"]) == sum(record.restarts for record in outcome.jobs)
     assert data["completion"] == sorted(data["completion"])  # type: ignore[type-var]
     assert len(data["stints"]) == len(outcome.stints)  # type: ignore[arg-type]
 
@@ -96,9 +96,9 @@ def test_sentences_say_which_job_is_late_which_waits_and_which_server_idles() ->
     made = setting(job("a", 0, 4, 100), job("b", 0, 4, 100), job("c", 0, 4, 200), round_us=0)
     said = findings(made, run(made, FIFO))
     assert said == [
-        "Latest: job c, 5 min after the beginning and 5 min after its submission, because it waited 1.67 min for its"
-        " first start, held GPUs for 3.33 min; all its work alone takes 3.33 min.",
-        "Longest wait: job c, 1.67 min without GPUs; 33.3 % of the jobs wait at all.",
+        "Latest: job c, 5 min after the beginning and 5 min after its submission, because it waited 1.667 min for its"
+        " first start, held GPUs for 3.333 min; all its work alone takes 3.333 min.",
+        "Longest wait: job c, 1.667 min without GPUs; 33.3 % of the jobs wait at all.",
         "Most unfair: job c, 1.5 times as long as on a fair share.",
         "Idles most: server s1, 66.7 % of its GPU time; that of all servers is 33.3 %.",
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.text import called
 
 __all__ = ["CRITICAL_PATH"]
 
@@ -36,7 +37,7 @@ def _longest_job(context: BoundContext) -> Bound:
     value = max(longest.completion, int(context.operations.horizon == "cyclic"))
     terms = (Term("release", job.release_us, jobs=(name,)), Term("span", value - job.release_us, jobs=(name,)))
     arithmetic = f"{added(term.amount for term in terms)} = {value}"
-    return Bound(value, Proof(f"critical path of job {name}", arithmetic, terms, (name,)))
+    return Bound(value, Proof(f"critical path of {called('job', name)}", arithmetic, terms, (name,)))
 
 
 CRITICAL_PATH = Relaxation("critical_path", _bounds, instant=True)
