@@ -15,7 +15,7 @@ from jigsaw_opt.views.explained import TITLES
 
 __all__ = ["phased_as_json", "print_phased"]
 
-_WAITS = {"release": "waits for its release", "before": "waits for its first phase", "seam": "waits between phases"}
+_WAITS = {"release": "not yet released", "before": "waits for its first phase", "seam": "waits between phases"}
 
 
 def phased_as_json(plan: PhasedPlan, jobs: Sequence[PhasedExplanation]) -> dict[str, Any]:

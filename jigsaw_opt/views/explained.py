@@ -23,7 +23,7 @@ TITLES: dict[StepKind, str] = {
     "gpu": "waits for a GPU",
     "link": "waits for a link",
     "memory": "waits for memory",
-    "release": "waits for its release",
+    "release": "not yet released",
     "slack": "nothing in the way",
 }
 """What the kinds of steps are called."""
@@ -68,7 +68,7 @@ def told_proof(objective: str, bound: Bound) -> dict[str, object]:
 
 
 def told_story(job: JobExplanation) -> dict[str, object]:
-    """Where the time of a job goes, as the page takes it: time by kind, the longest waits, and the steps of its chain.
+    """Where the time of a job goes, as the page takes it: by title and kind, its longest waits, its chain.
 
     A step is the name of its operation behind its iteration, with what is said of what it waited for.
     """
@@ -79,7 +79,7 @@ def told_story(job: JobExplanation) -> dict[str, object]:
     return {
         "end": job.end_us,
         "of": job.explained_us,
-        "spent": [(TITLES[kind], us, kind in ("compute", "exchange")) for kind, us in job.time_us.items() if us],
+        "spent": [(TITLES[kind], us, kind) for kind, us in job.time_us.items() if us],
         "waits": waits,
         "chain": [*_steps(job)],
     }

@@ -35,9 +35,17 @@ function jump(job) {
   redraw();
 }
 
-// When a job ends, and how much of its time is spent in waiting, where that is known.
+// When a job ends, and what its time since its release goes into, where that is known. What is before it is no waiting.
 const endOf = job => data.jobs[job].story?.end ?? data.jobs[job].last ?? 0;
-const waitOf = job => (data.jobs[job].story?.spent ?? []).reduce((sum, [, us, works]) => works ? sum : sum + us, 0);
+const WORKS = ["compute", "exchange"];
+function timesOf(job) {
+  const times = { compute: 0, exchange: 0, waiting: 0 };
+  for (const [, us, kind] of data.jobs[job].story?.spent ?? []) if (kind !== "release") times[WORKS.includes(kind) ? kind : "waiting"] += us;
+  return times;
+}
+const waitOf = job => timesOf(job).waiting;
+const total = times => Math.max(1, times.compute + times.exchange + times.waiting);
+const shares = times => Object.entries(times).map(([name, us]) => `${name} ${percent(us / total(times))}`).join(", ");
 const longest = job => data.jobs[job].story?.waits[0];
 
 function tellChosen() {
@@ -50,8 +58,8 @@ function tellChosen() {
   about.append(element("p", lines.join(", ")));
   if (job.story) {
     const bar = element("div", "", { className: "shares", ariaHidden: "true" });
-    for (const [title, us, works] of job.story.spent) {
-      const part = element("i", "", { className: works ? "works" : "waits", title });
+    for (const [title, us, kind] of job.story.spent) {
+      const part = element("i", "", { className: WORKS.includes(kind) ? "works" : kind === "release" ? "before" : "waits", title });
       part.style.flexGrow = us; bar.append(part);
     }
     about.append(bar, list(job.story.spent.map(([title, us]) => `${title} ${percent(us / job.story.of)}`)));
@@ -72,12 +80,14 @@ function inShort() {
   const most = (found, by) => found.reduce((best, it) => best === undefined || by(it) > by(best) ? it : best, undefined);
   const numbers = data.jobs.map((_, job) => job), parts = [];
   const why = job => longest(job) ? `; longest wait ${span(longest(job)[1])}: ${longest(job)[0]}` : "";
-  const told = job => data.jobs[job].story ? `: ${percent(waitOf(job) / data.jobs[job].story.of)} of its time it waits${why(job)}` : "";
+  const told = job => data.jobs[job].story ? `: ${shares(timesOf(job))} of its time${data.period === null ? " since its release" : ""}${why(job)}` : "";
   if (numbers.length) {
     if (data.period === null) parts.push(["Ends last", job => `${data.jobs[job].name}, at ${span(endOf(job))}${told(job)}`, most(numbers, endOf)]);
     const tight = numbers.filter(job => data.jobs[job].deadline);
     if (tight.length) parts.push(["Nearest to its deadline", job => `${data.jobs[job].name}, ${span(data.jobs[job].deadline - endOf(job))} before it`, most(tight, job => endOf(job) - data.jobs[job].deadline)]);
-    const waits = most(numbers, job => waitOf(job) / (data.jobs[job].story?.of || 1));
+    const waits = most(numbers, job => waitOf(job) / total(timesOf(job)));
+    const all = numbers.map(timesOf).reduce((sum, it) => ({ compute: sum.compute + it.compute, exchange: sum.exchange + it.exchange, waiting: sum.waiting + it.waiting }));
+    if (all.compute + all.exchange) parts.push(["All jobs", () => `${shares(all)} of their time on their critical chains`]);
     if (waitOf(waits)) parts.push(["Waits most", job => `${data.jobs[job].name}${told(job)}`, waits]);
   }
   const lazy = most(gpus, lane => -lane.busy), links = data.lanes.filter(lane => lane.kind === "link");

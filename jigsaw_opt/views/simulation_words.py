@@ -126,10 +126,8 @@ def _idlest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
     if len(idle) > 1 and idle[k] > min(idle):
         mean = sum(it * server.gpus for it, server in zip(idle, setting.cluster.servers, strict=True))
         mean /= setting.gpu_count
-        server = called("server", printable(setting.cluster.servers[k].name))
-        yield (
-            f"Idles most: {server}, {100 * idle[k]:.3g} % of its GPU time; that of all servers is {100 * mean:.3g} %."
-        )
+        name = called("server", printable(setting.cluster.servers[k].name))
+        yield (f"Idles most: {name}, {100 * idle[k]:.3g} % of its GPU time; that of all servers is {100 * mean:.3g} %.")
 
 
 def _job(setting: Setting, record: JobRecord) -> str:

@@ -387,7 +387,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "a/0, held by b: 3 us" in capsys.readouterr().out
     assert main(["explain", *files, "a"]) == 0
     out = capsys.readouterr().out
-    assert "waits for its release" in out and "No plan ends before 15 µs." in out
+    assert "not yet released" in out and "No plan ends before 15 µs." in out
     assert main(["explain", *files, "a", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert list(data) == ["objective", "value", "bound", "jobs", "changes"]
@@ -414,7 +414,7 @@ def test_the_page_marks_the_chain(tmp_path: Path, capsys: pytest.CaptureFixture[
     name, told = story["chain"][0]
     assert name == "0/block A"
     assert told.split("\n")[1] == "before it for 3 µs: waits for a GPU: a/0, held by b" and told.count("\n") == 2
-    assert story["end"] == 18 and ("waits for a GPU", 3, False) in story["spent"]
+    assert story["end"] == 18 and ("waits for a GPU", 3, "gpu") in story["spent"]
     assert ("waits for a GPU: a/0, held by b", 3) in story["waits"]
     files = [str(tmp_path / "i.json"), str(tmp_path / "p.json")]
     Path(files[0]).write_bytes(encode_instance(instance))

@@ -159,6 +159,16 @@ def racks() -> tuple[Instance, Plan]:
     return Instance("racks", cluster, {"m": model}, jobs), Plan("racks", "", "feasible", 60, 1, None, plans)
 
 
+def test_time_before_its_release_is_no_wait_and_exchange_has_its_share(browser: Chrome, tmp_path: Path) -> None:
+    instance, plan = racks()
+    jobs = (instance.jobs[0], replace(instance.jobs[1], release_us=20), instance.jobs[2])
+    page = timeline_html(explained_picture(picture(replace(instance, jobs=jobs), plan)))
+    show(browser, tmp_path, page)
+    short = browser.find_element("id", "short").text
+    assert "second: compute 75 %, exchange 0 %, waiting 25 % of its time since its release" in short
+    assert "compute 90 %, exchange 0 %, waiting 10 % of their time" in short
+
+
 ROWS = "return rows.map(it => it.group ? it.group.name : it.lane.name)"
 
 
