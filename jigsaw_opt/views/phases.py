@@ -10,9 +10,11 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
 from jigsaw_opt.problem.shape import ShapedJob
-from jigsaw_opt.text import printable
+from jigsaw_opt.solvers.explanation.reason import bound_reason
+from jigsaw_opt.solvers.phased.limits import bounded_instance
+from jigsaw_opt.text import counted, duration, printable
 from jigsaw_opt.views.colour import job_colour
-from jigsaw_opt.views.explained import explained_picture
+from jigsaw_opt.views.explained import explained_picture, told_proof
 from jigsaw_opt.views.html import timeline_data
 from jigsaw_opt.views.lanes import Picture, picture
 from jigsaw_opt.views.page import filled, template
@@ -61,8 +63,9 @@ def _cells(name: str, letter: str, phases: tuple[Phase, ...], end: int, columns:
 def _described(placed: tuple[int, int, Phase]) -> str:
     g, p, phase = placed
     done = ", ".join(f"{printable(job.name)} {len(job.iterations)}" for job in phase.jobs)
-    times = f"{phase.start_us} to {phase.end_us} us"
-    return f"group {g} phase {p}: {times}, {phase.repeats} periods of {phase.period_us} us, iterations in each: {done}"
+    times = f"{duration(phase.start_us)} to {duration(phase.end_us)}"
+    periods = f"{counted(phase.repeats, 'period')} of {duration(phase.period_us)}"
+    return f"group {g} phase {p}: {times}, {periods}, iterations in each: {done}"
 
 
 def phases_html(instance: Instance, plan: PhasedPlan) -> str:
@@ -78,6 +81,7 @@ def phases_html(instance: Instance, plan: PhasedPlan) -> str:
         "objective": plan.objective,
         "objectiveName": instance.objective,
         "bound": plan.bound,
+        "proof": told_proof(instance.objective, bound_reason(bounded_instance(instance), plan.bound)),
         "solver": printable(str(plan.solver.get("name", ""))),
         "end": max(phase.end_us for _, _, phase in phases),
         "jobs": [_job(number, job) for number, job in enumerate(instance.jobs)],
@@ -107,6 +111,7 @@ def _told(instance: Instance, plan: PhasedPlan, placed: tuple[int, int, Phase], 
         "period": phase.period_us,
         "repeats": phase.repeats,
         "iterations": {printable(job.name): len(job.iterations) for job in phase.jobs},
+        "gpus": len(gpus),
         "busy": sum(lane.busy_us for lane in gpus) / (len(gpus) * phase.period_us),
         "page": timeline_data(explained_picture(drawn) if explained else drawn),
     }

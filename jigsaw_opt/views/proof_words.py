@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jigsaw_opt.solvers.bounds.proof import Proof, Term
+from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.bounds.relaxation import Bound
 from jigsaw_opt.text import duration, printable
 
@@ -54,7 +54,7 @@ def bound_text(objective: str, bound: Bound) -> str:
     proof = bound.proof
     lead = _LEADS[objective].format(_amount(bound.value, "weight * us" if objective == _SUM else "us"))
     kind = f" Kind of bound: {printable(proof.relaxation).replace('_', ' ')}." if proof.relaxation else ""
-    why = "; ".join(_reasons(proof.terms, begins=objective != "period"))
+    why = "; ".join(_reasons(proof, begins=objective != "period"))
     sentence = printable(proof.sentence)
     return f"{lead}.{kind} {sentence[:1].upper()}{sentence[1:]}{': ' if why else ''}{why}."
 
@@ -69,8 +69,9 @@ def calculation(objective: str, proof: Proof) -> str:
     return f"{value if before == value else done} {unit}" if done else ""
 
 
-def _reasons(terms: tuple[Term, ...], begins: bool) -> Iterator[str]:
+def _reasons(proof: Proof, begins: bool) -> Iterator[str]:
     """What each name among the terms adds to the calculation, and where it `begins` at once, that too."""
+    terms = proof.terms
     among = next((term.amount for term in terms if term.name in _SHARED), 1)
     for name in dict.fromkeys(term.name for term in terms if term.name not in _UNSAID):
         alike = [term for term in terms if term.name == name]
@@ -80,8 +81,9 @@ def _reasons(terms: tuple[Term, ...], begins: bool) -> Iterator[str]:
             load = _amount(-(-total // among), alike[0].unit)
             yield f"{_WORK[name]} {load}{of}{' even if it is shared out evenly' if among > 1 else ''}"
         elif total:
-            said = _NAMES.get(name, f"{printable(name)}: {{}}").format(_amount(total, alike[0].unit))
-            yield said + of
+            other = "this gives" if name == proof.sentence else f"{printable(name)}:"
+            amount = _amount(total, alike[0].unit)
+            yield (_NAMES[name].format(amount) if name in _NAMES else f"{other} {amount}") + of
         elif begins and name in _AT_ONCE:
             yield _AT_ONCE[name]
 

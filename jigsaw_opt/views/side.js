@@ -1,5 +1,4 @@
 // Beside the timeline: what there is to say in short, the jobs, and the one that is chosen.
-const value = us => data.objectiveName === "weighted_completion" ? us : span(us);
 const percent = share => (100 * share).toFixed(0) + " %";
 function say(text) { $("said").textContent = text; }
 

@@ -10,8 +10,8 @@ left = Math.min(240, Math.max(90, 0.3 * innerWidth), 62 + names.slice(0, 50).red
 
 $("name").textContent = data.name;
 const gap = data.objective > data.bound ? 100 * (data.objective - data.bound) / data.objective : 0;
-const proven = data.bound === null ? [] : [["bound", value(data.bound)], ["gap", gap.toFixed(2) + " %"]];
-const facts = [[data.objectiveName, value(data.objective)], ...proven, ["status", data.status], ["solver", data.solver],
+const proven = data.bound === null ? [] : [["bound", span(data.bound)], ["gap", gap.toFixed(2) + " %"]];
+const facts = [[data.objectiveName.replaceAll("_", " "), span(data.objective)], ...proven, ["status", data.status], ["solver", data.solver],
   ["jobs", data.jobs.length], ...(data.facts.length ? data.facts : [["GPUs busy", (100 * busy).toFixed(1) + " %"]])];
 for (const [label, text] of facts) {
   const part = element("span", label + " ");

@@ -107,10 +107,10 @@ def test_commands_take_both_kinds_or_refuse_one_by_name(
     assert main(["plot", str(instance), str(path)]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[1] == f"a |{'A' * 72}|"
-    assert shown[-1].endswith("0 to 126000000 us, 50000 periods of 2520 us, iterations in each: a 2")
+    assert shown[-1].endswith("0 s to 2.1 min, 50,000 periods of 2.52 ms, iterations in each: a 2")
     page, trace = tmp_path / "p.html", tmp_path / "p.trace"
     assert main(["plot", str(instance), str(path), "-o", str(page)]) == 0
-    assert "50000 periods" in page.read_text() and page.read_text().count("<html") == 1
+    assert "50,000 periods" in page.read_text() and page.read_text().count("<html") == 1
     assert main(["export", str(instance), str(path), "--to", "perfetto", "-o", str(trace)]) == 0
     events = [event for event in json.loads(trace.read_bytes())["traceEvents"] if event["ph"] == "X"]
     assert [(event["name"], event["ts"], event["dur"]) for event in events] == [("a", 0, 126000000)]

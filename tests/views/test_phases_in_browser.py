@@ -65,14 +65,14 @@ def test_a_phase_is_chosen_by_its_bar_or_in_turn(browser: Chrome, tmp_path: Path
     assert browser.execute_script("return document.querySelectorAll('.axis button').length") == PHASES + 1
     assert browser.execute_script("return document.querySelector('.row span').textContent") == "<i>staged</i>"
     title, *state = browser.execute_script(SHOWN)
-    assert title.startswith("group 0 phase 0: 0 to 30 us, 1 periods of 30 us")
+    assert title.startswith("group 0 phase 0: 0 s to 30 µs, 1 period of 30 µs")
     assert state == ["0", True, False]
     browser.find_element("id", "after").click()
     title, *state = browser.execute_script(SHOWN)
-    assert title.startswith("group 0 phase 1: 30 to 90 us, 2 periods") and state == ["1", False, False]
+    assert title.startswith("group 0 phase 1: 30 µs to 90 µs, 2 periods") and state == ["1", False, False]
     browser.find_element("css selector", f".axis button[data-phase='{PHASES}']").click()
     title, *state = browser.execute_script(SHOWN)
-    assert title.startswith("group 1 phase 0: 0 to 90 us") and state == [str(PHASES), False, True]
+    assert title.startswith("group 1 phase 0: 0 s to 90 µs") and state == [str(PHASES), False, True]
 
 
 def test_the_chosen_period_is_a_timeline_that_is_in_sight(browser: Chrome, tmp_path: Path) -> None:
@@ -93,10 +93,13 @@ def test_it_says_in_short_what_is_late_and_lists_jobs_as_asked(browser: Chrome, 
     show(browser, tmp_path, phases_html(*staged()))
     short = browser.find_element("id", "short").text
     assert "<i>staged</i>, at 151.5 ms; it is in phases for 100 % of the time since its release" in short
-    assert "group 0 phase 99, 2.0 % of the plan; its GPUs compute 100 % of the time" in short
+    assert "group 0 phase 99, lasts 3 ms, 2.0 % of the plan; its GPUs compute 100 % of the time" in short
+    assert "No plan ends before 151.5 ms. Kind of bound:" in short
     names = "return [...document.querySelectorAll('.row > span')].map(it => it.textContent)"
     browser.execute_script("$('order').value = 'by name'; listRows();")
     assert browser.execute_script(names) == ["<i>staged</i>", "lone"]
+    orders = "return [...document.querySelectorAll('#order option')].map(it => it.textContent)"
+    assert "as given" in browser.execute_script(orders)
     browser.find_element("id", "find").send_keys("lon")
     assert browser.execute_script(names) == ["lone"]
     browser.execute_script("document.querySelector('.axis button').dispatchEvent(new MouseEvent('mousemove'))")
@@ -104,9 +107,21 @@ def test_it_says_in_short_what_is_late_and_lists_jobs_as_asked(browser: Chrome, 
     assert tip.splitlines() == [
         "lone, group 1 phase 0",
         "0 µs → 90 µs, lasts 90 µs",
-        "3 periods of 30 µs, 1 iterations of this job in each",
+        "3 periods of 30 µs, 1 iteration of this job in each",
         "its GPUs compute 100 % of the time",
     ]
+
+
+def test_a_short_phase_with_a_small_share_idles_less_than_a_long_one(browser: Chrome, tmp_path: Path) -> None:
+    instance, plan = staged()
+    first, last = plan.groups[0].phases[0], plan.groups[0].phases[-1]
+    short = replace(first, period_us=100)  # computes 30 %, for 30 µs
+    long = replace(last, start_us=100, period_us=60)  # computes 50 %, for 5.97 ms
+    few = replace(plan, groups=(replace(plan.groups[0], phases=(short, long)),))
+    show(browser, tmp_path, phases_html(instance, few))
+    short_text = browser.find_element("id", "short").text
+    assert "group 0 phase 1: 2.985 ms of GPU time on 1 GPU, 50 % of its 5.97 ms" in short_text
+    assert "whole plan" in browser.find_element("id", "which").text
 
 
 def test_keys_choose_phases_and_the_address_keeps_the_choice(browser: Chrome, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.solvers.stronger import BOUND_WORK
 
-__all__ = ["conflicts_alone", "phased_bound", "require_phasable"]
+__all__ = ["bounded_instance", "conflicts_alone", "phased_bound", "require_phasable"]
 
 _AMPLE = 2**53 - 1
 _BOUND_SHARE = 0.1
@@ -47,12 +47,8 @@ def require_phasable(instance: Instance, *, shaped: bool = False) -> None:
 
 
 def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
-    """What relaxations prove within a second or two, and a share of the limit, of phased plans.
-
-    A job that has ended needs no memory any more, so that jobs run in turn that do not fit together.
-    """
-    servers = tuple(replace(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
-    operations = cut(replace(_unbalanced(instance), cluster=replace(instance.cluster, servers=servers)), shaped=True)
+    """What relaxations prove within a second or two, and a share of the limit, of phased plans."""
+    operations = cut(bounded_instance(instance), shaped=True)
     best = first_bound(operations, options)
     end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
 
@@ -62,6 +58,15 @@ def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
     for bound in stronger_bounds(operations, best.value, BOUND_WORK, stop, options.without_bounds):
         best = bound
     return best
+
+
+def bounded_instance(instance: Instance) -> Instance:
+    """The instance whose bounds hold for phased plans: with ample memory and without balance.
+
+    A job that has ended needs no memory any more, so that jobs run in turn that do not fit together.
+    """
+    servers = tuple(replace(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
+    return replace(_unbalanced(instance), cluster=replace(instance.cluster, servers=servers))
 
 
 def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
