@@ -129,7 +129,7 @@ def _tell(arguments: argparse.Namespace, advisor: Advisor, advice: Advice) -> No
 
 def _print(advisor: Advisor, advice: Advice) -> None:
     from jigsaw_opt.cli.output import print_table
-    from jigsaw_opt.sweeps.advice_words import assumptions, headline, in_percent, settings_that_matter
+    from jigsaw_opt.sweeps.advice_words import assumed, headline, in_percent, settings_that_matter
 
     print(headline(advice) + "\n")
     rows = []
@@ -146,7 +146,7 @@ def _print(advisor: Advisor, advice: Advice) -> None:
     )
     print_table(("setting", "from", "to", "", f"change of {advice.measure}"), effects)
     print()
-    print_table(("assumed", ""), assumptions(advisor, advice))
+    print_table(("assumed", ""), assumed(advisor, advice).items())
     if advice.left_out:
         print()
         print_table(("left out", ""), advice.left_out.items())

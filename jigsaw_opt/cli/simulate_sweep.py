@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.request import SimulationRequest
+    from jigsaw_opt.sweeps.task import SweepTask
 
 __all__ = ["configure_sweep", "run_simulations"]
 
@@ -50,18 +51,18 @@ def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> i
     )
     engine = engine_of(arguments)
     make_folder(arguments.output, (*TABLES, _PAGE), inputs_of(arguments, arguments.workload))
-    return run_sweep(
-        arguments, tasks, engine, SIMULATIONS, _line, _print, partial(_draw, path=arguments.output / _PAGE)
-    )
+    draw = partial(_draw, tasks=tasks, path=arguments.output / _PAGE)
+    return run_sweep(arguments, tasks, engine, SIMULATIONS, _line, _print, draw)
 
 
-def _draw(rows: Rows, path: Path) -> None:
+def _draw(rows: Rows, tasks: Sequence[SweepTask], path: Path) -> None:
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import write_atomically
+    from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
     from jigsaw_opt.views.sweep_page import sweep_html
 
     if rows:
-        write_atomically(path, sweep_html(rows).encode())
+        write_atomically(path, sweep_html(rows, assumed_in_sweep(tasks, rows)).encode())
         note(f"wrote {path}")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any
 
 from jigsaw_opt.errors import JigsawError, UsageError
@@ -325,8 +324,7 @@ def _changes(before: _Rows, after: _Rows) -> dict[str, MeanInterval]:
     found: dict[str, MeanInterval] = {}
     for name in MEASURES:
         pairs = [(before[seed].get(name), after[seed].get(name)) for seed in sorted(seeds)]
-        known = [(old, new) for old, new in pairs if old is not None and new is not None]
-        scale = fmean(old for old, _ in known) if known else 0.0
-        if scale:
-            found[name] = MeanInterval.of([100 * (new - old) / scale for old, new in known])
+        change = MeanInterval.of_changes([(old, new) for old, new in pairs if old is not None and new is not None])
+        if change is not None:
+            found[name] = change
     return found

@@ -28,6 +28,12 @@ class MeanInterval:
             return cls(fmean(values), inf)
         return cls(fmean(values), _T_975[min(free, len(_T_975)) - 1] * stdev(values) / sqrt(len(values)))
 
+    @classmethod
+    def of_changes(cls, pairs: Sequence[tuple[float, float]]) -> MeanInterval | None:
+        """Changes from the first to the second of each pair in per cent of the mean first; None where that is 0."""
+        scale = fmean(old for old, _ in pairs) if pairs else 0.0
+        return cls.of([100 * (new - old) / scale for old, new in pairs]) if scale else None
+
     @property
     def clear(self) -> bool:
         """Whether 0 lies outside."""

@@ -40,13 +40,8 @@ table($("instances"), [["instance", ""], ...data.lines.map(it => [it.name, "numb
   const least = Math.min(...it.gaps.filter(gap => gap !== null));
   return [[it.name], ...it.gaps.map(gap => [percent(gap), gap === least])];
 }));
-function define(place, name, meaning) {
-  const made = element("div");
-  made.append(element("dt", name), element("dd", meaning));
-  place.append(made);
-}
-for (const it of data.measures) define($("meanings"), it.name, it.meaning);
-for (const [name, meaning] of data.solvers) define($("solvers"), name, meaning);
+define($("meanings"), data.measures.map(it => [it.name, it.meaning]));
+define($("solvers"), data.solvers);
 
 // What has changed since older runs: less is better, so a ratio above 1 is worse.
 function tellAgainst({ folder, level, pairs, unpaired, hosts, changes }) {
@@ -55,7 +50,7 @@ function tellAgainst({ folder, level, pairs, unpaired, hosts, changes }) {
   if (worse.length) parts.push("Worse: " + worse.join(", ") + ".");
   if (better.length) parts.push("Better: " + better.join(", ") + ".");
   if (!parts.length) parts.push("No clear change.");
-  parts.push("Level " + percent(level) + ", Holm over all rows; " + pairs + (pairs === 1 ? " pair" : " pairs") + " of runs" + (unpaired ? ", and " + unpaired + " without an older one" : "") + ".");
+  parts.push("Significance level " + percent(level) + ", Holm over all rows; " + pairs + (pairs === 1 ? " pair" : " pairs") + " of runs" + (unpaired ? ", and " + unpaired + " without an older one" : "") + ".");
   if (hosts > 1) parts.push(hosts + " machines made them, and each takes its own time for the same work.");
   $("older").textContent = "Against " + folder;
   $("verdict").textContent = parts.join(" ");

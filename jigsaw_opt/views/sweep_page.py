@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from jigsaw_opt.sweeps.intervals import MeanInterval
-from jigsaw_opt.text import printable
+from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.page import filled
+from jigsaw_opt.views.policy_words import described
 
 __all__ = ["sweep_html"]
 
+Row: TypeAlias = Mapping[str, Any]
 _FIRST = ("mean_completion_h", "p95_completion_h", "mean_waiting_h", "makespan_h", "cluster_efficiency")
 """Measures that stand first in the list."""
 _MORE_IS_BETTER = frozenset(
@@ -20,8 +22,8 @@ _MORE_IS_BETTER = frozenset(
 _NEITHER = frozenset({"jobs", "foreground_jobs", "rounds", "gpu_hours", "mean_gpu_hours"})
 
 
-def sweep_html(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The page: every workload with its policies, their means over the seeds, and 95 % intervals.
+def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, str]] = ()) -> str:
+    """The page: every workload with its policies, their means over the seeds, 95 % intervals, and what was assumed.
 
     Names from workloads are data to the page and never markup.
 
@@ -29,18 +31,22 @@ def sweep_html(rows: Sequence[Mapping[str, Any]]) -> str:
     ----------
     rows
         As `jigsaw simulate --sweep` keeps them: with measures, or with an ``error``.
+    assumed
+        What the figures rest on, each with its name.
     """
     known = [key for key in MEASURES if any(row.get(key) is not None for row in rows)]
     ordered = [key for key in _FIRST if key in known] + [key for key in known if key not in _FIRST]
     groups: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows:
         groups.setdefault(row["workload"], {}).setdefault(row["policy"], []).append(row)
-    workloads = [
-        {"name": printable(name), "policies": [_policy(policy, own, ordered) for policy, own in policies.items()]}
-        for name, policies in groups.items()
-    ]
-    measures = {key: {**MEASURES[key]._asdict(), "better": _better(key)} for key in ordered}
-    data = {"rows": len(rows), "workloads": workloads, "measures": measures}
+    workloads = [{"name": printable(name), "policies": _policies(own, ordered)} for name, own in groups.items()]
+    data = {
+        "about": f"{counted(len(rows), 'simulation')} of {counted(len(groups), 'workload')}",
+        "workloads": workloads,
+        "measures": {key: {**MEASURES[key]._asdict(), "better": _better(key)} for key in ordered},
+        "policies": described(dict.fromkeys(row["policy"] for row in rows)),
+        "assumed": [(printable(name), printable(text)) for name, text in assumed],
+    }
     return filled("sweep.html", "simulations side by side", data)
 
 
@@ -48,11 +54,29 @@ def _better(key: str) -> str:
     return "" if key in _NEITHER else "more" if key in _MORE_IS_BETTER else "less"
 
 
-def _policy(name: str, rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> dict[str, object]:
-    figures = {}
+def _policies(own: Mapping[str, Sequence[Row]], measures: Sequence[str]) -> list[dict[str, object]]:
+    """Each policy with its mean of each measure, and the change from the best mean, paired by seed."""
+    figures: dict[str, dict[str, dict[str, object]]] = {policy: {} for policy in own}
     for key in measures:
-        values = [row[key] for row in rows if row.get(key) is not None]
-        if values:
-            figures[key] = MeanInterval.of(values).plain()
-    error = next((row["error"] for row in rows if row.get("error")), "")
-    return {"policy": printable(name), "figures": figures, "error": printable(error)}
+        values = {policy: _by_seed(rows, key) for policy, rows in own.items()}
+        means = {policy: MeanInterval.of([*found.values()]) for policy, found in values.items() if found}
+        best = _best(key, means)
+        for policy, mean in means.items():
+            pairs = [(values[best][seed], value) for seed, value in values[policy].items() if seed in values[best]]
+            change = MeanInterval.of_changes(pairs) if best != policy else None
+            told = {"best": mean.mean == means[best].mean, "change": None if change is None else change.plain()}
+            figures[policy][key] = {**mean.plain(), **told}
+    errors = {policy: next((row["error"] for row in rows if row.get("error")), "") for policy, rows in own.items()}
+    return [
+        {"policy": printable(policy), "figures": figures[policy], "error": printable(errors[policy])} for policy in own
+    ]
+
+
+def _by_seed(rows: Iterable[Row], key: str) -> dict[int, float]:
+    return {row["seed"]: row[key] for row in rows if row.get(key) is not None}
+
+
+def _best(key: str, means: Mapping[str, MeanInterval]) -> str:
+    """The policy with the best mean; the first where neither more nor less is better."""
+    sign = {"less": 1, "more": -1, "": 0}[_better(key)]
+    return min(means, key=lambda policy: sign * means[policy].mean)

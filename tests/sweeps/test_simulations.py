@@ -15,6 +15,7 @@ from jigsaw_opt.documents import save_instance
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.simulation.request import SimulationRequest
+from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
 from jigsaw_opt.sweeps.simulations import cells, is_row, measure, rows_csv, simulations
 
 
@@ -168,3 +169,15 @@ def test_rows_that_means_cannot_be_taken_of_are_refused(traces: list[str], tmp_p
     (tmp_path / "out" / "rows.jsonl").write_text(json.dumps({**good, "restarts": {"deep": []}}) + "\n")
     arguments = ["--workload", traces[0], "--cluster", "2x4", "--policy", "fifo", "-o", str(tmp_path / "out")]
     assert main(["simulate", "--sweep", *arguments]) == 3
+
+
+def test_what_a_sweep_rests_on_is_told_once(traces: list[str]) -> None:
+    tasks = simulations(SimulationRequest("", "1x8", ""), traces, ["fifo", "srtf"], [0, 1])
+    rows = [{**task.labels, "error": None, "makespan_h": 1.0} for task in tasks]
+    told = [*assumed_in_sweep(tasks, rows)]
+    assert [text for name, text in told if name == "workload"] == [
+        f"{trace}: 2 jobs, submitted within 0 h" for trace in traces
+    ]
+    assert [name for name, _ in told].count("cluster") == 1
+    assert "8 GPUs on 1 server" in dict(told)["cluster"] and "change nothing" in dict(told)["seeds"]
+    assert dict(told)["known lengths"].startswith("srtf orders jobs")

@@ -30,8 +30,16 @@ def test_means_and_intervals() -> None:
     data = data_of(page)
     (workload,) = data["workloads"]
     las, fifo, bad = workload["policies"]
-    assert las["figures"]["mean_completion_h"]["mean"] == 2 and las["figures"]["mean_completion_h"]["low"] < 0
-    assert fifo["figures"] == {"mean_completion_h": {"mean": 4.0, "low": None, "high": None}}
+    mean = las["figures"]["mean_completion_h"]
+    assert mean["mean"] == 2 and mean["low"] < 0 and mean["best"] and mean["change"] is None
+    # Only the seed that both have is compared.
+    assert fifo["figures"]["mean_completion_h"] == {
+        "mean": 4.0,
+        "low": None,
+        "high": None,
+        "best": False,
+        "change": {"mean": 300.0, "low": None, "high": None},
+    }
     assert (bad["figures"], bad["error"]) == ({}, EVIL)
     assert list(data["measures"]) == ["mean_completion_h", "utilisation"]
     assert (data["measures"]["mean_completion_h"]["better"], data["measures"]["utilisation"]["better"]) == (
@@ -40,5 +48,13 @@ def test_means_and_intervals() -> None:
     )
 
 
+def test_policies_and_what_was_assumed_are_told() -> None:
+    rows = [row("las:threshold=8", 0, makespan_h=1.0), row("nobody's", 0, makespan_h=1.0)]
+    data = data_of(sweep_html(rows, [("round", EVIL)]))
+    assert data["policies"] == [["las", "least attained service in two queues (Tiresias)"]]
+    assert data["assumed"] == [["round", EVIL]] and data["about"] == "2 simulations of 1 workload"
+
+
 def test_no_rows() -> None:
-    assert data_of(sweep_html([])) == {"rows": 0, "workloads": [], "measures": {}}
+    data = data_of(sweep_html([]))
+    assert (data["about"], data["workloads"]) == ("0 simulations of 0 workloads", [])

@@ -1,0 +1,118 @@
+"""What simulations rest on, in words, with what that means for their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from jigsaw_opt.scheduling.policy import choose
+from jigsaw_opt.simulation.request import Prepared, SimulationRequest
+from jigsaw_opt.sweeps.advice import MEASURES
+from jigsaw_opt.sweeps.bench.summary import grouped
+from jigsaw_opt.sweeps.intervals import MeanInterval
+from jigsaw_opt.sweeps.task import SweepTask
+from jigsaw_opt.text import counted
+
+__all__ = ["assumed_in_sweep", "assumptions", "seeds_told"]
+
+_PERFORMANCE = {
+    "seconds": "a job runs as long as the trace says, on any GPUs that it asks for",
+    "profiled": "paces follow from the models' segments and the exchange over their servers' links",
+    "epochs": "measured step times of the placement, at the trace's batch size",
+    "goodput": "measured step times, with batch and GPUs adapted",
+    "table": "measured throughputs by model, type and number of GPUs",
+    "stages": "stage times that the trace states",
+}
+_CONTENTION = {
+    "exclusive": "exclusive: transfers are planned and leave each other alone",
+    "fair": "fair: jobs that span servers divide the links among them, all the time",
+}
+_KNOW_LENGTHS = ("interleave", "jigsaw", "sjf_bco", "srtf")
+
+
+def assumptions(base: SimulationRequest, read: Prepared, policies: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What the figures rest on, each with its name; what the seeds say is told by `seeds_told`.
+
+    Parameters
+    ----------
+    base, read
+        What is simulated, in words and read.
+    policies
+        Those that decide, in words.
+    """
+    setting, jobs = read.setting, read.setting.workload.jobs
+    hours = (jobs[-1].submit_us - jobs[0].submit_us) / 3_600_000_000
+    yield "workload", f"{base.workload}: {counted(len(jobs), 'job')}, submitted within {hours:.4g} h"
+    servers = counted(len(setting.cluster.servers), "server")
+    yield "cluster", f"{base.cluster}: {counted(setting.gpu_count, 'GPU')} on {servers}"
+    kind = setting.performance.name
+    yield "performance", f"{kind}: {_PERFORMANCE[kind]}" if kind in _PERFORMANCE else kind
+    yield "models", _models(base, read)
+    yield "contention", _CONTENTION.get(base.contention, base.contention)
+    yield "restart", f"a start on other GPUs takes {base.restart_s:g} s without progress"
+    yield "round", f"decisions every {base.round_s:g} s" if base.round_s else "decisions at once"
+    yield "failures", base.failures or "none"
+    knowing = [words for words in policies if choose(words)[0].name in _KNOW_LENGTHS]
+    if knowing:
+        order = "orders" if len(knowing) == 1 else "order"
+        yield (
+            "known lengths",
+            f"{', '.join(knowing)} {order} jobs by the work they have, which a simulation knows exactly",
+        )
+
+
+def _models(base: SimulationRequest, read: Prepared) -> str:
+    names = {job.model for job in read.setting.workload.jobs}
+    if base.draw_models:
+        drawn = counted(len(names), "model")
+        return f"each job has one of {drawn}, drawn by the seed: the trace does not say which it had"
+    if read.setting.performance.name == "seconds":
+        return "none: jobs have durations only, so no policy gains by placement or sharing"
+    return f"{counted(len(names), 'model')}, as the trace says"
+
+
+def seeds_told(seeds: Sequence[int], figures: Iterable[MeanInterval]) -> str:
+    """What the seeds say of chance.
+
+    Parameters
+    ----------
+    seeds
+        At least one.
+    figures
+        Means over them, of measures that no clock of this machine makes.
+    """
+    told = ", ".join(map(str, seeds))
+    if len(seeds) == 1:
+        return f"{told} alone, so there are no intervals"
+    intervals = [figure for figure in figures if isfinite(figure.half)]
+    if intervals and not any(figure.half for figure in intervals):
+        return f"{told}: they change nothing here, as nothing is drawn, so intervals say nothing of other weeks"
+    return f"{told}: intervals are Student's t at 95 % over them, of changes paired by seed"
+
+
+def assumed_in_sweep(tasks: Sequence[SweepTask], rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What a sweep rests on, each with its name: once where all workloads have it in common.
+
+    Parameters
+    ----------
+    tasks
+        As of `jigsaw_opt.sweeps.simulations.simulations`.
+    rows
+        What they gave.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for workload, own in grouped(tasks, lambda task: task.labels["workload"]).items():
+        policies = dict.fromkeys(str(task.labels["policy"]) for task in own)
+        for name, text in assumptions(SimulationRequest(**own[0].labels), own[0].arguments[0], policies):
+            found.setdefault(name, {})[workload] = text
+    for name, texts in found.items():
+        shared = len(set(texts.values())) == 1
+        yield from dict.fromkeys(
+            (name, text if shared or name == "workload" else f"{workload}: {text}") for workload, text in texts.items()
+        )
+    good = [row for row in rows if row.get("error") is None]
+    cells = grouped(good, lambda row: (row["workload"], row["policy"])).values()
+    values = [[row[key] for row in cell if row.get(key) is not None] for cell in cells for key in MEASURES]
+    seeds = dict.fromkeys(int(task.labels["seed"]) for task in tasks)
+    yield "seeds", seeds_told([*seeds], [MeanInterval.of(own) for own in values if own])

@@ -1,0 +1,17 @@
+"""What policies of the simulation say of themselves, for pages that compare them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jigsaw_opt.scheduling.policy import find, names
+from jigsaw_opt.system.plugins import loadable
+from jigsaw_opt.text import printable
+
+__all__ = ["described"]
+
+
+def described(policies: Iterable[str]) -> list[tuple[str, str]]:
+    """The installed ones among some policies, in words as in ``las:threshold=8``: each name once, and what it does."""
+    asked, known = dict.fromkeys(words.partition(":")[0] for words in policies), set(names())
+    return [(printable(it.name), it.display_name) for it in loadable(find, [it for it in asked if it in known])]
