@@ -1,20 +1,13 @@
 // What a block or transfer waits for, and the chain that leads to the end of a job.
+// The intervals of a job, each with its lane: looked for when they are first asked for, as an index of all jobs takes longer.
 const pairs = new Map();
-let paired = 0;
-function pairMore(lanes) {
-  for (const until = Math.min(data.lanes.length, paired + lanes); paired < until; paired++) {
-    const lane = data.lanes[paired];
-    if (lane.kind !== "memory") for (const i of lane.intervals) pairs.has(i[JOB]) ? pairs.get(i[JOB]).push([lane, i]) : pairs.set(i[JOB], [[lane, i]]);
-  }
-}
 function pairsOf(job) {
-  pairMore(data.lanes.length);
-  return pairs.get(job) ?? [];
-}
-// Many lanes are read while nothing else is to do, so that no hover waits for them.
-function pairInPassing() {
-  pairMore(200);
-  if (paired < data.lanes.length) requestIdleCallback(pairInPassing);
+  if (!pairs.has(job)) {
+    const found = [];
+    for (const lane of data.lanes) if (lane.kind !== "memory") for (const i of lane.intervals) if (i[JOB] === job) found.push([lane, i]);
+    pairs.set(job, found);
+  }
+  return pairs.get(job);
 }
 
 // Of its job and on its lane: what ends as it begins, or begins as it ends. Its own job stands first.

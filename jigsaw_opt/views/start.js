@@ -26,5 +26,4 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 draw();
 if (data.chosen !== null) { highlight(data.chosen); showChain(); }
 reopen();
-requestIdleCallback(pairInPassing);
 document.body.dataset.ready = "true";

@@ -280,6 +280,12 @@ def test_fifty_thousand_blocks_stay_usable(browser: Chrome, tmp_path: Path) -> N
     assert "job0" in browser.execute_script("return document.getElementById('tip').textContent")
 
 
+def test_a_hover_looks_for_its_own_job_alone(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, timeline_html(picture(*racks())))
+    browser.execute_script("describe(data.lanes[0], data.lanes[0].intervals[1])")
+    assert browser.execute_script("return [...pairs].map(([job, found]) => [job, found.length])") == [[1, 1]]
+
+
 def test_find_jumps_and_the_address_keeps_what_is_shown(
     browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan
 ) -> None:
