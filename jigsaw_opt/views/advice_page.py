@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jigsaw_opt.sweeps.advice import MEASURES
-from jigsaw_opt.text import printable
+from jigsaw_opt.text import counted, printable
+from jigsaw_opt.views.measures import MEASURES as MEANINGS
 from jigsaw_opt.views.page import filled
+from jigsaw_opt.views.policy_words import described
 
 __all__ = ["advice_html"]
 
@@ -22,7 +24,17 @@ def advice_html(document: Mapping[str, Any]) -> str:
     document
         As of `advice_document`.
     """
-    data = {**_printable(document), "measures": MEASURES}
+    assumed = document["assumed"]
+    simulations = f"{document['finished']:,} of {counted(document['runs'], 'simulation')}"
+    data = {
+        **_printable(document),
+        "about": printable(
+            "; ".join([*(assumed[key] for key in ("workload", "cluster") if key in assumed), simulations])
+        ),
+        "measures": MEASURES,
+        "meanings": {key: MEANINGS[key].meaning for key in MEASURES},
+        "described": described(it["policy"] for it in document["policies"]),
+    }
     return filled("advice.html", f"advice for {document['request']['workload']}", data)
 
 

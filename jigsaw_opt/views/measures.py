@@ -29,8 +29,10 @@ MEASURES = {
     "mean_gpu_hours": MeasureName("GPU time a job", "h", "held, over all submitted jobs"),
     "utilisation": MeasureName("utilisation", "share", "GPU time held of all that the cluster has until the end"),
     "cluster_efficiency": MeasureName("cluster efficiency", "share", "work done, as GPU time alone at full depth"),
-    "worst_fairness": MeasureName("worst fairness", "", "greatest finish-time fairness of a job; above 1 is unfair"),
-    "unfair_share": MeasureName("unfair jobs", "share", "with a finish-time fairness above 1"),
+    "worst_fairness": MeasureName(
+        "worst fairness", "", "greatest time of a job by that on a fair share of the cluster; above 1 is unfair"
+    ),
+    "unfair_share": MeasureName("unfair jobs", "share", "that took longer than on a fair share of the cluster"),
     "restarts": MeasureName(
         "restarts", "", "starts of jobs on other GPUs or after a wait; the first start of a job is none"
     ),

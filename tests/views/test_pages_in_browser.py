@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jigsaw_opt.sweeps.intervals import MeanInterval
+from jigsaw_opt.views.advice_page import advice_html
+from jigsaw_opt.views.failures_page import failures_html
 from jigsaw_opt.views.sweep_page import sweep_html
+from tests.solvers.test_failures import chained
+from tests.views.test_failures_page import effect
 from tests.views.test_html_in_browser import browser, show
 
 if TYPE_CHECKING:
@@ -61,3 +66,60 @@ def test_an_interval_of_no_width_proves_nothing(browser: Chrome, tmp_path: Path)
 def test_a_narrow_window_shows_figures_and_verdicts_of_a_sweep(narrow: Chrome, tmp_path: Path) -> None:
     show(narrow, tmp_path, sweep_html([*runs("las:placement=consolidated", [2, 2.5]), *runs("b", [3, 3])]))
     assert narrow.execute_script(SEEN, "#workloads table") == [400, 400, 3]
+
+
+def advice(*changes: MeanInterval) -> str:
+    """Advice on a policy of each of some changes from today's, `fifo`."""
+    measures = {"mean_completion_h": MeanInterval(2.0, 0.0), "makespan_h": MeanInterval(9.0, 1.0)}
+    figures = {key: mean.plain() for key, mean in measures.items()}
+    policy = {"seeds": [0, 1], "error": None, "figures": figures}
+    others = [
+        {**policy, "policy": f"las:threshold={k}", "change_percent": {"mean_completion_h": change.plain()}}
+        for k, change in enumerate(changes)
+    ]
+    document = {
+        "headline": "las",
+        "measure": "mean_completion_h",
+        "today": "fifo",
+        "best": "las",
+        "runs": 1,
+        "finished": 1,
+        "settings": [],
+        "changes": [],
+        "left_out": {},
+        "assumed": {"cluster": "1 GPU"},
+        "policies": [*others, {**policy, "policy": "fifo", "change_percent": {}}],
+        "request": {"workload": "w"},
+    }
+    return advice_html(document)
+
+
+def test_advice_says_how_sure_a_change_is(browser: Chrome, tmp_path: Path) -> None:
+    sure, doubtful = MeanInterval(-9.0, 2.0), MeanInterval(-1.0, 2.0)
+    show(browser, tmp_path, advice(sure, doubtful, MeanInterval(-5.0, 0.0), MeanInterval.of([3.0])))
+    verdicts = [cells[2].replace("\n", ", ") for cells in browser.execute_script(CELLS, "#policies")]
+    assert verdicts == [
+        "−9.0 %, −11.0 % … −7.0 %, beyond chance",
+        "−1.0 %, −3.0 % … +1.0 %, may be chance",
+        "−5.0 %, all runs alike",
+        "+3.0 %, one run, no interval",
+        "today",
+    ]
+    assert browser.find_element("id", "about").text == "1 GPU; 1 of 1 simulation"
+    assert "Tiresias" in browser.find_element("id", "described").text
+
+
+def test_a_narrow_window_shows_figures_and_verdicts_of_advice(narrow: Chrome, tmp_path: Path) -> None:
+    show(narrow, tmp_path, advice(MeanInterval(-9.0, 2.0)))
+    width, whole, inside = narrow.execute_script(SEEN, "#policies")
+    assert width == whole == 400 and inside >= 3
+
+
+def test_a_narrow_window_shows_what_a_failure_does(narrow: Chrome, tmp_path: Path) -> None:
+    found = [effect("server", "a", ("j",), None), effect("link", "fast", (), 16)]
+    show(narrow, tmp_path, failures_html(chained(), 12, [(it, None) for it in found]))
+    assert narrow.execute_script(SEEN, ".table table")[2] >= 3
+    first, second = narrow.execute_script(CELLS, ".table")
+    assert first[:3] == ["server a", "1 of 1 job stops: j", "no job is left"]
+    assert second[:3] == ["link fast", "no job is touched", "16 µs (+33.3 %)"]
+    assert "server a" in narrow.find_element("id", "worst").text
