@@ -13,7 +13,8 @@ from jigsaw_opt.text import nearest
 
 __all__ = ["columns_of", "decode_workload", "encode_workload", "resembles"]
 
-_UNITS: Mapping[str, int] = {"us": 1, "ms": 1000, "s": 1_000_000, "h": 3_600_000_000}
+_UNITS: Mapping[str, int] = {"us": 1, "ms": 1000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
+_SPELT = {"sec": "s", "secs": "s", "seconds": "s", "mins": "min", "minutes": "min", "hours": "h"}
 _SUBMIT: Mapping[str, int] = {f"submit_{unit}": us for unit, us in _UNITS.items()}
 _DATED = "submit"
 _DURATION: Mapping[str, int] = {f"duration_{unit}": us for unit, us in _UNITS.items()}
@@ -28,7 +29,7 @@ def columns_of(text: str) -> dict[str, str]:
     Raises
     ------
     UsageError
-        It is written otherwise, names a column that there is not, or names one twice.
+        It is written otherwise, names a column that there is not or one of another unit, or names one twice.
     """
     columns: dict[str, str] = {}
     for word in text.split(",") if text else ():
@@ -38,8 +39,18 @@ def columns_of(text: str) -> dict[str, str]:
         if own not in (*_HEADER, *_SUBMIT, _DATED, *_DURATION):
             known = nearest(own, (*_HEADER, _DATED, *_DURATION))
             raise UsageError(f"a workload has no column {own!r}; {known}")
+        _refuse_other_unit(own, theirs)
         columns[own] = theirs
     return columns
+
+
+def _refuse_other_unit(own: str, theirs: str) -> None:
+    """Refuse to read a time from a column whose name ends in another unit."""
+    what, _, unit = own.rpartition("_")
+    ending = theirs.lower().rpartition("_")[2] if "_" in theirs else ""
+    stated = _SPELT.get(ending, ending)
+    if own in (*_SUBMIT, *_DURATION) and stated in _UNITS and stated != unit:
+        raise UsageError(f"column {theirs!r} is named for another unit than {own!r}; {what}_{stated}={theirs} takes it")
 
 
 def decode_workload(
@@ -65,12 +76,14 @@ def decode_workload(
     InvalidInputError
         With every line that is wrong.
     """
-    table = JobTable(data, source, ("gpus",), names=columns)
+    table = JobTable(data, source, (), names=columns)
+    if not table.has("gpus"):
+        _lacks(table, "no column 'gpus'", ("gpus",), "gpus")
     submit, duration = _only(table, "submission", (*_SUBMIT, _DATED)), None
     if any(map(table.has, _DURATION)):
         duration = _only(table, "duration", _DURATION)
     elif not table.has("model"):
-        table.lines.add(1, "no column 'model', nor one with the duration", f"one of {', '.join(_DURATION)}")
+        _lacks(table, "no column 'model', nor one with the duration", _DURATION, "duration_s")
     if not columns:
         _refuse_unknown(table, duration)
     table.lines.raise_if_any()
@@ -88,9 +101,17 @@ def _on_gpus(job_of: Callable[[Row], TraceJob], row: Row) -> TraceJob | None:
 def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:
     """The column of that time, in whichever unit; any other number than one is a problem."""
     found = [name for name in names if table.has(name)]
-    if len(found) != 1:
+    if not found:
+        _lacks(table, f"no column with the time of {what}", names, "submit_s")
+    elif len(found) > 1:
         table.lines.add(1, f"{len(found)} columns with the time of {what}", f"one of {', '.join(names)}")
     return found[0] if found else None
+
+
+def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str) -> None:
+    """Note that none of some columns is there, and how to name one of those that are, for the `usual` one."""
+    known, found = ", ".join(names), ", ".join(table.stated) or "none"
+    table.lines.add(1, told, f"{known}; or --columns {usual}=X, where X is one of {found}")
 
 
 def _refuse_unknown(table: JobTable, duration: str | None) -> None:

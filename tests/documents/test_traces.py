@@ -33,7 +33,9 @@ def test_back_and_forth() -> None:
     assert decode_workload(encode_workload(Workload("w", jobs))).jobs == jobs
 
 
-@pytest.mark.parametrize(("unit", "unit_us"), [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("h", 3_600_000_000)])
+@pytest.mark.parametrize(
+    ("unit", "unit_us"), [("us", 1), ("ms", 1_000), ("s", 10**6), ("min", 60 * 10**6), ("h", 3600 * 10**6)]
+)
 def test_units_are_in_the_header(unit: str, unit_us: int) -> None:
     workload = decode_workload(f"gpus,name,submit_{unit},model\n1,a,4,m\n2,b,2.0,m\n")
     assert [(job.name, job.submit_us) for job in workload.jobs] == [("b", 2 * unit_us), ("a", 4 * unit_us)]
@@ -58,14 +60,16 @@ def test_every_problem_of_every_line() -> None:
 def test_every_problem_of_the_header() -> None:
     assert problems("csv", "name,submit_s,submit_ms,gpus,gpus,colour\n") == [
         "t:1: two columns are called 'gpus'",
-        "t:1: 2 columns with the time of submission (one of submit_us, submit_ms, submit_s, submit_h, submit)",
-        "t:1: no column 'model', nor one with the duration (one of duration_us, duration_ms, duration_s, duration_h)",
+        "t:1: 2 columns with the time of submission "
+        "(one of submit_us, submit_ms, submit_s, submit_min, submit_h, submit)",
+        "t:1: no column 'model', nor one with the duration (duration_us, duration_ms, duration_s, duration_min, "
+        "duration_h; or --columns duration_s=X, where X is one of name, submit_s, submit_ms, gpus, gpus, colour)",
         "t:1: unknown column 'colour' (there are name, submit_us, model, gpus, iterations, min_gpus, max_gpus, "
         "weight, batch_size, foreground)",
     ]
 
 
-@pytest.mark.parametrize(("unit", "seconds"), [("us", 1), ("ms", 2), ("s", 1500), ("h", 5_400_000)])
+@pytest.mark.parametrize(("unit", "seconds"), [("us", 1), ("ms", 2), ("s", 1500), ("min", 90_000), ("h", 5_400_000)])
 def test_jobs_by_duration_take_a_second_an_iteration(unit: str, seconds: int) -> None:
     workload = decode_workload(f"submit_s,gpus,duration_{unit}\n0,4,1500\n")
     assert workload.jobs == (TraceJob("line-2", 0, "seconds", 4, seconds),)
@@ -81,11 +85,34 @@ def test_jobs_by_duration_state_it_once_and_nothing_else() -> None:
     assert problems("csv", "submit_s,gpus,duration_s\n0,1,-4\n") == ["t:2: duration_s is negative: -4"]
 
 
+def test_columns_that_are_missing_are_told_with_those_there_are() -> None:
+    assert problems("csv", "job,when\n") == [
+        "t:1: no column 'gpus' (gpus; or --columns gpus=X, where X is one of job, when)",
+        "t:1: no column with the time of submission (submit_us, submit_ms, submit_s, submit_min, submit_h, submit; "
+        "or --columns submit_s=X, where X is one of job, when)",
+        "t:1: no column 'model', nor one with the duration (duration_us, duration_ms, duration_s, duration_min, "
+        "duration_h; or --columns duration_s=X, where X is one of job, when)",
+        *problems("csv", "job,when\n")[3:],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "taken"),
+    [("duration_h=runtime_min", "duration_min=runtime_min"), ("submit_us=Arrival_Seconds", "submit_s=Arrival_Seconds")],
+)
+def test_a_column_that_is_named_for_another_unit_is_refused(words: str, taken: str) -> None:
+    with pytest.raises(UsageError, match=f"is named for another unit than .*; {taken} takes it"):
+        columns_of(words)
+    assert columns_of(taken)
+
+
 def test_columns_of_tables_as_they_are() -> None:
     columns = columns_of("name=job, gpus=num_gpu,submit_s=time,duration_s=gpus")
     text = "job,user,num_gpu,time,iterations,gpus\na,me,8,30,9,147\n"
     assert read_trace("csv", text, "t", columns=columns).jobs == (TraceJob("a", 30_000_000, "seconds", 8, 147),)
-    with pytest.raises(InvalidInputError, match=r"no column 'num_gpu' \(the columns are gpus, time\)"):
+    with pytest.raises(
+        InvalidInputError, match=r"no column 'num_gpu', which --columns names \(the columns are gpus, t"
+    ):
         read_trace("csv", "gpus,time\n", "t", columns=columns)
     with pytest.raises(UsageError, match=r"own format, and x\.csv is 'philly'"):
         read_trace("philly", "", "x.csv", columns=columns)

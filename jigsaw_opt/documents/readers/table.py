@@ -63,6 +63,11 @@ class JobTable:
         Names of the columns of a text without a header.
     names
         What the text calls columns, by the names that they have here; those not in it have the same name.
+
+    Attributes
+    ----------
+    stated
+        The columns as the text calls them.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class JobTable:
         self._header = list(columns) if columns is not None else next(self._rows, (1, list[str]()))[1]
         if columns is None and self._header:
             self._header[0] = self._header[0].removeprefix(_BYTE_ORDER_MARK)
+        self.stated = tuple(self._header)
         self._rename(names or {})
         for name in required:
             if name not in self._header:
@@ -91,7 +97,8 @@ class JobTable:
         """Call columns as they are called here; one with a name that another was given gets out of its way."""
         for theirs in names.values():
             if theirs not in self._header:
-                self.lines.add(1, f"no column {theirs!r}", f"the columns are {', '.join(self._header) or 'none'}")
+                known = f"the columns are {', '.join(self.stated) or 'none'}"
+                self.lines.add(1, f"no column {theirs!r}, which --columns names", known)
         ours = {theirs: own for own, theirs in names.items()}
         self._header = [ours.get(name, f"({name})" if name in names else name) for name in self._header]
 
