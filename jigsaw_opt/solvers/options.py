@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Integral, Real
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ __all__ = ["MOST_WORKERS", "Options"]
 MOST_WORKERS = 1_000
 """More threads than this no machine has cores for, and engines would try to start them all."""
 
+_LIMITS = ("time_limit", "gap", "target", "no_improvement", "work_limit")
+_NUMBERS: Mapping[str, type] = {**dict.fromkeys(_LIMITS, Real), "seed": Integral, "workers": Integral}
 _GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
 
 
@@ -67,7 +70,7 @@ class Options:
     Raises
     ------
     UsageError
-        A limit out of range.
+        A limit that is no number, or out of range.
     """
 
     time_limit: float | None = None
@@ -86,6 +89,7 @@ class Options:
     cancel: Flag = field(default_factory=Flag, compare=False)
 
     def __post_init__(self) -> None:
+        self._require_numbers()
         for name in ("time_limit", "gap", "no_improvement", "work_limit"):
             value = getattr(self, name)
             if value is not None and not value >= 0:
@@ -94,6 +98,15 @@ class Options:
             raise UsageError(f"workers lies between 1 and {MOST_WORKERS}, not {self.workers}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
+
+    def _require_numbers(self) -> None:
+        wrong = [
+            f"{name} is a {'whole ' if kind is Integral else ''}number, not {value!r}"
+            for name, kind in _NUMBERS.items()
+            if not isinstance(value := getattr(self, name), kind) and not (kind is Real and value is None)
+        ]
+        if wrong:
+            raise UsageError(*wrong)
 
     @property
     def engine_listener(self) -> Callable[[str], None] | None:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import solve_any
 from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy, relative_gap
@@ -142,6 +144,26 @@ def test_an_exception_of_the_receiver_of_events_stays_as_it_is(pair: Instance) -
 
     with pytest.raises(ValueError, match=r"^a full disk$"):
         solve(pair, Handed(), report=broken)
+
+
+def test_the_name_of_an_instance_is_refused_with_what_gives_one(pair: Instance) -> None:
+    name: Any = "server/plain"
+    for use in (solve, solve_any):
+        with pytest.raises(UsageError, match=r"^'server/plain' is no Instance; instances\.load\(NAME\) and load_inst"):
+            use(name)
+    with pytest.raises(UsageError, match="a dict is no Instance"):
+        solve({}, "greedy")  # type: ignore[arg-type]
+
+
+def test_options_that_are_no_numbers_are_told_together() -> None:
+    wrong: dict[str, Any] = {"time_limit": "1", "workers": None, "seed": 1.5, "gap": None}
+    with pytest.raises(UsageError) as raised:
+        Options(**wrong)
+    assert raised.value.args == (
+        "time_limit is a number, not '1'",
+        "seed is a whole number, not 1.5",
+        "workers is a whole number, not None",
+    )
 
 
 def test_a_wrong_plan_never_leaves(pair: Instance) -> None:
