@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -12,6 +13,8 @@ from typing import Any, NoReturn
 from jigsaw_opt.text import nearest, printable, suggestion
 
 __all__ = ["Parser", "add_threads", "file_or_stdout"]
+
+_MEASURED = re.compile(r"[0-9.]+ ?[A-Za-z]+")
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,6 +43,17 @@ class Parser(argparse.ArgumentParser):
         if self._subparsers is not None:
             own = takewhile(lambda word: word.startswith("-"), own)
         yield from (word.partition("=")[0] for word in own if word.startswith("--") and " " not in word)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            if action.type not in (int, float):
+                raise
+            kind = "a whole number" if action.type is int else "a number"
+            unit = " without a unit" if _MEASURED.fullmatch(arg_string) else ""
+            told = f"{action.metavar or action.dest} is {kind}{unit}, not {arg_string!r}"
+            raise argparse.ArgumentError(action, told) from error
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -59,7 +59,7 @@ FORMS: Mapping[str, Form] = {
     "replay": Form("a replay of a plan", "jigsaw plot INSTANCE PLAN --replay FILE"),
     "phased-replay": Form("a replay of a phased plan", "jigsaw export INSTANCE PLAN --to perfetto --replay FILE"),
     "partition": Form("a partition", "jigsaw pipeline FILE"),
-    "csv": Form("a workload in CSV", "jigsaw simulate --workload FILE"),
+    "csv": Form("a workload in CSV", "jigsaw simulate --workload FILE, and jigsaw new --jobs FILE"),
     **{name: Form(what, f"jigsaw simulate --workload {name}:FILE") for name, what in _SIMULATED.items()},
     "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),
     "graphml": Form("a graph in GraphML", "--cluster graphml:FILE"),

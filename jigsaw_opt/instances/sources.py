@@ -9,6 +9,7 @@ from jigsaw_opt.documents import exists, load_instance
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.instances.families import families, generate
+from jigsaw_opt.instances.workloads import workload_names
 from jigsaw_opt.problem.instance import Instance, Objective
 from jigsaw_opt.text import nearest, similar, suggestion
 
@@ -41,6 +42,9 @@ def instance_from(source: str) -> Instance:
             return load(source)
         if source.partition(":")[0] in families() and ":" in source:
             return _of_family(source)
+        if source in workload_names():
+            hint = f"it is taken by jigsaw simulate --workload {source}"
+            raise InvalidInputError([Problem(source, "is a bundled workload, not an instance", hint)])
         hint = _hint(source)
         if hint:
             raise InvalidInputError([Problem(source, "there is no such file, bundled instance or family", hint)])

@@ -10,9 +10,18 @@ from jigsaw_opt.instances.gpus import GPU_TYPES, server
 from jigsaw_opt.instances.topologies import star
 from jigsaw_opt.problem.cluster import Cluster, Server
 
-__all__ = ["LINK_BANDWIDTH", "behind_one_switch", "grid", "require_count", "require_size", "typed_server"]
+__all__ = [
+    "LINK_BANDWIDTH",
+    "begins_as_grid",
+    "behind_one_switch",
+    "grid",
+    "require_count",
+    "require_size",
+    "typed_server",
+]
 
 _PART = re.compile(r"(?P<servers>[0-9]{1,6})x(?P<gpus>[0-9]{1,6})(?::(?P<type>[^+:/]+))?")
+_BEGINNING = re.compile(r"[0-9]+x[0-9]")
 _GPU_TYPE = "gpu"
 _GPU_MEMORY = 16 * 10**9
 _FABRIC_BANDWIDTH = 12 * 10**9
@@ -69,6 +78,11 @@ def grid(text: str) -> Cluster | None:
         require_count(count * gpus, text)
         servers += [typed_server(f"s{len(servers) + k}", part["type"] or _GPU_TYPE, gpus) for k in range(count)]
     return behind_one_switch(servers)
+
+
+def begins_as_grid(text: str) -> bool:
+    """Whether a text that `grid` does not read was most likely meant for it."""
+    return _BEGINNING.match(text) is not None
 
 
 def behind_one_switch(servers: Sequence[Server]) -> Cluster:

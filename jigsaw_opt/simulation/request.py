@@ -15,6 +15,7 @@ from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.documents.workload_csv import columns_of
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
+from jigsaw_opt.instances.catalogue import names
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.instances.workloads import bundled_workload, workload_names
 from jigsaw_opt.problem.cluster import Cluster
@@ -27,7 +28,7 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import Policy, choose
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
-from jigsaw_opt.simulation.clusters import require_size
+from jigsaw_opt.simulation.clusters import begins_as_grid, require_size
 from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.failure_words import failures_of
@@ -230,6 +231,8 @@ def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Clust
     if made is not None:
         require_size(made, text)
         return made, None
+    if begins_as_grid(text) and not exists(text):
+        raise UsageError(f"SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not {text!r}")
     instance = find_instance(text)
     require_size(instance.cluster, text)
     return instance.cluster, instance.models
@@ -282,6 +285,9 @@ def _trace(request: SimulationRequest, accept: Accept) -> Workload:
 
 def _bundled(name: str) -> Path | None:
     """The file of a bundled workload; None where the name is another's."""
+    if name in names():
+        hint = f"it is taken by jigsaw solve {name}, and --cluster {name}"
+        raise InvalidInputError([Problem(name, "is a bundled instance, not a workload", hint)])
     hint = suggestion(name, workload_names())
     found = bundled_workload(name)
     if found is None and hint:

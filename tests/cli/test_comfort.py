@@ -171,3 +171,52 @@ def test_a_dash_is_standard_output_or_refused(
     assert run("solve", "tiny/000", "-o", "-") == 2
     assert "error: '-' is standard output, and this goes to a file: name one" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        (
+            ("solve", "week"),
+            3,
+            "a bundled workload, not an instance (it is taken by jigsaw simulate --workload week)",
+        ),
+        (
+            (*SIMULATE, "--workload", "server/plain", "--policy", "fifo"),
+            3,
+            "is a bundled instance, not a workload (it is taken by jigsaw solve server/plain, and --cluster",
+        ),
+        (
+            ("solve", "jobs.csv"),
+            3,
+            "taken by jigsaw simulate --workload jobs.csv, and jigsaw new --jobs jobs.csv",
+        ),
+        (
+            ("new", "--job", "a:vgg16:1:1", "--cluster", "2x4xa100"),
+            3,
+            "cluster: is SERVERSxGPUS:TYPE, as in 4x8:v100, not '2x4x",
+        ),
+        (
+            ("simulate", "--workload", "day", "--policy", "fifo", "--cluster", "2x4xa100", "-o", "none"),
+            2,
+            "SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not '2x4xa100'",
+        ),
+        (("solve", "tiny/000", "--time-limit", "5s"), 2, "SECONDS is a number without a unit, not '5s'"),
+        (("solve", "tiny/000", "--seed", "x"), 2, "N is a whole number, not 'x'"),
+    ],
+)
+def test_what_was_given_is_told_with_what_is_wanted(
+    given: tuple[str, ...],
+    code: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("jobs.csv").write_text("name,submit_s,gpus,duration_min\na,0,1,5\n")
+    try:
+        found = run(*given)
+    except SystemExit as end:
+        found = int(end.code or 0)
+    assert found == code and told in capsys.readouterr().err
