@@ -85,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_output(arguments.output, source, path)
     settings = _settings(arguments)
     instance, plan = checked_any_plan(source, path)
+    _warn_of_estimates(instance)
     if isinstance(plan, PhasedPlan):
         _run_phased(arguments, settings, instance, plan)
     else:
@@ -100,6 +101,16 @@ def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
     if len(given) != 2:
         raise UsageError("an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN")
     return given[0], Path(given[1])
+
+
+def _warn_of_estimates(instance: Instance) -> None:
+    """Say which models have times that nobody measured, so that the plan's times may be far from those of a run."""
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.instances.profiles import is_estimate
+
+    estimated = sorted({job.model for job in instance.data_parallel if is_estimate(job.model)})
+    if estimated:
+        note(f"warning: estimated, not measured, are the times of {', '.join(estimated)}; jigsaw profile measures them")
 
 
 def _run_listed(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan) -> None:

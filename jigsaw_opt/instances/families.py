@@ -14,7 +14,7 @@ from typing import Any
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.crowded import crowded, shortened
 from jigsaw_opt.instances.gpus import server
-from jigsaw_opt.instances.profiles import profile
+from jigsaw_opt.instances.profiles import estimate_name, profile
 from jigsaw_opt.instances.recipes import FAMILIES, Recipe
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Cluster, Server
@@ -239,7 +239,7 @@ def _levels(job: Job, depth: int) -> Sequence[int]:
 def _models(recipe: Recipe, draw: random.Random) -> dict[str, Model]:
     if recipe.networks:
         return {
-            f"{name}-b{batch}-estimate": profile(name, batch, recipe.types, draw.randint(*recipe.segments))
+            estimate_name(name, batch): profile(name, batch, recipe.types, draw.randint(*recipe.segments))
             for name, batch in recipe.networks
         }
     return {f"net{number}": _small_model(recipe, draw, everywhere=number == 0) for number in range(2)}

@@ -27,9 +27,20 @@ from jigsaw_opt.problem.costs import ceil_fraction
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.text import nearest
 
-__all__ = ["estimate", "even_bounds", "profile"]
+__all__ = ["estimate", "estimate_name", "even_bounds", "is_estimate", "profile"]
 
 _COMPUTE_BYTES, _PARAMETER_BYTES = 2, 4
+_ESTIMATED = "-estimate"
+
+
+def estimate_name(network: str, batch: int) -> str:
+    """What instances call the estimated profile of a network."""
+    return f"{network}-b{batch}{_ESTIMATED}"
+
+
+def is_estimate(name: str) -> bool:
+    """Whether the name of a model says that its times are estimated, not measured."""
+    return name.endswith(_ESTIMATED)
 
 
 def profile(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> Model:

@@ -13,7 +13,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.architectures import ARCHITECTURES
 from jigsaw_opt.instances.gpus import GPU_TYPES
 from jigsaw_opt.instances.measured import DEPTHS
-from jigsaw_opt.instances.profiles import profile
+from jigsaw_opt.instances.profiles import estimate_name, profile
 from jigsaw_opt.instances.recipes import BATCHES
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
@@ -257,8 +257,7 @@ def _data_sheets(word: str, cluster: Cluster, problems: list[Problem]) -> bool:
 
 def _key(word: str) -> str:
     """What the document calls an estimated model."""
-    network, batch = _network(word)
-    return f"{network}-b{batch}-estimate"
+    return estimate_name(*_network(word))
 
 
 def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model]) -> Instance:
