@@ -33,6 +33,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME:MODEL:WORKERS:ITERATIONS",
         help="a job, as in a:resnet50:4:100, a:resnet50@128:4:100 (batch) or a:gpt2_small:4:30s; several times",
     )
+    parser.add_argument(
+        "--deadline",
+        action="append",
+        default=[],
+        metavar="[JOB=]TIME",
+        help="when a job has to have ended, or all jobs have, as in a=2h, 3d or 90min; several times",
+    )
     parser.add_argument("--jobs", metavar="FILE", help="jobs in CSV, as of a workload of jigsaw simulate")
     parser.add_argument("--columns", default="", metavar="OURS=THEIRS,...", help="what the CSV calls its columns")
     parser.add_argument(
@@ -117,12 +124,13 @@ def _request(arguments: argparse.Namespace) -> OwnRequest:
         With every word and every file that cannot be read.
     """
     from jigsaw_opt.errors import InvalidInputError
-    from jigsaw_opt.simulation.own_jobs import OwnRequest, own_job
+    from jigsaw_opt.simulation.own_jobs import OwnRequest, own_job, with_deadlines
 
     problems: list[Problem] = []
     jobs = [job for text in arguments.job if (job := _read(partial(own_job, text), "--job", problems))]
     if arguments.jobs:
         jobs += _read(partial(_table, arguments), "--jobs", problems) or ()
+    jobs = _read(partial(with_deadlines, jobs, arguments.deadline), "--deadline", problems) or jobs
     measured: dict[str, Mapping[str, Any]] = {}
     for word in arguments.profile:
         measured |= _read(partial(_profile, word, measured), "--profile", problems) or {}

@@ -25,15 +25,16 @@ from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
 from jigsaw_opt.text import nearest, suggestion
 
-__all__ = ["Assumption", "OwnJob", "OwnRequest", "jobs_of", "own_instance", "own_job"]
+__all__ = ["Assumption", "OwnJob", "OwnRequest", "jobs_of", "own_instance", "own_job", "with_deadlines"]
 
-_FORM = "NAME:MODEL[@BATCH]:WORKERS:ITERATIONS, or a duration as in 2h, 30min or 90s in place of the iterations"
+_FORM = "NAME:MODEL[@BATCH]:WORKERS:ITERATIONS, or a duration as in 2d, 2h, 30min or 90s in place of the iterations"
 _WORDS = re.compile(
     r"(?P<name>[^:]+):(?P<model>[^:]+):(?P<workers>[0-9]{1,9})"
-    r":(?P<amount>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>h|min|s)?"
+    r":(?P<amount>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>d|h|min|s)?"
 )
+_DEADLINE = re.compile(r"(?:(?P<name>.+)=)?(?P<amount>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>d|h|min|s)")
 _MODEL = re.compile(r"(?P<network>.+?)@(?P<batch>[0-9]{1,9})")
-_UNITS_US = {"h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000}
+_UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class OwnJob:
         Its name; a measured model, or a known network as in ``resnet50`` or ``resnet50@128``; number of workers.
     iterations, duration_us
         How many iterations, or for how many microseconds it runs alone on as many GPUs; one of the two.
-    release_us, weight
+    release_us, weight, deadline_us
         As of a job of an instance.
     """
 
@@ -57,6 +58,7 @@ class OwnJob:
     duration_us: int | None = None
     release_us: int = 0
     weight: int = 1
+    deadline_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,38 @@ def own_job(text: str) -> OwnJob:
     found = _WORDS.fullmatch(text.strip())
     if found is None or (found["unit"] is None and "." in found["amount"]):
         raise UsageError(f"a job is {_FORM}; not {text!r}")
-    amount, unit = Decimal(found["amount"]), found["unit"]
     words = found["name"], found["model"], int(found["workers"])
-    return OwnJob(*words, duration_us=round(amount * _UNITS_US[unit])) if unit else OwnJob(*words, int(amount))
+    return OwnJob(*words, duration_us=_us(found)) if found["unit"] else OwnJob(*words, int(found["amount"]))
+
+
+def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str]) -> list[OwnJob]:
+    """Jobs with deadlines from words such as ``2d``, of all jobs, and ``train=2h``, of one, which goes before.
+
+    Raises
+    ------
+    UsageError
+        With every word that reads otherwise, or names no job.
+    """
+    names, wrong = [job.name for job in jobs], []
+    of_all: int | None = None
+    of_one: dict[str, int] = {}
+    for word in words:
+        found = _DEADLINE.fullmatch(word.strip())
+        if found is None:
+            wrong.append(f"a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, 3d or 90s; not {word!r}")
+        elif found["name"] is None:
+            of_all = _us(found)
+        elif found["name"] in names:
+            of_one[found["name"]] = _us(found)
+        else:
+            wrong.append(f"no job {found['name']!r}; {nearest(found['name'], names)}")
+    if wrong:
+        raise UsageError(*wrong)
+    return [replace(job, deadline_us=of_one.get(job.name, of_all)) for job in jobs]
+
+
+def _us(found: re.Match[str]) -> int:
+    return round(Decimal(found["amount"]) * _UNITS_US[found["unit"]])
 
 
 def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
@@ -284,6 +315,7 @@ def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model])
             iterations=1 if job.iterations is None else job.iterations,
             release_us=job.release_us,
             weight=job.weight,
+            deadline_us=job.deadline_us,
             depth=DEPTHS[request.depth],
         )
     return builder.build()

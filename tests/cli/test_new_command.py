@@ -43,6 +43,15 @@ def test_a_table_of_durations(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (job.name, job.model, job.workers) == ("x", "bert_large-b16-estimate", 4)
 
 
+def test_deadlines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["new", "--job", "a:vgg16:2:3", "--job", "b:vgg16:1:3", "-o", str(tmp_path / "mine.json")]
+    assert main([*words, "--deadline", "b=2h"]) == 0
+    deadlines = {job.name: job.deadline_us for job in load_instance(tmp_path / "mine.json").data_parallel}
+    assert deadlines == {"a": None, "b": 7_200_000_000}
+    assert main([*words, "--deadline", "b=soon"]) == 3
+    assert "--deadline: a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, " in capsys.readouterr().err
+
+
 def test_questions_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal("1x2:a100\na:vgg16:2:3\n\n"))
     assert main(["new"]) == 0

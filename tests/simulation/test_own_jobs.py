@@ -13,7 +13,7 @@ from jigsaw_opt.documents.workload_csv import decode_workload
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import profile
 from jigsaw_opt.problem.job import FullDepth
-from jigsaw_opt.simulation.own_jobs import OwnJob, OwnRequest, jobs_of, own_instance, own_job
+from jigsaw_opt.simulation.own_jobs import OwnJob, OwnRequest, jobs_of, own_instance, own_job, with_deadlines
 
 
 def problems(request: OwnRequest) -> list[str]:
@@ -28,6 +28,7 @@ def problems(request: OwnRequest) -> list[str]:
         ("a:vgg16:4:100", OwnJob("a", "vgg16", 4, 100)),
         (" a b:vgg16@8:1:90s", OwnJob("a b", "vgg16@8", 1, duration_us=90_000_000)),
         ("a:m:2:1.5h", OwnJob("a", "m", 2, duration_us=5_400_000_000)),
+        ("a:m:2:2d", OwnJob("a", "m", 2, duration_us=172_800_000_000)),
         ("a:m:2:30min", OwnJob("a", "m", 2, duration_us=1_800_000_000)),
     ],
 )
@@ -35,10 +36,21 @@ def test_jobs_in_words(text: str, job: OwnJob) -> None:
     assert own_job(text) == job
 
 
-@pytest.mark.parametrize("text", ["", "a", "a:m:2", "a:m:2:1.5", "a:m:-2:1", "a:m:2:3d", ":m:2:3", "a:m:2:3:4"])
+@pytest.mark.parametrize("text", ["", "a", "a:m:2", "a:m:2:1.5", "a:m:-2:1", "a:m:2:3w", ":m:2:3", "a:m:2:3:4"])
 def test_words_that_are_no_job(text: str) -> None:
     with pytest.raises(UsageError, match=r"a job is NAME:MODEL\[@BATCH\]:WORKERS:ITERATIONS"):
         own_job(text)
+
+
+def test_deadlines_of_one_job_go_before_those_of_all() -> None:
+    jobs = [OwnJob("a", "resnet50", 4, 10), OwnJob("x=y", "vgg16", 2, 3)]
+    timed = with_deadlines(jobs, ["x=y=90min", "1.5d"])
+    instance, _ = own_instance(OwnRequest("mine", "2x4:v100", timed))
+    assert [job.deadline_us for job in instance.data_parallel] == [129_600_000_000, 5_400_000_000]
+    assert with_deadlines(jobs, []) == jobs
+    with pytest.raises(UsageError) as raised:
+        with_deadlines(jobs, ["b=2h", "a=2"])
+    assert [str(it).split(",")[0] for it in raised.value.args] == ["no job 'b'; there are a", "a deadline is JOB=TIME"]
 
 
 def test_the_document_states_what_was_asked_for_and_the_rest_is_told() -> None:
