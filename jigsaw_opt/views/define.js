@@ -6,3 +6,8 @@ function define(place, pairs) {
     place.append(made);
   }
 }
+
+// A text in a cell that may break behind the signs between words of a policy or a setting.
+function breakable(cell, text) {
+  for (const part of text.split(/(?<=[:=,])/)) cell.append(part, element("wbr"));
+}

@@ -38,7 +38,7 @@ class _FifoScheduler(Stateless):
 @dataclass(frozen=True, slots=True)
 class _Fifo:
     name: str = "fifo"
-    display_name: str = "first in, first out, without preemption"
+    display_name: str = "first in, first out: in order of submission, without preemption"
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

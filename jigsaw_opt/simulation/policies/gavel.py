@@ -181,7 +181,7 @@ def _take(free: dict[int, None], gpus: Sequence[int]) -> tuple[int, ...]:
 @dataclass(frozen=True, slots=True)
 class _Gavel:
     name: str = "gavel"
-    display_name: str = "shares of time on GPU types by a linear program (Gavel)"
+    display_name: str = "shares of each job's time on each type of GPU, by a linear program (Gavel)"
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

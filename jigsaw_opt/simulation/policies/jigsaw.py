@@ -262,7 +262,7 @@ def _couples(jobs: Sequence[int], running: Mapping[int, Share]) -> Iterator[tupl
 @dataclass(frozen=True, slots=True)
 class _Jigsaw:
     name: str = "jigsaw"
-    display_name: str = "packing of jobs that share GPUs by timetables with partial backward passes"
+    display_name: str = "jobs that share GPUs by timetables; some workers stop their backward passes early"
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -63,7 +63,7 @@ class _LasScheduler:
 @dataclass(frozen=True, slots=True)
 class _Las:
     name: str = "las"
-    display_name: str = "least attained service in two queues (Tiresias)"
+    display_name: str = "least attained service: jobs that had little GPU time so far come first (Tiresias)"
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

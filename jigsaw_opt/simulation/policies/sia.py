@@ -178,7 +178,7 @@ class _SiaScheduler:
 @dataclass(frozen=True, slots=True)
 class _Sia:
     name: str = "sia"
-    display_name: str = "fair goodput of configurations, by one program a round (Sia)"
+    display_name: str = "GPUs and batch sizes of all jobs for the most goodput, chosen anew each round (Sia)"
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

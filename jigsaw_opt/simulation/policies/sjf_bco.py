@@ -127,7 +127,7 @@ class _SjfBcoScheduler:
 @dataclass(frozen=True, slots=True)
 class _SjfBco:
     name: str = "sjf_bco"
-    display_name: str = "smallest jobs first with balanced contention and overhead (SJF-BCO)"
+    display_name: str = "smallest jobs first, on servers that balance contention for links and overhead (SJF-BCO)"
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -48,7 +48,7 @@ class _SrtfScheduler(Stateless):
 @dataclass(frozen=True, slots=True)
 class _Srtf:
     name: str = "srtf"
-    display_name: str = "shortest remaining time first, or shortest remaining service (time x GPUs) first"
+    display_name: str = "shortest remaining time first, with preemption; by choice the least remaining time x GPUs"
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
