@@ -28,7 +28,9 @@ MEASURES = {
     "gpu_hours": MeasureName("GPU time held", "h", "over all GPUs and jobs"),
     "mean_gpu_hours": MeasureName("GPU time a job", "h", "held, over all submitted jobs"),
     "utilisation": MeasureName("utilisation", "share", "GPU time held of all that the cluster has until the end"),
-    "cluster_efficiency": MeasureName("cluster efficiency", "share", "work done, as GPU time alone at full depth"),
+    "cluster_efficiency": MeasureName(
+        "cluster efficiency", "share", "work done, in GPU time that it takes alone with whole backward passes, of all"
+    ),
     "worst_fairness": MeasureName(
         "worst fairness", "", "greatest time of a job by that on a fair share of the cluster; above 1 is unfair"
     ),
@@ -36,7 +38,7 @@ MEASURES = {
     "restarts": MeasureName(
         "restarts", "", "starts of jobs on other GPUs or after a wait; the first start of a job is none"
     ),
-    "mean_restarts": MeasureName("restarts a job", "", "over all submitted jobs"),
+    "mean_restarts": MeasureName("restarts a job", "", "starts on other GPUs but the first, over all submitted jobs"),
     "rounds": MeasureName("rounds", "", "how often the policy was asked"),
     "median_policy_ms": MeasureName("policy, median", "ms", "CPU time of the policy in a round"),
     "p95_policy_ms": MeasureName("policy, 95 %", "ms", "95 % of the rounds took at most this CPU time"),
@@ -45,7 +47,9 @@ MEASURES = {
     "worst_foreground_slowdown": MeasureName("foreground slow-down, worst", "", "of foreground jobs that ended"),
     "mean_foreground_completion_h": MeasureName("foreground completion", "h", "mean from submission to end"),
     "mean_background_completion_h": MeasureName("background completion", "h", "mean from submission to end"),
-    "background_gpu_hours": MeasureName("background work", "h", "in GPU time that it takes alone at full depth"),
+    "background_gpu_hours": MeasureName(
+        "background work", "h", "in GPU time that it takes alone with whole backward passes"
+    ),
     "failure_stops": MeasureName("stops by failures", "", "how often failures stopped a job"),
     "lost_gpu_hours": MeasureName("GPU time lost", "h", "held since the last checkpoint before a failure, or idle"),
     "down_gpu_hours": MeasureName("GPU time down", "h", "of GPUs that had failed"),
