@@ -149,10 +149,10 @@ def _share(us: int, explained_us: int) -> str:
 def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
     """What is proven of the plan and why, in a few sentences."""
     exact = calculation(instance.objective, reason.proof)
-    print(bound_text(instance.objective, reason) + (f" Exactly: {exact}." if exact else ""))
-    if plan.objective == max(plan.bound, reason.value):
-        print(f"The plan has {plan.objective:,}: it is optimal.")
-    if plan.bound > reason.value:
-        print(f"Its solver proved the bound {plan.bound:,} by search; the best sum found here is {reason.value:,}.")
-    else:
-        print(f"The plan has {plan.objective:,}, and the solver that made it had proven {plan.bound:,}.")
+    told = bound_text(instance.objective, reason, plan.bound)
+    print(told + (f" Exactly: {exact}." if exact else ""))
+    best = max(plan.bound, reason.value)
+    print(
+        f"The plan has {plan.objective:,}"
+        + (": it is optimal." if plan.objective == best else f"; the bound is {best:,}.")
+    )

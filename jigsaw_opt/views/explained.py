@@ -59,11 +59,14 @@ def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation] | None = No
     return replace(drawn, stories=stories, chosen=chosen, proven=bound_reason(instance, plan.bound))
 
 
-def told_proof(objective: str, bound: Bound) -> dict[str, object]:
-    """The sentences of a bound, its calculation, and what it rests on by name, as the page takes them."""
+def told_proof(objective: str, bound: Bound, searched: int) -> dict[str, object]:
+    """The sentences of a bound, its calculation, and what it rests on by name, as the page takes them.
+
+    `searched` is the bound that the solver of the plan has proven.
+    """
     proof = bound.proof
     names = {"jobs": proof.jobs, "servers": proof.servers, "links": proof.links}
-    told = {"text": bound_text(objective, bound), "calculation": calculation(objective, proof)}
+    told = {"text": bound_text(objective, bound, searched), "calculation": calculation(objective, proof)}
     return told | {key: list(map(printable, it)) for key, it in names.items()}
 
 

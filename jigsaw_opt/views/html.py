@@ -24,14 +24,14 @@ def timeline_html(picture: Picture) -> str:
 
 def timeline_data(picture: Picture) -> dict[str, object]:
     """What the page is made of; a bound of 0 says nothing, and is none."""
-    plan, filled_share = picture.plan, picture.filled
+    plan, filled_share, proven = picture.plan, picture.filled, picture.proven
     return {
         "name": printable(picture.instance.name),
         "status": plan.status,
         "objective": plan.objective,
         "objectiveName": picture.instance.objective,
-        "bound": max(plan.bound, picture.proven.value if picture.proven else 0) or None,
-        "proof": None if picture.proven is None else told_proof(picture.instance.objective, picture.proven),
+        "bound": max(plan.bound, proven.value if proven else 0) or None,
+        "proof": None if proven is None else told_proof(picture.instance.objective, proven, plan.bound),
         "period": plan.period_us,
         "end": picture.end_us,
         "solver": printable(str(plan.solver.get("name", ""))),

@@ -81,7 +81,7 @@ def phases_html(instance: Instance, plan: PhasedPlan) -> str:
         "objective": plan.objective,
         "objectiveName": instance.objective,
         "bound": plan.bound,
-        "proof": told_proof(instance.objective, bound_reason(bounded_instance(instance), plan.bound)),
+        "proof": told_proof(instance.objective, bound_reason(bounded_instance(instance), plan.bound), plan.bound),
         "solver": printable(str(plan.solver.get("name", ""))),
         "end": max(phase.end_us for _, _, phase in phases),
         "jobs": [_job(number, job) for number, job in enumerate(instance.jobs)],

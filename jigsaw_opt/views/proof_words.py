@@ -22,15 +22,15 @@ _NAMES = {
     "head": "nothing of it can begin before {}",
     "tail": "after the last of it, {} must follow",
     "iterations": "all this in each iteration, of which there are {}",
-    "objective that no placement stays within": "no placement of the jobs stays within {}",
+    "objective that no placement stays within": "by search, no placement of the jobs stays within {}",
     "price of all places asked for": "at the best prices they ask for {}",
     "best value of like bins": "there is room for {}",
     "weighted completion time": "each job ends no earlier than it would alone, which adds up to {}",
     "end": "each job ends no earlier than it would alone, which adds up to {}",
     "share of the sum": "as parts of one machine as fast as all, in the best order, they add up to {}",
     "least cost of its completion time": "their completion times cost at least {}",
-    "fractions": "fractions of these add up to {}",
-    "fractions of all shares": "fractions of these add up to {}",
+    "fractions": "rounding up adds {}",
+    "fractions of all shares": "rounding up adds {}",
 }
 """What is said of the sum of all terms of a name; of other names, the name."""
 _AT_ONCE = {"release": "the job may begin at once", "head": "it may begin at once"}
@@ -41,7 +41,7 @@ _SHARED = ("capacity", "GPUs", "GPUs that hold at least as many as the smallest"
 _UNSAID = (*_SHARED, "largest workers")
 
 
-def bound_text(objective: str, bound: Bound) -> str:
+def bound_text(objective: str, bound: Bound, searched: int = 0) -> str:
     """Why no plan is better than a bound, in words with durations that people read.
 
     Parameters
@@ -50,13 +50,26 @@ def bound_text(objective: str, bound: Bound) -> str:
         Name of the objective, such as ``makespan``.
     bound
         The bound with its proof.
+    searched
+        What the solver of a plan has proven by its search; told first where it is more.
     """
     proof = bound.proof
-    lead = _LEADS[objective].format(_amount(bound.value, "weight * us" if objective == _SUM else "us"))
-    kind = f" Kind of bound: {printable(proof.relaxation).replace('_', ' ')}." if proof.relaxation else ""
+    lead = _lead(objective, bound.value)
+    if searched > bound.value:
+        less = f"What adds up proves less: {lead[:1].lower()}{lead[1:]}"
+        lead = f"{_lead(objective, searched)}: its solver proved that by search. {less}"
+    kind = (
+        f" Kind of bound: {printable(proof.relaxation).replace('_', ' ').replace('gpu', 'GPU')}."
+        if proof.relaxation
+        else ""
+    )
     why = "; ".join(_reasons(proof, begins=objective != "period"))
     sentence = printable(proof.sentence)
     return f"{lead}.{kind} {sentence[:1].upper()}{sentence[1:]}{': ' if why else ''}{why}."
+
+
+def _lead(objective: str, value: int) -> str:
+    return _LEADS[objective].format(_amount(value, "weight * us" if objective == _SUM else "us"))
 
 
 def calculation(objective: str, proof: Proof) -> str:

@@ -15,10 +15,14 @@ def test_work_that_is_shared_out_is_divided_among_those_that_share_it() -> None:
     proof = Proof("GPU work on v100", "0 + ceil((10000 + 14699) / 2) + 0 = 12350", (*terms, Term("capacity", 2, "")))
     bound = Bound(12_350, Proof(proof.sentence, proof.arithmetic, proof.terms, relaxation="gpu_work"))
     assert bound_text("makespan", bound) == (
-        "No plan ends before 12.35 ms. Kind of bound: gpu work. GPU work on v100: it may begin at once;"
+        "No plan ends before 12.35 ms. Kind of bound: GPU work. GPU work on v100: it may begin at once;"
         " it takes 12.35 ms for 2 jobs even if it is shared out evenly."
     )
     assert "at once" not in bound_text("period", bound)
+    assert bound_text("makespan", bound, 13_000).startswith(
+        "No plan ends before 13 ms: its solver proved that by search. What adds up proves less: no plan ends before"
+    )
+    assert bound_text("makespan", bound, 12_350) == bound_text("makespan", bound)
 
 
 def test_an_equation_of_one_number_is_that_number() -> None:
