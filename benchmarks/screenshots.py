@@ -23,6 +23,7 @@ from jigsaw_opt.instances.workloads import bundled_workload
 
 ROOT = Path(__file__).parents[1]
 WORKLOAD = "--workload day.csv --cluster 2x4:v100"
+WEEK = "--workload week --cluster 2x4:v100 --failures mtbf=20,mttr=1 --seeds 0,1,2"
 LONG = "--job long:resnet50:4:3h --job other:vgg16:2:2h --job late:resnet50:1:5h --job more:vgg16:8:40min"
 
 
@@ -46,7 +47,7 @@ PAGES = {
     ),
     "failures": Page("failures.html", (PLAN, "failures server/weighted plan.json -o failures.html")),
     "simulation": Page("one/report.html", (f"simulate {WORKLOAD} --policy las -q -o one",)),
-    "sweep": Page("several/report.html", (f"simulate {WORKLOAD} --policy fifo las srtf --sweep -q -o several",)),
+    "sweep": Page("several/report.html", (f"simulate {WEEK} --policy fifo las srtf --sweep -q -o several",)),
     "advice": Page("advice/advice.html", ("advise day --cluster 1x4:v100 --seeds 0,1 -q -o advice",)),
     "bench": Page("bench/report.html", ("bench server --solvers greedy,cpsat --time-limits 1 -q -o bench",)),
 }
