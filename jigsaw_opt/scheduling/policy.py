@@ -14,7 +14,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
-from jigsaw_opt.system.plugins import load, loadable, registered
+from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import nearest
 
 __all__ = [
@@ -292,11 +292,12 @@ def find(name: str) -> Policy:
     Raises
     ------
     UsageError
-        No policy, or more than one, has that name.
+        No policy, or more than one, has that name; or what has it is no policy.
     PluginError
         It does not load.
     """
     policy: Policy = load(GROUP, "policy", name)
+    require_members("policy", name, policy, ("name", "display_name", "options", "start"))
     return policy
 
 

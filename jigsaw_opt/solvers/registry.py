@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Protocol
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
-from jigsaw_opt.system.plugins import load, loadable, registered
+from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.control import Control
 
-__all__ = ["GROUP", "CallableSolver", "ControlledSolver", "Solver", "find", "loadable_solvers", "names"]
+__all__ = [
+    "GROUP",
+    "CallableSolver",
+    "ControlledSolver",
+    "Solver",
+    "find",
+    "loadable_solvers",
+    "names",
+    "require_solver",
+]
 
 GROUP = "jigsaw_opt.solvers"
 
@@ -66,12 +75,24 @@ def find(name: str) -> Solver:
     Raises
     ------
     UsageError
-        No solver, or more than one, has that name.
+        No solver, or more than one, has that name; or what has it is no solver.
     PluginError
         It does not load.
     """
     solver: Solver = load(GROUP, "solver", name)
+    require_solver(name, solver)
     return solver
+
+
+def require_solver(name: str, found: object) -> None:
+    """Refuse what is no solver, whatever it is.
+
+    Raises
+    ------
+    UsageError
+        It is none.
+    """
+    require_members("solver", name, found, ("name", "display_name", "unavailable", "unsupported"))
 
 
 def loadable_solvers() -> dict[str, Solver]:

@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.registry import Solver, find
+from jigsaw_opt.solvers.registry import Solver, find, require_solver
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.system.interrupts import on_interrupt
 
@@ -63,7 +63,7 @@ def solve(
 def solve_valid(instance: Instance, solver: str | Solver, options: Options, report: Report | None = None) -> Result:
     """As `solve`, of an instance that `validate` has given."""
     report = report or _ignore
-    method = find(solver) if isinstance(solver, str) else solver
+    method = _found(solver)
     _require(method, instance, options)
     limit = clock.Clock(options.time_limit, options.cancel, options.grace)
     _LOGGER.info("solving %r with %s", instance.name, method.name)
@@ -74,6 +74,13 @@ def solve_valid(instance: Instance, solver: str | Solver, options: Options, repo
     told = (result.status, result.objective, result.bound, result.stopped_by, result.seconds)
     _LOGGER.info("%r is solved: %s, objective %s, bound %s, stopped by %s after %.2f s", instance.name, *told)
     return result
+
+
+def _found(solver: str | Solver) -> Solver:
+    if isinstance(solver, str):
+        return find(solver)
+    require_solver(getattr(solver, "name", str(solver)), solver)
+    return solver
 
 
 def _solved(method: Solver, instance: Instance, options: Options, report: Report) -> Result:

@@ -13,7 +13,7 @@ from jigsaw_opt.text import nearest
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["load", "loadable", "registered"]
+__all__ = ["load", "loadable", "registered", "require_members"]
 
 _LOGGER = logging.getLogger(__name__)
 Found = TypeVar("Found")
@@ -53,6 +53,21 @@ def _loaded(kind: str, point: EntryPoint) -> Any:
         package = f" of package {point.dist.name}" if point.dist else ""
         told = f"{kind} {point.name!r}{package} does not load: {type(error).__name__}: {error}"
         raise PluginError(told) from error
+
+
+def require_members(kind: str, name: str, found: object, members: Iterable[str]) -> None:
+    """Refuse what is no object of its kind.
+
+    Raises
+    ------
+    UsageError
+        It is a class, or lacks some of the members that all of the kind have.
+    """
+    if isinstance(found, type):
+        raise UsageError(f"{kind} {name!r} is the class {found.__name__}; an object of it is wanted")
+    lacking = [member for member in members if not hasattr(found, member)]
+    if lacking:
+        raise UsageError(f"{kind} {name!r} is no {kind}: it has no {', '.join(lacking)}")
 
 
 def loadable(find: Callable[[str], Found], names: Iterable[str]) -> Iterator[Found]:

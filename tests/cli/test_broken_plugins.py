@@ -97,3 +97,22 @@ def test_an_exception_of_a_registered_solver_is_told_as_its_own(
     monkeypatch.syspath_prepend(installed(tmp_path, "jigsaw_opt.solvers", {"raising": "raising_solver:IT"}))
     assert main(["solve", "tiny/000", "--solver", "raising"]) == 1
     assert capsys.readouterr().err.splitlines() == ["error: the solver 'raising' raised ValueError: no such order"]
+
+
+@pytest.mark.parametrize(
+    ("point", "told"),
+    [
+        ("pathlib:Path", "is the class Path; an object of it is wanted"),
+        ("math:pi", "is no solver: it has no name, display_name, unavailable, unsupported"),
+    ],
+)
+def test_what_is_no_solver_is_left_out_and_refused(
+    point: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugins._warn.cache_clear()
+    register(tmp_path, monkeypatch, "solvers", point)
+    assert main(["solvers"]) == 0
+    printed = capsys.readouterr()
+    assert "greedy" in printed.out and printed.err.splitlines() == [f"warning: solver 'aaa' {told}"]
+    assert main(["solve", "tiny/000", "--solver", "aaa"]) == 2
+    assert capsys.readouterr().err.splitlines() == [f"error: solver 'aaa' {told}"]

@@ -151,6 +151,8 @@ def test_the_name_of_an_instance_is_refused_with_what_gives_one(pair: Instance) 
     for use in (solve, solve_any):
         with pytest.raises(UsageError, match=r"^'server/plain' is no Instance; instances\.load\(NAME\) and load_inst"):
             use(name)
+    with pytest.raises(UsageError, match="solver 'scripted' is the class Scripted; an object of it is wanted"):
+        solve(pair, Scripted)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a dict is no Instance"):
         solve({}, "greedy")  # type: ignore[arg-type]
 
