@@ -28,10 +28,11 @@ LONG = "--job long:resnet50:4:3h --job other:vgg16:2:2h --job late:resnet50:1:5h
 
 
 class Page(NamedTuple):
-    """A page, and the commands that write it one after the other."""
+    """A page, the commands that write it one after the other, and the height of the window that shows it."""
 
     path: str
     commands: tuple[str, ...]
+    height: int = 640
 
 
 PLAN = "solve server/weighted --time-limit 5 -q -o plan.json"
@@ -44,6 +45,7 @@ PAGES = {
             "solve long.json --phased --time-limit 5 -o long.plan.json",
             "plot long.json long.plan.json -o long.html",
         ),
+        height=960,
     ),
     "failures": Page("failures.html", (PLAN, "failures server/weighted plan.json -o failures.html")),
     "simulation": Page("one/report.html", (f"simulate {WORKLOAD} --policy las -q -o one",)),
@@ -75,7 +77,7 @@ def main() -> None:
             if wrong or not path.is_file():
                 print(f"{name}: no page: {wrong or 'not written'}")
                 continue
-            _photograph(path, arguments.folder / f"{arguments.prefix}-{name}.png")
+            _photograph(path, arguments.folder / f"{arguments.prefix}-{name}.png", PAGES[name].height)
 
 
 def _run(command: str, folder: str, tree: Path) -> str:
@@ -86,13 +88,13 @@ def _run(command: str, folder: str, tree: Path) -> str:
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
-def _photograph(page: Path, picture: Path) -> None:
+def _photograph(page: Path, picture: Path, height: int) -> None:
     from PIL import Image
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
-    for flag in ("headless", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1100,640"):
+    for flag in ("headless", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", f"window-size=1100,{height}"):
         options.add_argument(f"--{flag}")
     chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(shutil.which("chromedriver"))))
     try:

@@ -27,7 +27,7 @@ def timeline_data(picture: Picture) -> dict[str, object]:
     plan, filled_share, proven = picture.plan, picture.filled, picture.proven
     return {
         "name": printable(picture.instance.name),
-        "status": plan.status,
+        "status": "optimal" if proven and proven.value >= plan.objective else plan.status,
         "objective": plan.objective,
         "objectiveName": picture.instance.objective,
         "bound": max(plan.bound, proven.value if proven else 0) or None,

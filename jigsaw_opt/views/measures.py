@@ -38,7 +38,7 @@ MEASURES = {
     "restarts": MeasureName(
         "restarts", "", "starts of jobs on other GPUs or after a wait; the first start of a job is none"
     ),
-    "mean_restarts": MeasureName("restarts a job", "", "starts on other GPUs but the first, over all submitted jobs"),
+    "mean_restarts": MeasureName("restarts a job", "", "restarts over all submitted jobs"),
     "rounds": MeasureName("rounds", "", "how often the policy was asked"),
     "median_policy_ms": MeasureName("policy, median", "ms", "CPU time of the policy in a round"),
     "p95_policy_ms": MeasureName("policy, 95 %", "ms", "95 % of the rounds took at most this CPU time"),

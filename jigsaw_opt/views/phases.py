@@ -103,9 +103,10 @@ def _job(number: int, job: Job | ShapedJob) -> dict[str, object]:
 
 def _told(instance: Instance, plan: PhasedPlan, placed: tuple[int, int, Phase], explained: bool) -> dict[str, object]:
     """A phase as the page takes it: what it is, what each of its jobs does in a period, and the period as a page."""
-    phase = placed[2]
+    g, p, phase = placed
     drawn = period_picture(instance, plan, phase)
     gpus = [lane for lane in drawn.lanes if lane.kind == "gpu"]
+    page = timeline_data(explained_picture(drawn) if explained else drawn)
     return {
         "title": _described(placed),
         "period": phase.period_us,
@@ -113,7 +114,7 @@ def _told(instance: Instance, plan: PhasedPlan, placed: tuple[int, int, Phase], 
         "iterations": {printable(job.name): len(job.iterations) for job in phase.jobs},
         "gpus": len(gpus),
         "busy": sum(lane.busy_us for lane in gpus) / (len(gpus) * phase.period_us),
-        "page": timeline_data(explained_picture(drawn) if explained else drawn),
+        "page": page | {"name": f"a period of group {g} phase {p}"},
     }
 
 
