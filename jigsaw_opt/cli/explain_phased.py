@@ -10,7 +10,7 @@ from typing import Any
 from jigsaw_opt.cli.output import print_table
 from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.solvers.explanation.phased import PhasedExplanation, PhaseTime, Stretch
-from jigsaw_opt.text import printable
+from jigsaw_opt.text import called, printable
 from jigsaw_opt.views.explained import TITLES
 
 __all__ = ["phased_as_json", "print_phased"]
@@ -38,7 +38,7 @@ def print_phased(jobs: Sequence[PhasedExplanation]) -> None:
     for number, job in enumerate(jobs):
         if number:
             print()
-        print(f"job {printable(job.job)} ends at {job.end_us:,} us; it may begin at {job.release_us:,} us")
+        print(f"{called('job', printable(job.job))} ends at {job.end_us:,} us; it may begin at {job.release_us:,} us")
         rows = [(f"{it.start_us:,}", f"{it.end_us - it.start_us:,}", _words(it)) for it in job.stretches]
         print_table(("from us", "for us", "where it is"), rows, ("from us", "for us"))
 

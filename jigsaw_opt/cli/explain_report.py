@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.explanation.chain import KINDS
 from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.explain import NamedStep
 from jigsaw_opt.solvers.explanation.folding import folded
-from jigsaw_opt.text import printable
+from jigsaw_opt.text import called, printable
 from jigsaw_opt.views.explained import TITLES, wait_text
 from jigsaw_opt.views.proof_words import bound_text, calculation
 
@@ -63,9 +63,9 @@ def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation
 def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequence[JobChange], reason: Bound) -> None:
     """Everything about one job."""
     if instance.horizon == "finite":
-        print(f"job {printable(job.job)} ends at {job.end_us:,} us; it may begin at {job.release_us:,} us")
+        print(f"{called('job', printable(job.job))} ends at {job.end_us:,} us; it may begin at {job.release_us:,} us")
     else:
-        print(f"job {printable(job.job)} has its iterations in a period of {job.explained_us:,} us")
+        print(f"{called('job', printable(job.job))} has its iterations in a period of {job.explained_us:,} us")
     print()
     spent = [(TITLES[kind], f"{us:,}", _share(us, job.explained_us)) for kind, us in job.time_us.items() if us]
     print_table(("critical chain", "us", "share"), spent, ("us", "share"))

@@ -16,6 +16,7 @@ from jigsaw_opt.scheduling.live_job import LiveJob
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobAssignment
 from jigsaw_opt.scheduling.remedies import Remedy, Twin, count_gpus, end_us, pace_in, span, tried
+from jigsaw_opt.text import counted
 
 __all__ = ["Influence", "LiveExplanation", "explained"]
 
@@ -220,5 +221,5 @@ def _cluster(state: ClusterState, free: int) -> str:
     out, total = len(state.down), state.setting.gpu_count
     return (
         f"of {count_gpus(total)}, {total - out - free} are in use, {free} free and {out} out of use; "
-        f"{len(waiting)} jobs wait for {wanted}"
+        f"{counted(len(waiting), 'job')} wait{'s' if len(waiting) == 1 else ''} for {wanted}"
     )

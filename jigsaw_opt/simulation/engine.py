@@ -19,6 +19,7 @@ from jigsaw_opt.simulation.restoring import check_state, held_gpus
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.running_shares import RunningShares
 from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.text import counted
 
 __all__ = ["Simulation"]
 
@@ -224,7 +225,8 @@ class Simulation:
     def _fail_waiting(self) -> None:
         waiting = [active.job.name for active in self._active.values()]
         raise JigsawError(
-            f"policy {self._policy.name!r} leaves {len(waiting)} jobs waiting for ever, {waiting[0]!r} for one"
+            f"policy {self._policy.name!r} leaves {counted(len(waiting), 'job')} waiting for ever,"
+            f" {waiting[0]!r} for one"
         )
 
     # Arrivals and ends --------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def test_progress_at_a_stop_is_counted_to_the_microsecond() -> None:
 
 
 def test_a_policy_that_never_starts_a_job_is_told_so() -> None:
-    with pytest.raises(JigsawError, match="leaves 1 jobs waiting for ever, 'a' for one"):
+    with pytest.raises(JigsawError, match="leaves 1 job waiting for ever, 'a' for one"):
         run(setting(job("a", 0, 1, 1)), Scripted(lambda moment: Decision()))
     with pytest.raises(JigsawError, match="waiting for ever"):
         run(setting(job("a", 0, 1, 1)), Scripted(lambda moment: Decision((), moment.now_us + 1)))

@@ -205,7 +205,7 @@ def test_a_job_on_a_dead_server_is_refused() -> None:
 
 def test_a_cluster_that_stays_down_leaves_jobs_waiting() -> None:
     made = setting(job("a", 0, 4, 600), cluster=cluster(1, 4))
-    with pytest.raises(JigsawError, match="leaves 1 jobs waiting for ever"):
+    with pytest.raises(JigsawError, match="leaves 1 job waiting for ever"):
         run(failing(made, (130, "server", 0, True)), FIFO)
 
 
