@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="[JOB=]TIME",
         help="when a job has to have ended, or all jobs have, as in a=2h, 3d or 90min; several times",
     )
-    parser.add_argument("--jobs", metavar="FILE", help="jobs in CSV, as of a workload of jigsaw simulate")
+    parser.add_argument("--jobs", metavar="FILE", help="a workload in CSV, as of jigsaw simulate; also day, week")
     parser.add_argument("--columns", default="", metavar="OURS=THEIRS,...", help="what the CSV calls its columns")
     parser.add_argument(
         "--model",
@@ -163,12 +164,17 @@ def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read
 
 def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
     from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.recognising import expecting
     from jigsaw_opt.documents.workload_csv import columns_of, decode_workload
+    from jigsaw_opt.instances.sources import workload_path
     from jigsaw_opt.simulation.own_jobs import jobs_of
     from jigsaw_opt.text import readable
 
     columns = columns_of(arguments.columns)
-    workload = decode_workload(read_file(arguments.jobs), readable(arguments.jobs), columns=columns)
+    data, source = read_file(workload_path(arguments.jobs)), readable(arguments.jobs)
+    # What is wrong with columns that the caller names is said of them.
+    with nullcontext() if columns else expecting(data, source, "csv"):
+        workload = decode_workload(data, source, columns=columns)
     return jobs_of(workload, arguments.model)
 
 

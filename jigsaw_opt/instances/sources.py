@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import get_args
 
 from jigsaw_opt.documents import exists, load_instance
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.instances.families import families, generate
-from jigsaw_opt.instances.workloads import workload_names
+from jigsaw_opt.instances.workloads import bundled_workload, workload_names
 from jigsaw_opt.problem.instance import Instance, Objective
 from jigsaw_opt.text import nearest, similar, suggestion
 
-__all__ = ["OBJECTIVES", "SIZES", "generated", "instance_from"]
+__all__ = ["OBJECTIVES", "SIZES", "generated", "instance_from", "workload_path"]
 
 SIZES = ("servers", "gpus", "load", "bandwidth")
 """Numbers of a recipe that a user may set."""
@@ -43,12 +44,31 @@ def instance_from(source: str) -> Instance:
         if source.partition(":")[0] in families() and ":" in source:
             return _of_family(source)
         if source in workload_names():
-            hint = f"it is taken by jigsaw simulate --workload {source}"
+            hint = f"it is taken by jigsaw simulate --workload {source}, and jigsaw new --jobs {source}"
             raise InvalidInputError([Problem(source, "is a bundled workload, not an instance", hint)])
         hint = _hint(source)
         if hint:
             raise InvalidInputError([Problem(source, "there is no such file, bundled instance or family", hint)])
     return load_instance(source)
+
+
+def workload_path(source: str) -> str | Path:
+    """The file `source` of a workload, or that of the bundled one of that name.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such file, and the name is near that of a bundled workload or that of a bundled instance.
+    """
+    found = None if exists(source) else bundled_workload(source)
+    if found is None and not exists(source):
+        if source in names():
+            hint = f"it is taken by jigsaw solve {source}, and --cluster {source}"
+            raise InvalidInputError([Problem(source, "is a bundled instance, not a workload", hint)])
+        hint = suggestion(source, workload_names())
+        if hint:
+            raise InvalidInputError([Problem(source, "there is no such file or bundled workload", hint)])
+    return found or source
 
 
 def _hint(source: str) -> str:

@@ -14,10 +14,8 @@ from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.documents.workload_csv import columns_of
-from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
-from jigsaw_opt.instances.catalogue import names
-from jigsaw_opt.instances.sources import instance_from
-from jigsaw_opt.instances.workloads import bundled_workload, workload_names
+from jigsaw_opt.errors import Problems, UsageError
+from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
@@ -34,7 +32,7 @@ from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.text import nearest, readable, suggestion
+from jigsaw_opt.text import nearest, readable
 
 __all__ = ["Prepared", "SimulationRequest", "prepare", "prepare_all"]
 
@@ -276,23 +274,10 @@ def _trace(request: SimulationRequest, accept: Accept) -> Workload:
         raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}")
     if name not in READERS or not file:
         name, file = "csv", text
-    bundled = None if exists(file) else _bundled(file)
-    data, source = read_file(bundled or file), readable(file)
+    data, source = read_file(workload_path(file)), readable(file)
     # What is wrong with columns that the caller names is said of them.
     with nullcontext() if columns else expecting(data, source, name):
         return read_trace(name, data, source, accept, columns)
-
-
-def _bundled(name: str) -> Path | None:
-    """The file of a bundled workload; None where the name is another's."""
-    if name in names():
-        hint = f"it is taken by jigsaw solve {name}, and --cluster {name}"
-        raise InvalidInputError([Problem(name, "is a bundled instance, not a workload", hint)])
-    hint = suggestion(name, workload_names())
-    found = bundled_workload(name)
-    if found is None and hint:
-        raise InvalidInputError([Problem(name, "there is no such file or bundled workload", hint)])
-    return found
 
 
 def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:

@@ -179,7 +179,7 @@ def test_a_dash_is_standard_output_or_refused(
         (
             ("solve", "week"),
             3,
-            "a bundled workload, not an instance (it is taken by jigsaw simulate --workload week)",
+            "a bundled workload, not an instance (it is taken by jigsaw simulate --workload week, and",
         ),
         (
             (*SIMULATE, "--workload", "server/plain", "--policy", "fifo"),

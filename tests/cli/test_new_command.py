@@ -43,6 +43,15 @@ def test_a_table_of_durations(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (job.name, job.model, job.workers) == ("x", "bert_large-b16-estimate", 4)
 
 
+def test_jobs_of_a_bundled_workload_and_of_what_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "mine.json"
+    assert main(["new", "--jobs", "day", "-o", str(output)]) == 0
+    assert len(load_instance(output).data_parallel) == 60
+    capsys.readouterr()
+    assert main(["new", "--jobs", str(output), "-o", str(tmp_path / "other.json")]) == 3
+    assert "looks like an instance, not a workload in CSV" in capsys.readouterr().err
+
+
 def test_deadlines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["new", "--job", "a:vgg16:2:3", "--job", "b:vgg16:1:3", "-o", str(tmp_path / "mine.json")]
     assert main([*words, "--deadline", "b=2h"]) == 0
