@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.timetable import Timetable
     from jigsaw_opt.solvers.search.params import SearchParams
 
-__all__ = ["MOST_WORKERS", "Options"]
+__all__ = ["MOST_WORKERS", "Options", "required_options"]
 
 MOST_WORKERS = 1_000
 """More threads than this no machine has cores for, and engines would try to start them all."""
@@ -135,3 +135,16 @@ class Options:
     def clocked(self) -> bool:
         """Whether a clock alone limits the solve, so that plans may differ from run to run."""
         return self.time_limit is not None and self.work_limit is None
+
+
+def required_options(given: Options | None) -> Options:
+    """What a caller has given, or the defaults where that is None.
+
+    Raises
+    ------
+    UsageError
+        It is something else, as a dictionary.
+    """
+    if given is not None and not isinstance(given, Options):
+        raise UsageError(f"options are an Options, as in Options(time_limit=10), not a {type(given).__name__}")
+    return given or Options()

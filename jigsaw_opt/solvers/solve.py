@@ -15,7 +15,7 @@ from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
-from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.registry import Solver, find, require_solver
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.system.interrupts import on_interrupt
@@ -57,7 +57,7 @@ def solve(
     WrongPlanError
         The solver's plan did not pass `check`.
     """
-    return solve_valid(validate(instance), solver, options or Options(), report)
+    return solve_valid(validate(instance), solver, required_options(options), report)
 
 
 def solve_valid(instance: Instance, solver: str | Solver, options: Options, report: Report | None = None) -> Result:

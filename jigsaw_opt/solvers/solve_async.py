@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.result import Report, Result
 from jigsaw_opt.solvers.solve import solve
 
@@ -30,7 +30,7 @@ async def solve_async(
     JigsawError
         As of `solve`.
     """
-    options = options or Options()
+    options = required_options(options)
     running = asyncio.ensure_future(asyncio.to_thread(solve, instance, solver, options, report))
     try:
         return await asyncio.shield(running)

@@ -10,7 +10,7 @@ from types import TracebackType
 from weakref import WeakSet, finalize
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.registry import Solver
 from jigsaw_opt.solvers.result import Event, Result
 from jigsaw_opt.solvers.solve import solve
@@ -31,7 +31,7 @@ def solving(instance: Instance, solver: str | Solver = "auto", options: Options 
     Solving
         An iterator over the events. Leaving its loop, or its ``with`` block, ends the solve.
     """
-    return Solving(instance, solver, options or Options())
+    return Solving(instance, solver, required_options(options))
 
 
 class Solving(Iterator[Event]):

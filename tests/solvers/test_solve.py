@@ -157,6 +157,11 @@ def test_the_name_of_an_instance_is_refused_with_what_gives_one(pair: Instance) 
         solve({}, "greedy")  # type: ignore[arg-type]
 
 
+def test_options_are_no_dictionary(pair: Instance) -> None:
+    with pytest.raises(UsageError, match=r"options are an Options, as in Options\(time_limit=10\), not a dict"):
+        solve(pair, "greedy", {"time_limit": 1})  # type: ignore[arg-type]
+
+
 def test_options_that_are_no_numbers_are_told_together() -> None:
     wrong: dict[str, Any] = {"time_limit": "1", "workers": None, "seed": 1.5, "gap": None}
     with pytest.raises(UsageError) as raised:

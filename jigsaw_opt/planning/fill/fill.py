@@ -17,7 +17,7 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import suggestion
 
@@ -60,7 +60,7 @@ def fill(
     OutOfTimeError
         None was found.
     """
-    began, instance, options = time.monotonic(), validate(instance), options or Options()
+    began, instance, options = time.monotonic(), validate(instance), required_options(options)
     background = _background(instance, foreground)
     if not slowdown >= 1:
         raise UsageError(f"slowdown is at least 1, not {slowdown}")

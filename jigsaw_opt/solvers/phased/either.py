@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from jigsaw_opt.documents import validate
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.result import PhasedResult
 from jigsaw_opt.solvers.phased.solver import is_long, solve_phased_valid
 from jigsaw_opt.solvers.result import Report, Result, Status
@@ -55,7 +55,7 @@ def solve_any(
     MissingEngineError
         What ``auto`` needs is not installed.
     """
-    started, options = time.monotonic(), options or Options()
+    started, options = time.monotonic(), required_options(options)
     return solve_any_valid(validate(instance), options, report, started)
 
 

@@ -19,7 +19,7 @@ from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
 from jigsaw_opt.problem.plan import Plan, PlanStatus
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import too_wide
-from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound, require_phasable
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Timing, phases_of
@@ -76,7 +76,7 @@ def resolve_phased(
     UsageError
         It is cyclic, or a job has a shape.
     """
-    instance, fix, options, started = validate(instance), fix or Fix(), options or Options(), time.monotonic()
+    instance, fix, options, started = validate(instance), fix or Fix(), required_options(options), time.monotonic()
     require_phasable(instance)
     causes = too_wide(instance)
     if causes:

@@ -22,7 +22,7 @@ from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.infeasibility import too_wide
-from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidPolicy
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
@@ -83,7 +83,7 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     MissingEngineError
         There is a time limit, and what ``auto`` needs is not installed.
     """
-    return solve_phased_valid(validate(instance), options or Options())
+    return solve_phased_valid(validate(instance), required_options(options))
 
 
 def solve_phased_valid(instance: Instance, options: Options) -> PhasedResult:

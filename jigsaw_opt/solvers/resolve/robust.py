@@ -20,7 +20,7 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.registry import ControlledSolver, find
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, without_links
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
@@ -63,7 +63,7 @@ def solve_robust(
     UsageError
         The solver takes no such condition.
     """
-    instance, options = validate(instance), options or Options()
+    instance, options = validate(instance), required_options(options)
     dead = bridges(instance.cluster) if not instance.policed else frozenset()
     narrow = replace(instance, cluster=without_links(instance.cluster, dead)) if dead else instance
     asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
