@@ -9,7 +9,7 @@ import pytest
 from jigsaw_opt.views.colour import GREY, job_colour, luminance
 from jigsaw_opt.views.page import template
 
-PAGES = ("timeline.html", "phases.html", "simulation.html", "failures.html", "advice.html")
+PAGES = ("timeline.html", "phases.html", "simulation.html", "failures.html", "advice.html", "sweep.html", "bench.html")
 
 
 def contrast(first: str, second: str) -> float:

@@ -10,9 +10,11 @@ import pytest
 
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.views.advice_page import advice_html
+from jigsaw_opt.views.bench_page import bench_html
 from jigsaw_opt.views.failures_page import failures_html
 from jigsaw_opt.views.sweep_page import sweep_html
 from tests.solvers.test_failures import chained
+from tests.views.test_bench_page import runs as bench_runs
 from tests.views.test_failures_page import effect
 from tests.views.test_html_in_browser import browser, show
 
@@ -123,3 +125,16 @@ def test_a_narrow_window_shows_what_a_failure_does(narrow: Chrome, tmp_path: Pat
     assert first[:3] == ["server a", "1 of 1 job stops: j", "no job is left"]
     assert second[:3] == ["link fast", "no job is touched", "16 µs (+33.3 %)"]
     assert "server a" in narrow.find_element("id", "worst").text
+
+
+def test_a_narrow_window_shows_which_solver_is_best(narrow: Chrome, tmp_path: Path) -> None:
+    show(narrow, tmp_path, bench_html([*bench_runs("greedy", [110] * 8), *bench_runs("cpsat", [100] * 8)]))
+    width, whole, inside = narrow.execute_script(SEEN, "#cells table")
+    assert width == whole == 400 and inside >= 3
+    heads = narrow.execute_script(
+        "return [...document.querySelectorAll('#cells th')].map(it => [it.innerText, it.title])"
+    )
+    assert [name for name, _ in heads[:4]] == ["solver", "set", "objective ratio", "mean gap"]
+    assert all(meaning for _, meaning in heads[2:])
+    assert narrow.find_element("id", "verdicts").text.startswith("By the objective after 10 s, cpsat is best")
+    assert "list scheduling" in narrow.find_element("id", "solvers").text
