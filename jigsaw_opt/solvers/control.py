@@ -23,7 +23,7 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of
-from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, lower_bound
+from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
 from jigsaw_opt.solvers.infeasibility import exceeded_promises
@@ -300,8 +300,11 @@ def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | Shape
 
 
 def first_bound(operations: Operations, options: Options) -> Bound:
-    """The bound that every solve begins with; `NO_BOUND` where the time is over before there is one."""
+    """The bound that every solve begins with: the best that there is once the time is over, or `NO_BOUND`."""
+    best = NO_BOUND
     try:
-        return lower_bound(operations, options.without_bounds)
+        for bound in instant_bounds(operations, options.without_bounds):
+            best = bound
     except OutOfTimeError:
-        return NO_BOUND
+        return best if best.value else NO_BOUND
+    return best

@@ -67,13 +67,11 @@ def too_wide(instance: Instance) -> tuple[Conflict, ...]:
         What is to be scheduled, not cut: it takes no more memory however many workers there are.
     """
     found = []
+    servers, models = instance.cluster.servers, instance.models.items()
+    usable = {name: sum(it.gpus for it in servers if it.gpu_type in model.gpu_types) for name, model in models}
     for job in looking(instance.jobs):
-        if isinstance(job, ShapedJob):
-            continue
-        types = instance.models[job.model].gpu_types
-        gpus = sum(server.gpus for server in instance.cluster.servers if server.gpu_type in types)
-        if 0 < gpus < job.workers:
-            message = _too_few(job.name, job.workers, gpus, instance.cluster.gpu_count)
+        if isinstance(job, Job) and 0 < usable[job.model] < job.workers:
+            message = _too_few(job.name, job.workers, usable[job.model], instance.cluster.gpu_count)
             found.append(Conflict("reach", (job.name,), message))
     return tuple(found)
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_any_plan, save_instance
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.problem import (
     Block,
     Cluster,
@@ -29,8 +32,10 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_long, solve_phased
+from jigsaw_opt.solvers.phased.limits import conflicts_alone
 from jigsaw_opt.solvers.phased.phases import compact
 from jigsaw_opt.solvers.phased.shelves import iteration_counts, sharing_groups
+from jigsaw_opt.solvers.phased.timer import PhaseTimer
 from jigsaw_opt.solvers.result import Status
 
 NET = Model((Segment("body", {"v": 3}, {"v": 6}, 10, 40), Segment("head", {"v": 1}, {"v": 2}, 5, 1)), state_factor=1)
@@ -156,6 +161,38 @@ def test_a_phase_begins_where_a_repetition_is_shortest() -> None:
     moved = compact((job("a", 38, 45), job("b", 5, 8)), 10)
     spans = {it.name: (it.iterations[0].blocks[0].start_us, it.iterations[0].blocks[0].end_us) for it in moved}
     assert spans == {"a": (0, 7), "b": (7, 10)}
+
+
+@given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), min_size=1, max_size=6))
+def test_the_shortest_repetition_is_found_among_all(period_us: int, spans: list[tuple[int, int]]) -> None:
+    jobs = [
+        JobPlan(f"{k}", ("x/0",), (Iteration((Block(1, start, start + span),), ()),))
+        for k, (start, span) in enumerate(spans)
+    ]
+    moved = [it.iterations[0].blocks[0] for it in compact(jobs, period_us)]
+    assert [(it.start_us - start) % period_us for it, (start, _) in zip(moved, spans, strict=True)] == [
+        (moved[0].start_us - spans[0][0]) % period_us
+    ] * len(spans)
+    assert all(0 <= it.start_us < period_us for it in moved)
+    lasting = (max((start - at) % period_us + span for start, span in spans) for at, _ in spans)
+    assert max(it.end_us for it in moved) == min(lasting)
+
+
+def test_no_part_of_the_jobs_is_placed_once_the_limit_is_over() -> None:
+    asked = instance(Job("a", "one", 1, 1))
+    timer = PhaseTimer(asked, Options(time_limit=1.0), started=time.monotonic() - 60)
+    with pytest.raises(OutOfTimeError):
+        timer.placed("greedy", 1.0, replace(asked, horizon="cyclic", objective="period"))
+    with pytest.raises(OutOfTimeError):
+        timer.timed({"a": ("x/0",)}, (), {"a": 1})
+
+
+def test_causes_of_a_job_are_told_for_each_job_like_it() -> None:
+    big = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 3000),))
+    asked = replace(
+        instance(Job("a", "big", 1, 5), Job("b", "big", 1, 5), Job("c", "one", 1, 5)), models={"big": big, "one": ONE}
+    )
+    assert [it.jobs for it in conflicts_alone(asked)] == [("a",), ("b",)]
 
 
 def test_the_command_makes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
-from jigsaw_opt.solvers.bounds.driver import lower_bound, stronger_bounds
+from jigsaw_opt.solvers.bounds.driver import instant_bounds, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.registry import names
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Deadlines, Relaxation
@@ -16,6 +16,7 @@ __all__ = [
     "Proof",
     "Relaxation",
     "Term",
+    "instant_bounds",
     "lower_bound",
     "names",
     "stronger_bounds",

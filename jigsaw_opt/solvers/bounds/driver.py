@@ -12,7 +12,7 @@ from jigsaw_opt.solvers.bounds.proof import Proof, added
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 
-__all__ = ["lower_bound", "stronger_bounds"]
+__all__ = ["instant_bounds", "lower_bound", "stronger_bounds"]
 
 
 def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
@@ -30,10 +30,14 @@ def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
     UsageError
         There is no relaxation of such a name.
     """
-    best = Bound(0, Proof("no time is less than 0"))
-    for bound in _rising(operations, -1, BoundBudget(), without, instant=True):
-        best = bound
+    *_, best = instant_bounds(operations, without)
     return best
+
+
+def instant_bounds(operations: Operations, without: Collection[str] = ()) -> Iterator[Bound]:
+    """Rising bounds of the instant relaxations, from 0 on; as for `lower_bound`."""
+    yield Bound(0, Proof("no time is less than 0"))
+    yield from _rising(operations, -1, BoundBudget(), without, instant=True)
 
 
 def stronger_bounds(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import replace
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import OutOfTimeError, UsageError
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.operations import cut
@@ -55,8 +57,9 @@ def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
     def stop() -> bool:
         return options.cancel.is_set() or time.monotonic() >= end
 
-    for bound in stronger_bounds(operations, best.value, BOUND_WORK, stop, options.without_bounds):
-        best = bound
+    with suppress(OutOfTimeError):
+        for bound in stronger_bounds(operations, best.value, BOUND_WORK, stop, options.without_bounds):
+            best = bound
     return best
 
 
@@ -71,8 +74,17 @@ def bounded_instance(instance: Instance) -> Instance:
 
 def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
     """Why some job alone has no plan; what rules out plans of several jobs at once does not rule out phases."""
-    alone = (cut(replace(instance, jobs=(job,)), shaped=True) for job in _unbalanced(instance).jobs)
-    return tuple(cause for operations in alone for cause in certain_causes(operations))
+    found: list[Conflict] = []
+    fine: set[Job] = set()
+    for job in looking(_unbalanced(instance).jobs):
+        alike = replace(job, name="", weight=1) if isinstance(job, Job) else None
+        if alike is None or alike not in fine:
+            models = {job.model: instance.models[job.model]} if isinstance(job, Job) else {}
+            causes = certain_causes(cut(replace(instance, jobs=(job,), models=models), shaped=True))
+            found += causes
+            if alike is not None and not causes:
+                fine.add(alike)
+    return tuple(found)
 
 
 def _unbalanced(instance: Instance) -> Instance:

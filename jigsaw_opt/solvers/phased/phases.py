@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 from jigsaw_opt.problem.job import Job
@@ -118,13 +119,24 @@ def compact(jobs: Sequence[JobPlan | ShapedJobPlan], period_us: int) -> tuple[Jo
     times = [[(it.start_us, it.end_us) for it in _operations(job)] for job in jobs]
     starts = [min(start for start, _ in own) for own in times]
     spans = [max(end for _, end in own) - start for own, start in zip(times, starts, strict=True)]
-
-    def last_us(origin: int) -> int:
-        return max((start - origin) % period_us + span for start, span in zip(starts, spans, strict=True))
-
-    origin = min(starts, key=last_us)
+    origin = _shortest_from([start % period_us for start in starts], spans, period_us)
     moved = ((start - origin) % period_us - start for start in starts)
     return tuple(_later(job, by) for job, by in zip(jobs, moved, strict=True))
+
+
+def _shortest_from(starts: Sequence[int], spans: Sequence[int], period_us: int) -> int:
+    """The start from which on all jobs, each at its next start and over its span, end soonest.
+
+    What starts before it comes a period later.
+    """
+    order = sorted(range(len(starts)), key=starts.__getitem__)
+    ends = [starts[k] + spans[k] for k in order]
+    before = accumulate(ends[:-1], max, initial=-period_us)
+    after = [*accumulate(reversed(ends), max)][::-1]
+    last_us: dict[int, int] = {}
+    for k, earlier, later in zip(order, before, after, strict=True):
+        last_us.setdefault(starts[k], max(earlier + period_us, later) - starts[k])
+    return min(starts, key=last_us.__getitem__)
 
 
 def _operations(job: JobPlan | ShapedJobPlan) -> Iterator[Block | Transfer | Execution]:

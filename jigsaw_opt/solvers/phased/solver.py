@@ -12,6 +12,7 @@ from itertools import chain, count, islice
 
 from jigsaw_opt.documents import instance_sha256, validate
 from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import MOST_OPERATIONS
@@ -19,6 +20,7 @@ from jigsaw_opt.problem.phased_plan import PhasedPlan, PhaseGroup
 from jigsaw_opt.problem.plan import PlanStatus
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
+from jigsaw_opt.solvers.control import NO_BOUND
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.infeasibility import too_wide
@@ -33,7 +35,7 @@ from jigsaw_opt.solvers.phased.result import PhasedResult
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
-from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.result import Conflict, Status
 
 __all__ = ["is_long", "solve_phased", "solve_phased_valid"]
 
@@ -90,20 +92,33 @@ def solve_phased_valid(instance: Instance, options: Options) -> PhasedResult:
     """As `solve_phased`, of an instance that was read from a document or that `validate` has given."""
     started = time.monotonic()
     require_phasable(instance, shaped=True)
-    none = partial(PhasedResult, seed=options.seed)
-    causes = too_wide(instance)
+    with clock.limited(clock.Clock(options.time_limit, options.cancel, options.grace)):
+        bound, causes, plan = _solved(instance, options, started)
+    none = partial(PhasedResult, bound=bound.value, proof=bound.proof, seed=options.seed)
     if causes:
-        return none(Status.INFEASIBLE, 0, Proof("there is no plan"), conflicts=causes)
-    bound, causes = phased_bound(instance, options, started), conflicts_alone(instance)
-    if causes:
-        return none(Status.INFEASIBLE, bound.value, bound.proof, conflicts=causes)
-    plan = _planned(instance, options, bound, started)
+        return none(Status.INFEASIBLE, conflicts=causes)
     seconds = time.monotonic() - started
     if plan is None:
-        return none(Status.UNKNOWN, bound.value, bound.proof, seconds=seconds)
+        return none(Status.UNKNOWN, seconds=seconds)
     plan = replace(plan, solver={**plan.solver, "seconds": round(seconds, 3)})
     require_correct(instance, plan, "the solver of phased plans")
-    return none(Status(plan.status), bound.value, bound.proof, plan, seconds=seconds)
+    return none(Status(plan.status), plan=plan, seconds=seconds)
+
+
+def _solved(
+    instance: Instance, options: Options, started: float
+) -> tuple[Bound, tuple[Conflict, ...], PhasedPlan | None]:
+    """A bound, why there is no plan, and the plan, as far as they are known when the time is over."""
+    bound = NO_BOUND
+    try:
+        if causes := too_wide(instance):
+            return Bound(0, Proof("there is no plan")), causes, None
+        bound = phased_bound(instance, options, started)
+        if causes := conflicts_alone(instance):
+            return bound, causes, None
+        return bound, (), _planned(instance, options, bound, started)
+    except OutOfTimeError:
+        return bound, (), None
 
 
 def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> PhasedPlan | None:
@@ -205,9 +220,9 @@ def _grouped(
     ways: Callable[[Mapping[str, Job | ShapedJob]], Iterator[RunningRule]],
 ) -> _PlacedGroups:
     """The groups of a placement, each with phases by the first of its policies."""
-    groups = []
+    groups, all_jobs = [], {job.name: job for job in instance.jobs}
     for names in sharing_groups(instance, gpus):
-        jobs = {job.name: job for job in instance.jobs if job.name in names}
+        jobs = {name: all_jobs[name] for name in names}
         groups.append(_GroupSearch(instance, jobs, ways(jobs), timing))
     return _PlacedGroups(name, gpus, groups, instance.objective == "makespan")
 

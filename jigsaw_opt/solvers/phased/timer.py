@@ -19,12 +19,12 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.result import Result, StoppedBy
-from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve import solve_valid
 
 __all__ = ["PhaseTimer", "UntimedError"]
 
 _LEAST_SECONDS = 1.0
-"""For a placement or a cyclic plan without which a group has no phases at all."""
+"""For a placement or a cyclic plan without which a group has no phases at all, where the limit's grace allows it."""
 _INSTANT = 0.001
 _ANY = 2**62
 """Period with which any cyclic plan is good enough."""
@@ -52,7 +52,7 @@ class PhaseTimer:
     ----------
     first
         Whether there is no phased plan yet. Until then the first cyclic plan of a phase is taken, and where there is
-        none the limit may be passed by a second.
+        none the limit may be passed by its grace.
     """
 
     def __init__(self, instance: Instance, options: Options, started: float) -> None:
@@ -75,8 +75,15 @@ class PhaseTimer:
         return lambda: self._options.cancel.is_set() or time.monotonic() >= end
 
     def placed(self, solver: str, share: float, part: Instance) -> Plan | None:
-        """A cyclic plan of some jobs, wherever they are, within a share of the time that is left."""
-        return solve(part, solver, self._within(share, _LEAST_SECONDS if self.first else 0.0)).plan
+        """A cyclic plan of some jobs, wherever they are, within a share of the time that is left.
+
+        Raises
+        ------
+        OutOfTimeError
+            The limit and its grace are over.
+        """
+        self._require_time()
+        return solve_valid(part, solver, self._within(share)).plan
 
     def timed(self, gpus: Mapping[str, Sequence[str]], shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
         """A cyclic plan of jobs that run together.
@@ -94,7 +101,10 @@ class PhaseTimer:
         ------
         UntimedError
             None was found, mostly as there was no time for one.
+        OutOfTimeError
+            The limit and its grace are over.
         """
+        self._require_time()
         key = tuple((name, counts[name], tuple(gpus[name])) for name in sorted(counts))
         part, own = cyclic_part(self._instance, counts), {name: gpus[name] for name in counts}
         plan = self._known.get(key) or self._first(part, own, _as_placed(shelves, counts))
@@ -107,23 +117,29 @@ class PhaseTimer:
 
     def _first(self, part: Instance, gpus: _Placements, known: Timetable | None) -> Plan | None:
         """Any cyclic plan."""
-        options = self._within(1.0, _LEAST_SECONDS if self.first else 0.0)
-        found = _made(part, gpus, known, replace(options, target=_ANY))
+        found = _made(part, gpus, known, replace(self._within(1.0), target=_ANY))
         return None if found is None else found.plan
 
     def _improved(self, part: Instance, gpus: _Placements, plan: Plan, key: _Key) -> Plan:
         """The best cyclic plan that annealing finds from one in a share of the time: other phases wait, too."""
         counts = {job.name: len(job.iterations) for job in plan.jobs}
-        found = _made(part, gpus, _as_placed([plan], counts), self._within(1 / len(self._instance.jobs), 0.0))
+        found = _made(part, gpus, _as_placed([plan], counts), self._within(1 / len(self._instance.jobs)))
         if found is None or found.plan is None:
             return plan
         if found.stopped_by is not StoppedBy.TIME:
             self._ended.add(key)
         return found.plan
 
-    def _within(self, share: float, least: float) -> Options:
-        limit = None if self._end is None else max(share * (self._end - time.monotonic()), least, _INSTANT)
-        asked = self._options
+    def _require_time(self) -> None:
+        """There may be as many parts and phases as jobs, and each takes a little time."""
+        if self._end is not None and time.monotonic() > self._end + self._options.grace:
+            raise OutOfTimeError("no time was left for all phases")
+
+    def _within(self, share: float) -> Options:
+        asked, limit = self._options, None
+        if self._end is not None:
+            left = self._end - time.monotonic()
+            limit = max(share * left, min(_LEAST_SECONDS, left + asked.grace) if self.first else 0.0, _INSTANT)
         return Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
 
 

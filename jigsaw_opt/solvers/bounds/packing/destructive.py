@@ -35,6 +35,8 @@ def destructive(
     """The bounds of a relaxation that is made of tests, one after the other."""
 
     def bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+        if budget.spent:
+            return
         most = serial_limit(context.operations)
         for test in tests(context):
             for bound in destructive_bounds(test, known, most, budget):

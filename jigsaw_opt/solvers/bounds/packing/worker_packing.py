@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
@@ -40,10 +42,11 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
             head = min((data.job.release_us for data in inside), default=0)
             tail = min((data.job_class.tail for data in inside), default=0)
         gpus = sum(context.gpu_classes[k].gpus for k in classes)
-        for bins, first, last, load in _fullest([worker.load for worker in workers], gpus):
-            if head + load + tail > known:
-                known = head + load + tail
-                yield _bound(context, classes, workers[:last], first, bins, (head, load, tail))
+        fullest = _fullest([worker.load for worker in workers], gpus)
+        load, bins, first, last = max(fullest, key=itemgetter(0), default=(0, 1, 0, 0))
+        if head + load + tail > known:
+            known = head + load + tail
+            yield _bound(context, classes, workers[:last], first, bins, (head, load, tail))
 
 
 def _bound(
@@ -86,13 +89,13 @@ def _workers(data: JobData) -> Iterator[_PackedWorker]:
 
 
 def _fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, int]]:
-    """Powers of two of GPUs, with the first and last of the items that they hold at least, and the fullest's load."""
+    """By powers of two of GPUs: the fullest's load, their number, and the first and last items they hold at least."""
     sums = [0, *accumulate(loads)]
     bins = 1
     while bins <= gpus:
-        for count in range(bins, len(loads) + 1, gpus):
+        for count in looking(range(bins, len(loads) + 1, gpus)):
             first = count - (count - bins) // gpus * bins - bins
-            yield bins, first, count, ceil_div(sums[count] - sums[first], bins)
+            yield ceil_div(sums[count] - sums[first], bins), bins, first, count
         bins *= 2
 
 
