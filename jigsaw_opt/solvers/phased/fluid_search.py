@@ -67,7 +67,7 @@ class FluidSearch:
         stop = self._timer.deadline(_SHARE)
         for job in self.first_order(jobs):
             tried = [job] if stop() else [job, *islice(self._elsewhere(job, order), _TRIED)]
-            order.append(min(tried, key=lambda one: self.value([*order, one])))
+            order.append(min(tried, key=lambda one: self.value([*order, one])) if len(tried) > 1 else job)
         return order
 
     def improved(self, order: Sequence[FluidJob]) -> list[FluidJob]:

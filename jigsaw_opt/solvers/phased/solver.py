@@ -185,7 +185,7 @@ def _searched(
     instance: Instance, timer: PhaseTimer, rng: random.Random, placed: Sequence[_PlacedGroups]
 ) -> Iterator[_PlacedGroups]:
     """Groups by local search, from jobs placed one after another, and from the best of the placements."""
-    if len(instance.jobs) == 1 or instance.shaped:
+    if len(instance.jobs) == 1 or instance.shaped or timer.is_over:
         return
     model = FluidModel(instance, rng)
     search = FluidSearch(instance, model, rng, timer)

@@ -75,7 +75,7 @@ class PhaseTimer:
         return lambda: self._options.cancel.is_set() or time.monotonic() >= end
 
     def placed(self, solver: str, share: float, part: Instance) -> Plan | None:
-        """A cyclic plan of some jobs, wherever they are, within a share of the time that is left.
+        """A cyclic plan of some jobs, wherever they are, within their part of a share of the time that is left.
 
         Raises
         ------
@@ -83,7 +83,8 @@ class PhaseTimer:
             The limit and its grace are over.
         """
         self._require_time()
-        return solve_valid(part, solver, self._within(share)).plan
+        own = len(part.jobs) / len(self._instance.jobs)
+        return solve_valid(part, solver, self._within(share * own)).plan
 
     def timed(self, gpus: Mapping[str, Sequence[str]], shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
         """A cyclic plan of jobs that run together.
@@ -139,7 +140,7 @@ class PhaseTimer:
         asked, limit = self._options, None
         if self._end is not None:
             left = self._end - time.monotonic()
-            limit = max(share * left, min(_LEAST_SECONDS, left + asked.grace) if self.first else 0.0, _INSTANT)
+            limit = max(share * left, min(share * _LEAST_SECONDS, left + asked.grace) if self.first else 0.0, _INSTANT)
         return Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
 
 
