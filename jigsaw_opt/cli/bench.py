@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.bench_request import tasks_of
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.sweeps.bench.summary import MEASUREMENTS
-    from jigsaw_opt.sweeps.folder import TABLES
+    from jigsaw_opt.sweeps.folder import TABLES, require_own
 
     problems = Problems()
     gate = _gate(arguments, problems)
@@ -68,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     tasks, engine = tasks_of(arguments, problems), engine_of(arguments)
     if gate is not None:
         gate.require(task.key for task in tasks)
+    require_own(arguments.output)
     make_folder(arguments.output, (*TABLES, _PICTURE, _PAGE), arguments.sources)
     kind = MEASUREMENTS if gate is None else MEASUREMENTS._replace(more=gate.judge)
     picture, show = partial(_draw, folder=arguments.output, gate=gate), partial(_print, gate=gate)

@@ -85,8 +85,10 @@ def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.Pa
     Raises
     ------
     UsageError
-        It cannot be made, or one of the files cannot be written.
+        It cannot be made, or one of the files cannot be written, or it is ``-``.
     """
+    if folder == Path("-"):
+        raise UsageError("'-' is standard output, and this goes to a folder: name one")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jigsaw_opt.documents import write_atomically
+from jigsaw_opt.documents import exists, write_atomically
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
 from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
 
-__all__ = ["ROWS", "TABLES", "SweepKind", "SweepTables", "sweep_into"]
+__all__ = ["ROWS", "TABLES", "SweepKind", "SweepTables", "require_own", "sweep_into"]
 
 ROWS = "rows.jsonl"
 """The file of the rows, which a sweep goes on from."""
@@ -54,6 +55,19 @@ class SweepTables(NamedTuple):
 
     rows: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any]
+
+
+def require_own(folder: Path) -> None:
+    """Refuse a folder with tables that no sweep made, such as those of a simulation.
+
+    Raises
+    ------
+    UsageError
+        They would be lost.
+    """
+    table = next((name for name in TABLES if exists(folder / name)), None)
+    if table is not None and not exists(folder / ROWS):
+        raise UsageError(f"{folder} holds the {table} of another run; take another folder")
 
 
 def sweep_into(

@@ -22,7 +22,7 @@ __all__ = ["Record", "is_number", "read_rows"]
 
 IsRow: TypeAlias = Callable[[Mapping[str, Any]], bool]
 _START = b'{"key"'
-_HINT = "delete the line, and its task runs again"
+_HINT = "take another folder, or delete the line, and its task runs again"
 _LARGEST = 1e100
 """Of a number: means and ratios of many are finite too."""
 

@@ -65,6 +65,8 @@ def server_uses(setting: Setting, outcome: SimulationOutcome) -> list[list[tuple
 
 def findings(setting: Setting, outcome: SimulationOutcome) -> list[str]:
     """Sentences on the job that ends last, the one that waits longest, the most unfair one, and the idlest server."""
+    if not outcome.jobs:
+        return ["No job has been submitted by the end of the simulation."]
     return [
         *_latest(setting, outcome),
         *_longest_wait(setting, outcome),

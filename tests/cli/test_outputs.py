@@ -68,3 +68,23 @@ def test_a_sweep_goes_on_from_its_own_rows(here: Path) -> None:
     assert main(run) == 0
     assert (here / "x" / "rows.jsonl").read_text() == rows
     assert "fifo" in (here / "x" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("more", [(), ("--sweep",)])
+def test_bench_leaves_the_results_of_simulations_alone(
+    more: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *SIMULATION, "-o", "x", *more]) == 0
+    before = {path.name: path.read_text() for path in (here / "x").iterdir()}
+    assert main(["bench", *CASES["bench"][0], "-o", "x"]) == (3 if more else 2)
+    assert "take another folder" in capsys.readouterr().err
+    assert {path.name: path.read_text() for path in (here / "x").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "words", [("simulate", *SIMULATION), ("simulate", *SIMULATION, "--sweep"), ("bench", *CASES["bench"][0])]
+)
+def test_a_dash_is_no_folder(words: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "-o", "-"]) == 2
+    assert "'-' is standard output, and this goes to a folder: name one" in capsys.readouterr().err
+    assert [path.name for path in here.iterdir()] == ["jobs.csv"]

@@ -124,8 +124,13 @@ def test_lines_that_are_no_rows_are_all_named(tmp_path: Path) -> None:
 )
 def test_rows_that_a_summary_cannot_be_made_of_are_named(tmp_path: Path, row: str) -> None:
     path = tmp_path / "rows.jsonl"
-    good = '{"key": "a", "error": null, "gap": 0.5, "objective": 3, "trajectory": [[0.1, null, 2], [1, 3, 2]]}\n'
-    path.write_text(good + '{"key": "b", ' + row + "}\n")
+    labels = '"set": "s", "instance": "x", "solver": "a", '
+    good = (
+        '{"key": "a", '
+        + labels
+        + '"error": null, "gap": 0.5, "objective": 3, "trajectory": [[0.1, null, 2], [1, 3, 2]]}\n'
+    )
+    path.write_text(good + '{"key": "b", ' + labels + row + "}\n")
     if row.endswith("]" * 900):  # nobody looks there
         with Record(path, is_row) as record:
             assert list(record.rows) == ["a", "b"]
@@ -133,7 +138,7 @@ def test_rows_that_a_summary_cannot_be_made_of_are_named(tmp_path: Path, row: st
     with pytest.raises(InvalidInputError) as caught:
         Record(path, is_row)
     assert [str(problem) for problem in caught.value.problems] == [
-        f"{path}:2: is not a row (delete the line, and its task runs again)"
+        f"{path}:2: is not a row (take another folder, or delete the line, and its task runs again)"
     ]
 
 

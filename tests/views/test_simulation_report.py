@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, summarise
 from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent
 from jigsaw_opt.simulation.policies.fifo import FIFO
@@ -45,6 +46,15 @@ def data_of(page: str) -> dict[str, object]:
     assert found is not None
     data: dict[str, object] = json.loads(found[1])
     return data
+
+
+def test_a_simulation_that_ends_before_any_job_comes_has_a_page() -> None:
+    made = setting(TraceJob("late", 5 * SECOND, "m", 1, 10))
+    simulation = Simulation(made, FIFO, {"placement": "packed"})
+    simulation.run(until_us=0)
+    outcome = simulation.close()
+    assert not outcome.jobs
+    assert "No job has been submitted by the end of the simulation." in page_of(made, outcome)
 
 
 def test_gpus_that_are_down_have_a_chart_where_anything_fails(simulated: tuple[Setting, SimulationOutcome]) -> None:

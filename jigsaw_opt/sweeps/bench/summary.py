@@ -32,6 +32,7 @@ __all__ = [
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
+_LABELS = ("set", "instance", "solver")
 _LEAST_SECONDS = 0.01
 """Shorter times are taken for this long: below it they say more of the clock than of the solver."""
 
@@ -78,12 +79,13 @@ class Cell:
 
 
 def is_row(row: Row) -> bool:
-    """Whether the values that a summary is made of have their types, where they are there."""
+    """Whether a row says what was solved by what, and the values of a summary have their types, where they are."""
     texts = row.get("error", 0), row.get("status")
     numbers = row.get("objective"), row.get("gap"), row.get("primal_dual_integral")
     events = row.get("trajectory", [])
     return (
-        all(text is None or isinstance(text, str) for text in texts)
+        all(isinstance(row.get(label), str) for label in _LABELS)
+        and all(text is None or isinstance(text, str) for text in texts)
         and all(number is None or is_number(number) for number in numbers)
         and isinstance(events, list)
         and all(map(_is_event, events))
