@@ -23,7 +23,19 @@ __all__ = [
     "UsageError",
     "WrongPlanError",
     "reason_of",
+    "require_a",
 ]
+
+_GIVERS = {
+    "Instance": "instances.load(NAME) and load_instance(PATH) give one",
+    "Plan": "load_plan(PATH) and the plan of a Result are one",
+    "PhasedPlan": "load_any_plan(PATH) and the plan of a PhasedResult are one",
+    "Fix": "as in Fix(before_us=1000)",
+    "Cluster": "an Instance has one",
+    "SimulationRequest": "as in SimulationRequest('day', '2x4', 'fifo')",
+    "ReplayRequest": "as in ReplayRequest(instance, plan)",
+}
+"""What to call or to write for an argument, by the name of its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +223,27 @@ class Problems:
             raise InvalidInputError([*self._of_calls, *self._of_inputs])
         if self._of_calls:
             raise UsageError(*map(str, self._of_calls))
+
+
+def require_a(kinds: type | tuple[type, ...], given: object) -> None:
+    """Refuse an argument of another type, such as the name of an instance in its place.
+
+    Parameters
+    ----------
+    kinds
+        Types that are taken.
+    given
+        The argument.
+
+    Raises
+    ------
+    UsageError
+        It is of none of the types; the message says what gives one.
+    """
+    if not isinstance(given, kinds):
+        names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
+        told = repr(given) if given is None or isinstance(given, str) else f"a {type(given).__name__}"
+        raise UsageError(f"{told} is no {' or '.join(names)}; {_GIVERS[names[0]]}")
 
 
 def reason_of(error: OSError | ValueError) -> str:

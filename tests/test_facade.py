@@ -16,6 +16,7 @@ import jigsaw_opt as jo
 from tests import typed_caller
 
 PACKAGE = Path(jo.__file__).parent
+DATA = Path(__file__).parent / "data"
 SILENT = """
 import logging, sys
 import jigsaw_opt
@@ -49,6 +50,31 @@ def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
         assert found is (getattr(source, name))
     with pytest.raises(AttributeError, match="nonsense"):
         _ = jo.nonsense  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("check", ("pair", None), "None is no Plan or PhasedPlan; load_plan(PATH) and the plan of a Result are one"),
+        ("resolve", ("pair", "p.json"), "'p.json' is no Plan; load_plan(PATH) and the plan of a Result are one"),
+        ("resolve", ("pair", "plan", "fix"), "'fix' is no Fix; as in Fix(before_us=1000)"),
+        ("resolve_phased", ("pair", "plan"), "a Plan is no PhasedPlan; load_any_plan(PATH) and the plan of a Pha"),
+        ("picture", ("a", None), "'a' is no Instance; instances.load(NAME) and load_instance(PATH) give one"),
+        ("picture", ("pair", None), "None is no Plan; load_plan(PATH)"),
+        ("simulate", ("day",), "'day' is no SimulationRequest; as in SimulationRequest('day', '2x4', 'fifo')"),
+        ("Session", ("a",), "'a' is no Instance; instances.load(NAME)"),
+        ("Session", ("pair", "p.json"), "'p.json' is no Plan; load_plan(PATH)"),
+        ("LiveScheduler", ("2x4",), "'2x4' is no Cluster; an Instance has one"),
+        ("run_plan", ("pair",), "a Instance is no ReplayRequest or PhasedReplayRequest; as in ReplayRequest(instance"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_with_what_gives_one(
+    name: str, arguments: tuple[str | None, ...], told: str
+) -> None:
+    known = {"pair": jo.load_instance(DATA / "pair.json"), "plan": jo.load_plan(DATA / "pair.plan.json")}
+    with pytest.raises(jo.UsageError) as caught:
+        getattr(jo, name)(*(known.get(it, it) if it else it for it in arguments))
+    assert str(caught.value).startswith(told)
 
 
 def test_what_signatures_name_can_be_imported_from_the_front() -> None:

@@ -12,6 +12,7 @@ from jigsaw_opt.checking.phased import phased
 from jigsaw_opt.checking.promises import promises
 from jigsaw_opt.checking.violation import RULES, Violation
 from jigsaw_opt.documents import validate
+from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import Plan
@@ -39,7 +40,10 @@ def check(instance: Instance, plan: Plan | PhasedPlan) -> tuple[Violation, ...]:
     ------
     InvalidInputError
         The instance breaks a rule of the document; with every problem and its path.
+    UsageError
+        One of them is something else, such as the name of a file.
     """
+    require_a((Plan, PhasedPlan), plan)
     return violations(validate(instance), plan)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from jigsaw_opt.documents.encoding import encode_depth, encode_part
 from jigsaw_opt.documents.instance_decoding import decode_instance_tree
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Model, Segment, Shape
 from jigsaw_opt.problem.depth import DepthPlugin, plugins
 from jigsaw_opt.problem.instance import Horizon, Objective
@@ -278,9 +278,7 @@ def validate(instance: Instance) -> Instance:
     UsageError
         It is no instance, such as the name of one.
     """
-    if not isinstance(instance, Instance):
-        given = repr(instance) if isinstance(instance, str) else f"a {type(instance).__name__}"
-        raise UsageError(f"{given} is no Instance; instances.load(NAME) and load_instance(PATH) give one")
+    require_a(Instance, instance)
     valid = decode_instance_tree(lambda report: {"format": _FORMAT, **_plain(instance, "$", report)})
     pairs = zip(valid.jobs, instance.jobs, strict=True)
     return replace(valid, jobs=tuple(starmap(_with_own_rule, pairs)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import CheckFailedError, UsageError
+from jigsaw_opt.errors import CheckFailedError, UsageError, require_a
 from jigsaw_opt.executor import require_torch
 from jigsaw_opt.executor.catalogue import require_data_parallel, require_entries
 from jigsaw_opt.executor.replay.request import AnyReplayRequest, PhasedReplayRequest, ReplayRequest
@@ -72,6 +72,7 @@ def run_phased_plan(request: PhasedReplayRequest) -> PhasedReplay | None:
 
 def _require_possible(request: AnyReplayRequest) -> None:
     """Refuse a request that cannot be carried out here, whatever the reason."""
+    require_a((ReplayRequest, PhasedReplayRequest), request)
     problems = tuple(request.problems())
     if problems:
         raise UsageError(*problems)

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError, require_a
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.scheduling.allocation import Decision
@@ -95,6 +95,7 @@ class LiveScheduler:
         restart_us: int = 30 * _SECOND_US,
         journal: Callable[[Plain], None] | None = None,
     ) -> None:
+        require_a(Cluster, cluster)
         if performance is None:
             performance = _default_performance(models)
         self._policy, self._options = choose(policy)

@@ -14,7 +14,7 @@ from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.documents.workload_csv import columns_of
-from jigsaw_opt.errors import Problems, UsageError
+from jigsaw_opt.errors import Problems, UsageError, require_a
 from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
@@ -150,6 +150,7 @@ def prepare_all(
     problems = Problems()
     made: list[Prepared] = []
     for request in requests:
+        require_a(SimulationRequest, request)
         own = Problems()
         prepared = _prepared(request, find_instance, own)
         problems.include(own)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jigsaw_opt.documents import add_job
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
@@ -47,10 +47,13 @@ class Session:
     Raises
     ------
     UsageError
-        Some job has a shape.
+        Some job has a shape, or an argument is of another type.
     """
 
     def __init__(self, instance: Instance, plan: Plan | None = None) -> None:
+        require_a(Instance, instance)
+        if plan is not None:
+            require_a(Plan, plan)
         if instance.shaped:
             raise UsageError(f"a session takes data-parallel jobs only; job {instance.shaped[0].name!r} has a shape")
         self.instance, self._plan = instance, plan

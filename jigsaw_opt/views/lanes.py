@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.errors import TooLargeError
+from jigsaw_opt.errors import TooLargeError, require_a
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -232,7 +232,14 @@ def picture(instance: Instance, plan: Plan) -> Picture:
     ----------
     instance, plan
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
+
+    Raises
+    ------
+    UsageError
+        One of them is something else, such as the name of a file.
     """
+    require_a(Instance, instance)
+    require_a(Plan, plan)
     board, period = ClusterLanes(instance), plan.period_us
     for index, (asked, job) in enumerate(zip(instance.jobs, plan.jobs, strict=True)):
         if isinstance(job, JobPlan):

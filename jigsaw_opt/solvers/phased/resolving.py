@@ -11,7 +11,7 @@ from functools import partial
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256, validate
-from jigsaw_opt.errors import InvalidInputError, OutOfTimeError
+from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import Operations, cut
@@ -74,9 +74,12 @@ def resolve_phased(
     InvalidInputError
         The instance breaks a rule of the document, or what is fixed cannot hold in it; with all problems.
     UsageError
-        It is cyclic, or a job has a shape.
+        It is cyclic, or a job has a shape, or an argument is of another type.
     """
-    instance, fix, options, started = validate(instance), fix or Fix(), required_options(options), time.monotonic()
+    require_a(PhasedPlan, plan)
+    fix = fix or Fix()
+    require_a(Fix, fix)
+    instance, options, started = validate(instance), required_options(options), time.monotonic()
     require_phasable(instance)
     causes = too_wide(instance)
     if causes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.errors import WrongPlanError
+from jigsaw_opt.errors import WrongPlanError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
@@ -53,8 +53,12 @@ def resolve(
         The plan found breaks a rule or what is fixed: a bug.
     MissingEngineError
         OR-Tools is not installed.
+    UsageError
+        An argument is of another type, such as the name of a file.
     """
+    require_a(Plan, plan)
     fix = fix or Fix()
+    require_a(Fix, fix)
     result = solve(instance, Warm(plan, fix), options, report)
     broken = list(breaches(result.plan.data_parallel, plan, fix)) if result.plan is not None else []
     if broken:
