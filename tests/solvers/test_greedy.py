@@ -32,6 +32,7 @@ from jigsaw_opt.problem.plan import PlanStatus
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.greedy import GREEDY, greedy_timetable
+from jigsaw_opt.solvers.kernels.list_scheduling import ListScheduleState, pending_jobs
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.solve import solve
@@ -282,3 +283,11 @@ def test_grows_to_a_cluster() -> None:
     links = tuple(Link(f"l{k}", (f"s{k}", "hub"), 10**5, 1) for k in range(20))
     value, _ = checked(Instance("cluster", Cluster(servers, ("hub",), links), {"net": net}, jobs))
     assert value > 0
+
+
+def test_jobs_that_wait_at_a_link_are_pending_in_the_order_in_which_they_came() -> None:
+    blank = {key: [0] for key in ListScheduleState._fields}
+    blank |= {"queue": [-1, 2], "behind": [-1, 0, 1], "pending": [7, -1, -1, -1]}
+    state = ListScheduleState(**blank)  # type: ignore[arg-type]
+    assert pending_jobs(state, 1, 1) == 4
+    assert (state.pending, state.queue) == ([7, 0, 1, 2], [-1, -1])

@@ -21,12 +21,14 @@ __all__ = ["Flat"]
 
 _PATIENCE = 400_000
 """Operations that are scheduled before compiled functions are asked for: a fraction of a second."""
+_CROWD = 50
+"""So many jobs that wait at a link take as long as an operation, whenever the link is free."""
 _LEAST_LEFT = 2.0
 """Seconds that a solve must have left for that: importing numba takes one of them, and more beside a large instance."""
-_MOMENT = 0.5
-"""Seconds to wait for them at most."""
-_LONG = 50_000
-"""From so many operations on a schedule takes a moment in which the clock has to be looked at."""
+_MOMENT, _MOMENT_OF_CROWD = 0.5, 1.5
+"""Seconds to wait for them at most, and where not even one schedule is worth its time without them."""
+_LONG = {True: 50_000, False: 2_000}
+"""From so many operations on a compiled schedule, or another one, may take a moment too long for the clock."""
 
 
 class Flat:
@@ -77,7 +79,8 @@ class Flat:
             The clock ended it before there was a schedule.
         """
         self._hasten()
-        for index, job in enumerate(looking(jobs) if self._size >= _LONG else jobs):
+        long = self._size >= _LONG[self._flat.compiled]
+        for index, job in enumerate(looking(jobs) if long else jobs):
             if self._flat.place(index, job):
                 self._place(index, job)
         given, state, trial = self._given, self._schedule, self._trial
@@ -89,7 +92,7 @@ class Flat:
         repeat: Callable[..., int] = repeat_list_schedule
         if self._flat.compiled:
             schedule, repeat = compiled(list_schedule) or schedule, compiled(repeat_list_schedule) or repeat
-        with halting(trial.halt) if self._size >= _LONG else nullcontext():
+        with halting(trial.halt) if long else nullcontext():
             if schedule(self._flat.graph, given, state, trial.halt) < self._flat.size:
                 raise OutOfTimeError("the time limit was reached")
             self.period_us = int(repeat(self._flat.graph, state, trial)) if self._cyclic else None
@@ -141,9 +144,11 @@ class Flat:
             self._trial = arrays(self._trial)
             self._share()
         elif self._scheduled < _PATIENCE:
-            self._scheduled += self._size
+            work = self._size * (1 + len(self._given.earliest) // _CROWD)
+            self._scheduled += work
             if self._scheduled >= _PATIENCE and left() > _LEAST_LEFT:
-                prepare(_MOMENT)
+                prepare(_MOMENT if work < _PATIENCE else _MOMENT_OF_CROWD)
+                self._hasten()
 
     def _share(self) -> None:
         """Let the period be sought for the schedule."""

@@ -231,12 +231,18 @@ def finish_blocks(graph: Graph, state: ListScheduleState, j: int) -> tuple[int, 
 
 
 def pending_jobs(state: ListScheduleState, count: int, freed: int) -> int:
-    """Add those that wait at a link to the first jobs that are pending; returns how many there are."""
-    j = state.queue[freed]
-    state.queue[freed] = -1
+    """Add those that wait at a link to the first jobs that are pending; returns how many there are.
+
+    Most of them came to the link in order of their urgency, the last of them first in its queue.
+    """
+    waits, j = 0, state.queue[freed]
     while j >= 0:
-        state.pending[count] = j
-        count += 1
+        waits += 1
+        j = state.behind[j]
+    j, count = state.queue[freed], count + waits
+    state.queue[freed] = -1
+    for n in range(count - 1, count - 1 - waits, -1):
+        state.pending[n] = j
         j = state.behind[j]
     return count
 

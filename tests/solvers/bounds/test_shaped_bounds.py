@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from threading import Event
 
 import pytest
 
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import Hold, Instance, Shape, ShapedBlock, ShapedJob, Slot, cut
+from jigsaw_opt.problem.clock import Clock, limited
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.shape import Barrier
-from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.bounds.registry import names
+from jigsaw_opt.solvers.bounds import BoundBudget, BoundContext, lower_bound
+from jigsaw_opt.solvers.bounds.registry import names, relaxations
 from tests.random_shapes import random_shaped_instance
 from tests.solvers.test_cpsat_shaped import instance_of, one_server, pipeline
 
@@ -69,3 +72,17 @@ def test_no_bound_is_above_the_optimum(seed: int, horizon: Horizon) -> None:
         instance = replace(instance, jobs=jobs[:1])
     optimum = shaped_optimum(instance)
     assert optimum is None or max(bound_of(instance, name) for name in ("held_time", "flushes")) <= optimum
+
+
+@pytest.mark.parametrize("horizon", ["finite", "cyclic"])
+def test_bounds_that_look_at_each_job_end_with_the_time(horizon: Horizon) -> None:
+    operations = cut(
+        instance_of(one_server(3), ShapedJob("p", pipeline(3, 2, barrier="job"), 1), horizon=horizon), True
+    )
+    fitting = [
+        it for it in relaxations() if it.name in ("flushes", "held_time", "slot_loads") and it.applies(operations)
+    ]
+    assert fitting
+    for relaxation in fitting:
+        with limited(Clock(0.0, Event())), pytest.raises(OutOfTimeError):
+            list(relaxation.bounds(BoundContext(operations), -1, BoundBudget()))
