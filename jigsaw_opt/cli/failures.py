@@ -69,10 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"objective": plan.objective, "failures": [_as_json(*it) for it in found]})
         return 0
+    from jigsaw_opt.views.failure_words import worst_first
+
     headers = ["kind", "failed", instance.objective, "rerouted", "slowest", "stopped", "promise broken"]
     repairing = ["repaired", "status", "moved", "no place"] if arguments.repair else []
     print_table(
-        headers + repairing, (_row(effect) + (_repair_row(repair) if repairing else []) for effect, repair in found)
+        headers + repairing,
+        (_row(effect) + (_repair_row(repair) if repairing else []) for effect, repair in worst_first(found)),
     )
     return 0
 

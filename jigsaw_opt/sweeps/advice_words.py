@@ -11,7 +11,7 @@ from jigsaw_opt.sweeps.advice import MEASURES, Advice, Advisor, Effect
 from jigsaw_opt.sweeps.assumptions import assumptions, seeds_told
 from jigsaw_opt.sweeps.intervals import MeanInterval
 
-__all__ = ["advice_document", "assumed", "headline", "in_percent", "settings_that_matter"]
+__all__ = ["advice_document", "assumed", "doubt", "headline", "in_percent", "settings_that_matter"]
 
 _SHOWN = 3
 
@@ -29,12 +29,16 @@ def headline(advice: Advice) -> str:
     change, before = own.change.get(advice.measure), today.figures.get(advice.measure)
     if change is None or before is None:
         return f"The best {name} has {advice.best}: {own.figures[advice.measure].mean:.4g}{unit}."
-    doubt = "" if change.clear or not isfinite(change.half) else ", which may be chance"
     after = own.figures[advice.measure].mean
     return (
         f"{advice.best} in place of {advice.today}: {name} {after:.4g}{unit} in place of {before.mean:.4g}{unit},"
-        f" {in_percent(change)}{doubt}."
+        f" {in_percent(change)}{doubt(change)}."
     )
+
+
+def doubt(change: MeanInterval) -> str:
+    """What is said behind a change that chance may have made; nothing where one run gives no interval."""
+    return "" if change.clear or not isfinite(change.half) else ", which may be chance"
 
 
 def settings_that_matter(advice: Advice) -> tuple[Effect, ...]:
@@ -45,11 +49,16 @@ def settings_that_matter(advice: Advice) -> tuple[Effect, ...]:
 def in_percent(change: MeanInterval) -> str:
     """A change in per cent with its 95 % confidence interval, or why there is none."""
     if not isfinite(change.half):
-        return f"{change.mean:+.1f} % (one run, no interval)"
+        return f"{_signed(change.mean)} % (one run, no interval)"
     if not change.half:
-        return f"{change.mean:+.1f} % (all runs alike, so no interval)"
+        return f"{_signed(change.mean)} % (all runs alike, so no interval)"
     low, high = change.mean - change.half, change.mean + change.half
-    return f"{change.mean:+.1f} % (95 % between {low:+.1f} and {high:+.1f})"
+    return f"{_signed(change.mean)} % (95 % between {low:+.1f} and {high:+.1f})"
+
+
+def _signed(percent: float) -> str:
+    """With a decimal, or with one digit that counts where that would be 0."""
+    return f"{percent:+.1g}" if 0 < abs(percent) < 0.05 else f"{percent:+.1f}"
 
 
 def assumed(advisor: Advisor, advice: Advice) -> dict[str, str]:

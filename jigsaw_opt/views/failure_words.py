@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
 from jigsaw_opt.solvers.resolve.failures import FailureEffect
 from jigsaw_opt.text import counted, named, printable
 
-__all__ = ["OBJECTIVES", "FailureWords", "rank", "severity"]
+__all__ = ["OBJECTIVES", "FailureWords", "rank", "severity", "worst_first"]
 
 OBJECTIVES = {
     "makespan": ("µs", "when the last job ends"),
@@ -28,6 +28,13 @@ def rank(effect: FailureEffect) -> tuple[int, ...]:
     """The greater the worse: what stops the most jobs, then what breaks the most promises, then what costs most."""
     cost = 0 if effect.stopped or effect.objective is None else effect.objective
     return severity(effect), len(effect.stopped), len(effect.broken), cost, len(effect.rerouted)
+
+
+def worst_first(
+    found: Iterable[tuple[FailureEffect, FailureRepair | None]],
+) -> list[tuple[FailureEffect, FailureRepair | None]]:
+    """The effects with their repairs, in the order of `rank`; those alike stay in theirs."""
+    return sorted(found, key=lambda it: rank(it[0]), reverse=True)
 
 
 class FailureWords:

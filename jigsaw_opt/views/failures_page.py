@@ -11,7 +11,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
 from jigsaw_opt.solvers.resolve.failures import FailureEffect
 from jigsaw_opt.text import printable
-from jigsaw_opt.views.failure_words import FailureWords, rank, severity
+from jigsaw_opt.views.failure_words import FailureWords, severity, worst_first
 from jigsaw_opt.views.page import filled
 
 __all__ = ["failures_html", "positions"]
@@ -36,7 +36,7 @@ def failures_html(
         Effects, with repairs where there are any.
     """
     places, words = positions(instance.cluster), FailureWords(instance, objective)
-    ranked = sorted(found, key=lambda it: rank(it[0]), reverse=True)
+    ranked = worst_first(found)
     servers = {server.name for server in instance.cluster.servers}
     return filled(
         "failures.html",

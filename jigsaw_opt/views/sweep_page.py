@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.page import filled
 from jigsaw_opt.views.policy_words import described
+from jigsaw_opt.views.sweep_words import compared, verdicts
 
 __all__ = ["sweep_html"]
 
 Row: TypeAlias = Mapping[str, Any]
 _FIRST = ("mean_completion_h", "p95_completion_h", "mean_waiting_h", "makespan_h", "cluster_efficiency")
-"""Measures that stand first in the list."""
+"""Measures that stand first in the list; the first of them that there is ranks the policies."""
 _MORE_IS_BETTER = frozenset(
     {"cluster_efficiency", "utilisation", "useful_gpu_hours", "availability", "background_gpu_hours"}
 )
@@ -40,7 +40,10 @@ def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, s
     for row in rows:
         groups.setdefault(row["workload"], {}).setdefault(row["policy"], []).append(row)
     workloads = [{"name": printable(name), "policies": _policies(own, ordered)} for name, own in groups.items()]
+    first = next((key for key in _FIRST if key in known), "")
+    standings = [(name, compared(own, first, _sign(first))) for name, own in groups.items() if first]
     data = {
+        "verdicts": [*verdicts(first, standings)],
         "about": f"{counted(len(rows), 'simulation')} of {counted(len(groups), 'workload')}",
         "workloads": workloads,
         "measures": {key: {**MEASURES[key]._asdict(), "better": _better(key)} for key in ordered},
@@ -48,6 +51,11 @@ def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, s
         "assumed": [(printable(name), printable(text)) for name, text in assumed],
     }
     return filled("sweep.html", "simulations side by side", data)
+
+
+def _sign(key: str) -> int:
+    """Of values by which less is better; 0 where neither is."""
+    return {"less": 1, "more": -1, "": 0}[_better(key)]
 
 
 def _better(key: str) -> str:
@@ -58,25 +66,10 @@ def _policies(own: Mapping[str, Sequence[Row]], measures: Sequence[str]) -> list
     """Each policy with its mean of each measure, and the change from the best mean, paired by seed."""
     figures: dict[str, dict[str, dict[str, object]]] = {policy: {} for policy in own}
     for key in measures:
-        values = {policy: _by_seed(rows, key) for policy, rows in own.items()}
-        means = {policy: MeanInterval.of([*found.values()]) for policy, found in values.items() if found}
-        best = _best(key, means)
-        for policy, mean in means.items():
-            pairs = [(values[best][seed], value) for seed, value in values[policy].items() if seed in values[best]]
-            change = MeanInterval.of_changes(pairs) if best != policy else None
-            told = {"best": mean.mean == means[best].mean, "change": None if change is None else change.plain()}
+        for policy, (mean, best, change) in compared(own, key, _sign(key)).items():
+            told = {"best": best, "change": None if change is None else change.plain()}
             figures[policy][key] = {**mean.plain(), **told}
     errors = {policy: next((row["error"] for row in rows if row.get("error")), "") for policy, rows in own.items()}
     return [
         {"policy": printable(policy), "figures": figures[policy], "error": printable(errors[policy])} for policy in own
     ]
-
-
-def _by_seed(rows: Iterable[Row], key: str) -> dict[int, float]:
-    return {row["seed"]: row[key] for row in rows if row.get(key) is not None}
-
-
-def _best(key: str, means: Mapping[str, MeanInterval]) -> str:
-    """The policy with the best mean; the first where neither more nor less is better."""
-    sign = {"less": 1, "more": -1, "": 0}[_better(key)]
-    return min(means, key=lambda policy: sign * means[policy].mean)

@@ -29,6 +29,7 @@ from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, parts_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, TransferChange, failure_effects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.views.failure_words import rank
 from tests.random_instances import GOALS
 from tests.random_shapes import random_mixed_instance, random_shaped_instance
 
@@ -136,6 +137,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "rerouted" in told and "fast" in told
     assert main(["failures", *map(str, files), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    # The table has the worst first, as the page has it.
+    effects = failure_effects(instance, plan)
+    worst = [part.name for effect in sorted(effects, key=rank, reverse=True) for part in effect.failed]
+    assert (
+        [line.split()[1] for line in told.splitlines()[1:]]
+        == worst
+        != [effect["failed"][0]["name"] for effect in document["failures"]]
+    )
     assert document["objective"] == 12
     assert document["failures"][0] == {
         "failed": [{"kind": "link", "name": "fast"}],
