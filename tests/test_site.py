@@ -1,12 +1,20 @@
-"""The site of the documentation has every page, and its links are found where they lead nowhere."""
+"""The site of the documentation has every page, bad links are found, and its search works without a server."""
 
 from __future__ import annotations
 
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.views.test_html_in_browser import browser
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+__all__ = ["browser"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,3 +62,43 @@ def test_a_link_that_leads_nowhere_is_found(
     (tmp_path / "a.html").write_text(body)
     (tmp_path / "b.html").write_text('<p id="there">')
     assert "\n".join(build.broken()) == wrong
+
+
+ASKED = """
+document.querySelector(".md-search__button").click();
+const host = await new Promise(done => {
+  const look = () => {
+    const found = [...document.querySelectorAll("*")].find(it => it.shadowRoot?.querySelector("input"));
+    found ? done(found) : setTimeout(look, 20);
+  };
+  look();
+});
+const field = host.shadowRoot.querySelector("input");
+field.value = arguments[0];
+field.dispatchEvent(new Event("input", {bubbles: true, composed: true}));
+return await new Promise(done => {
+  const look = () => {
+    const links = [...host.shadowRoot.querySelectorAll("a")].map(it => it.getAttribute("href"));
+    links.length ? done(links) : setTimeout(look, 20);
+  };
+  look();
+});
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("browser")
+def test_the_search_of_a_page_opened_as_a_file_needs_no_network(
+    browser: Chrome, build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("zensical", reason="zensical is not installed (extra docs)")
+    for name, path in (("OUT", tmp_path), ("PAGES", tmp_path / "pages"), ("HTML", tmp_path / "html")):
+        monkeypatch.setattr(build, name, path)
+    assert build.main() == 0
+    browser.execute_cdp_cmd("Network.enable", {})
+    browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["http://*", "https://*"]})
+    browser.get((tmp_path / "html" / "index.html").as_uri())
+    browser.set_script_timeout(60)
+    links = browser.execute_script(ASKED, "staircase")
+    assert any("docs/specification.html" in link for link in links)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

@@ -2,8 +2,8 @@
 
 Run it by ``make docs``, or as ``python docs/site/build.py``. Pages lie in ``out/site/pages`` as in the repository, with
 the README as the first one and a page of all public names; Zensical (extra ``docs``) makes ``out/site/html`` of them.
-The site is read without a network: no page loads anything from elsewhere. Its search wants a server, as
-``python -m http.server -d out/site/html`` is one.
+The site is read without a network, and without a server: no page loads anything from elsewhere, and the search works
+where ``out/site/html/index.html`` is opened as a file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ OUT = ROOT / "out" / "site"
 PAGES, HTML = OUT / "pages", OUT / "html"
 CONFIG = Path(__file__).with_name("zensical.toml")
 _LINK = re.compile(r"\[([^\]\n]*)\]\(([^)\s]+)\)")
+_VENDOR = Path(__file__).with_name("vendor")
 _FIRST = "index.md"
 _API = "docs/api.md"
 
@@ -60,6 +61,8 @@ def lay_out() -> None:
     for path in (ROOT / "docs").iterdir():
         if path.suffix in (".png", ".svg", ".csv"):
             shutil.copy(path, PAGES / "docs")
+    for path in _VENDOR.iterdir():
+        shutil.copy(path, PAGES)
     (PAGES / _API).write_text(_names())
     shutil.copy(CONFIG, OUT)
 
