@@ -93,7 +93,9 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Pla
         _require_limit(arguments)
     with problems.of(arguments.instance):
         read = checked_plan(arguments.instance, arguments.plan)
-    if read is not None and arguments.at is not None:
+    with problems.of("--at"):
+        _require_moment(arguments.at)
+    if read is not None and arguments.at is not None and arguments.at >= 0:
         with problems.of("--at"):
             rest = remaining_at(*read, arguments.at)
     problems.tell()
@@ -112,6 +114,11 @@ def _kinds(text: str) -> list[PartKind]:
             Problem("--kinds", f'there is no kind "{name}"', nearest(name, KINDS)) for name in unknown
         )
     return [kind for kind in KINDS if kind in names]
+
+
+def _require_moment(moment: int | None) -> None:
+    if moment is not None and moment < 0:
+        raise InvalidInputError([Problem("--at", f"must be at least 0; is {moment}")])
 
 
 def _require_limit(arguments: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -131,10 +131,13 @@ def _request(arguments: argparse.Namespace) -> OwnRequest:
     jobs = [job for text in arguments.job if (job := _read(partial(own_job, text), "--job", problems))]
     if arguments.jobs:
         jobs += _read(partial(_table, arguments), "--jobs", problems) or ()
-    jobs = _read(partial(with_deadlines, jobs, arguments.deadline), "--deadline", problems) or jobs
+    deadlines = partial(with_deadlines, jobs, arguments.deadline, complete=not problems)
+    jobs = _read(deadlines, "--deadline", problems) or jobs
     measured: dict[str, Mapping[str, Any]] = {}
     for word in arguments.profile:
         measured |= _read(partial(_profile, word, measured), "--profile", problems) or {}
+    if not problems:
+        problems += _unused(measured, [job.model for job in jobs])
     if problems:
         raise InvalidInputError(problems)
     return OwnRequest(
@@ -147,6 +150,17 @@ def _request(arguments: argparse.Namespace) -> OwnRequest:
         arguments.depth,
         arguments.objective,
     )
+
+
+def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Problem]:
+    """Profiles that no job has: their figures would be left out, and those of a data sheet taken in their place."""
+    from jigsaw_opt.errors import Problem
+    from jigsaw_opt.text import named
+
+    for name in measured:
+        if name not in models:
+            has = f"they have {named([*dict.fromkeys(models)])}"
+            yield Problem("--profile", f"no job has the model {name!r}", has)
 
 
 def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read | None:

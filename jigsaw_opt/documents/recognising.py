@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import NamedTuple
@@ -67,6 +67,7 @@ FORMS: Mapping[str, Form] = {
     **{name: Form(what, f"jigsaw convert {name} FILE") for name, what in _CONVERTED.items()},
 }
 """Every form that is recognised, by its name: kinds of documents, formats of traces, clusters and models."""
+_DOCUMENTS = frozenset({"instance", "plan", "phased-plan", "replay", "phased-replay", "partition"})
 _SAME_AS = {"itp": "elasticflow", "sia": "pollux"}
 _MARKS: Mapping[str, Callable[[str], int]] = {
     "sinfo": lambda head: 2 * head.startswith("NODELIST|GRES"),
@@ -99,12 +100,17 @@ def expecting(data: bytes | str, source: str, *forms: str) -> Iterator[None]:
         yield
     except InvalidInputError as error:
         wanted = tuple(dict.fromkeys(_SAME_AS.get(form, form) for form in forms))
-        found = likely_form(data)
+        found = likely_form(data) or _by_name(source, wanted)
         if found is None or any(_resemblance(form, _head(data)) for form in wanted) or found in wanted:
             raise
         message = f"looks like {FORMS[found].what}, not {' or '.join(FORMS[form].what for form in wanted)}"
         hint = f"it is taken by {FORMS[found].taken.replace('FILE', source)}"
         raise InvalidInputError([Problem(source, message, hint)]) from error
+
+
+def _by_name(source: str, wanted: Sequence[str]) -> str | None:
+    """A table by the name of its file, where a document in JSON is wanted."""
+    return "csv" if source.lower().endswith(".csv") and _DOCUMENTS.issuperset(wanted) else None
 
 
 def likely_form(data: bytes | str) -> str | None:

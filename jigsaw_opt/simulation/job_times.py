@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.csv_text import restored
 from jigsaw_opt.documents.readers.table import JobTable, Row
 from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.errors import InvalidInputError, Problem
 
 __all__ = ["JobTime", "job_times", "times_as_json"]
 
@@ -63,6 +65,9 @@ def job_times(folder: Path) -> list[JobTime]:
         The folder has no such table, or with every line of it that is wrong.
     """
     path = folder / "jobs.csv"
+    if not exists(path):
+        hint = "that of `jigsaw simulate` without --sweep does"
+        raise InvalidInputError([Problem(str(folder), f"holds no simulation: it has no {path.name}", hint)])
     table = JobTable(read_file(path), str(path), _REQUIRED)
     found = list(_times(table))
     table.lines.raise_if_any()

@@ -112,12 +112,23 @@ def own_job(text: str) -> OwnJob:
     found = _WORDS.fullmatch(text.strip())
     if found is None or (found["unit"] is None and "." in found["amount"]):
         raise UsageError(f"a job is {_FORM}; not {text!r}")
+    if found["unit"] and not _us(found):
+        raise UsageError(f"a job runs for longer than 0; {text!r} does not")
     words = found["name"], found["model"], int(found["workers"])
     return OwnJob(*words, duration_us=_us(found)) if found["unit"] else OwnJob(*words, int(found["amount"]))
 
 
-def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str]) -> list[OwnJob]:
+def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool = True) -> list[OwnJob]:
     """Jobs with deadlines from words such as ``2d``, of all jobs, and ``train=2h``, of one, which goes before.
+
+    Parameters
+    ----------
+    jobs
+        Those that were read.
+    words
+        The deadlines.
+    complete
+        Whether these are all jobs. Else a name that none of them has is left alone.
 
     Raises
     ------
@@ -135,7 +146,7 @@ def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str]) -> list[OwnJob]
             of_all = _us(found)
         elif found["name"] in names:
             of_one[found["name"]] = _us(found)
-        else:
+        elif complete:
             wrong.append(f"no job {found['name']!r}; {nearest(found['name'], names)}")
     if wrong:
         raise UsageError(*wrong)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.documents.workload_csv import columns_of
-from jigsaw_opt.errors import Problems, UsageError, require_a
+from jigsaw_opt.errors import InvalidInputError, Problems, UsageError, require_a
 from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
@@ -232,9 +232,21 @@ def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Clust
         return made, None
     if begins_as_grid(text) and not exists(text):
         raise UsageError(f"SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not {text!r}")
-    instance = find_instance(text)
+    with _hinting("a cluster in words is SERVERSxGPUS:TYPE, as in 2x4:a100", text):
+        instance = find_instance(text)
     require_size(instance.cluster, text)
     return instance.cluster, instance.models
+
+
+@contextmanager
+def _hinting(hint: str, source: str) -> Iterator[None]:
+    """Say what else could have stood there in place of a file that does not exist."""
+    try:
+        yield
+    except InvalidInputError as error:
+        if exists(source):
+            raise
+        raise InvalidInputError(replace(it, hint=it.hint or hint) for it in error.problems) from error
 
 
 def _performance(

@@ -95,7 +95,7 @@ class Options:
             if value is not None and not value >= 0:
                 raise UsageError(f"{name} is at least 0, not {value}")
         if not 1 <= self.workers <= MOST_WORKERS:
-            raise UsageError(f"workers lies between 1 and {MOST_WORKERS}, not {self.workers}")
+            raise UsageError(f"workers, the number of threads, lies between 1 and {MOST_WORKERS}, not {self.workers}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
 

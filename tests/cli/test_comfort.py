@@ -203,6 +203,33 @@ def test_a_dash_is_standard_output_or_refused(
         ),
         (("solve", "tiny/000", "--time-limit", "5s"), 2, "SECONDS is a number without a unit, not '5s'"),
         (("solve", "tiny/000", "--seed", "x"), 2, "N is a whole number, not 'x'"),
+        (("solve", "tiny/000", "--threads", "0"), 2, "workers, the number of threads, lies between 1 and 1000, not 0"),
+        (
+            ("solve", "odd.csv"),
+            3,
+            "odd.csv: looks like a workload in CSV, not an instance (it is taken by jigsaw simulate --workload odd.csv",
+        ),
+        (
+            ("simulate", "--workload", "day", "--policy", "fifo", "--cluster", "nope", "-o", "none"),
+            3,
+            "nope: cannot be read: No such file or directory (a cluster in words is SERVERSxGPUS:TYPE, as in 2x4:a100)",
+        ),
+        (
+            ("explain", str(DATA)),
+            3,
+            "data: holds no simulation: it has no jobs.csv (that of `jigsaw simulate` without --sweep does)",
+        ),
+        (
+            ("failures", str(DATA / "pair.json"), str(DATA / "pair.plan.json"), "--at", "-5"),
+            3,
+            "error: 1 problem\n  --at: must be at least 0; is -5",
+        ),
+        (("new", "--job", "a:vgg16:1:0s"), 3, "--job: a job runs for longer than 0; 'a:vgg16:1:0s' does not"),
+        (
+            ("new", "--job", "a:vgg16:1:1", "--profile", f"net={DATA / 'pair.json'}"),
+            3,
+            "--profile: no job has the model 'net' (they have vgg16)",
+        ),
     ],
 )
 def test_what_was_given_is_told_with_what_is_wanted(
@@ -215,6 +242,7 @@ def test_what_was_given_is_told_with_what_is_wanted(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("jobs.csv").write_text("name,submit_s,gpus,duration_min\na,0,1,5\n")
+    Path("odd.csv").write_text("foo,bar\n1,2\n")
     try:
         found = run(*given)
     except SystemExit as end:

@@ -82,6 +82,13 @@ def test_everything_that_is_wrong_with_words_and_files(tmp_path: Path, capsys: p
     assert not output.exists()
 
 
+def test_deadlines_of_a_job_that_is_misread_are_not_blamed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "--job", "a:resnet50:4", "--deadline", "a=1h", "--deadline", "b=soon"]) == 3
+    told = capsys.readouterr().err
+    assert told.startswith("error: 2 problems\n") and "no job" not in told
+    assert "--job: a job is " in told and "not 'b=soon'" in told
+
+
 def test_calls_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert main(["new"]) == 2
