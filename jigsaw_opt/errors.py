@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from numbers import Number
 from typing import ClassVar
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "TooLargeError",
     "UsageError",
     "WrongPlanError",
+    "kind_of",
     "reason_of",
     "require_a",
 ]
@@ -242,8 +244,12 @@ def require_a(kinds: type | tuple[type, ...], given: object) -> None:
     """
     if not isinstance(given, kinds):
         names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
-        told = repr(given) if given is None or isinstance(given, str) else f"a {type(given).__name__}"
-        raise UsageError(f"{told} is no {' or '.join(names)}; {_GIVERS[names[0]]}")
+        raise UsageError(f"{kind_of(given)} is no {' or '.join(names)}; {_GIVERS[names[0]]}")
+
+
+def kind_of(given: object) -> str:
+    """What an argument is, in a few words: a text or a number as it is, anything else by its type."""
+    return repr(given) if given is None or isinstance(given, str | Number) else f"a {type(given).__name__}"
 
 
 def reason_of(error: OSError | ValueError) -> str:

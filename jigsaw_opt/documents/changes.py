@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from jigsaw_opt.documents.building import validate
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, Problem, require_a
+from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.text import suggestion
 
 __all__ = ["add_job", "change_bandwidth", "remove_job"]
 
@@ -32,6 +34,7 @@ def add_job(instance: Instance, job: Job | ShapedJob, models: Mapping[str, Model
     InvalidInputError
         The result is no valid instance (specification: validity); with all problems.
     """
+    require_a(Instance, instance)
     return validate(replace(instance, jobs=(*instance.jobs, job), models={**instance.models, **(models or {})}))
 
 
@@ -43,9 +46,10 @@ def remove_job(instance: Instance, name: str) -> Instance:
     InvalidInputError
         There is no such job, or it is the only one.
     """
+    require_a(Instance, instance)
     left = tuple(job for job in instance.jobs if job.name != name)
     if len(left) == len(instance.jobs):
-        raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"')])
+        raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"', _near(name, instance.jobs))])
     return validate(replace(instance, jobs=left))
 
 
@@ -57,8 +61,14 @@ def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
     InvalidInputError
         There is no such link, or the bandwidth is none.
     """
+    require_a(Instance, instance)
     links = instance.cluster.links
     changed = tuple(replace(it, bandwidth=bandwidth) if it.name == link else it for it in links)
     if all(it.name != link for it in links):
-        raise InvalidInputError([Problem("$.cluster.links", f'no link is called "{link}"')])
+        raise InvalidInputError([Problem("$.cluster.links", f'no link is called "{link}"', _near(link, links))])
     return validate(replace(instance, cluster=replace(instance.cluster, links=changed)))
+
+
+def _near(name: str, known: Iterable[Job | ShapedJob | Link]) -> str:
+    """Which of them may have been meant."""
+    return suggestion(str(name), [it.name for it in known])

@@ -12,7 +12,7 @@ from jigsaw_opt.documents.plan_decoding import decode_phased_plan, decode_plan
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting, stated_kind
 from jigsaw_opt.documents.writing import write_atomically
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, Problem, require_a
 from jigsaw_opt.problem import Instance, PhasedPlan, Plan
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
     JigsawError
         If it cannot be written.
     """
+    require_a(Instance, instance)
     write_atomically(path, encode_instance(instance))
 
 
@@ -141,4 +142,5 @@ def save_plan(plan: Plan | PhasedPlan, path: str | os.PathLike[str]) -> None:
     JigsawError
         If it cannot be written.
     """
+    require_a((Plan, PhasedPlan), plan)
     write_atomically(path, encode_phased_plan(plan) if isinstance(plan, PhasedPlan) else encode_plan(plan))

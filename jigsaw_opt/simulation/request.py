@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from numbers import Integral, Real
 from pathlib import Path
 
 from jigsaw_opt.documents import exists
@@ -14,7 +15,7 @@ from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.documents.workload_csv import columns_of
-from jigsaw_opt.errors import InvalidInputError, Problems, UsageError, require_a
+from jigsaw_opt.errors import InvalidInputError, Problems, UsageError, kind_of, require_a
 from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
@@ -90,6 +91,17 @@ class SimulationRequest:
         return {name: readable(word) if isinstance(word, str) else word for name, word in asdict(self).items()}
 
 
+_KINDS: Mapping[type, str] = {str: "text", Real: "a number", Integral: "a whole number"}
+_TEXTS = ("workload", "cluster", "policy", "performance", "contention", "failures", "columns")
+_OPTIONAL = "foreground_gpus"
+_FIELDS: Mapping[str, type] = {
+    **dict.fromkeys(_TEXTS, str),
+    **dict.fromkeys(("round_s", "restart_s"), Real),
+    **dict.fromkeys(("seed", _OPTIONAL), Integral),
+}
+"""Of a request by name, which type each has; the optional one may be None."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What it takes to run a request: everything was read and fits together.
@@ -151,6 +163,7 @@ def prepare_all(
     made: list[Prepared] = []
     for request in requests:
         require_a(SimulationRequest, request)
+        _require_kinds(request)
         own = Problems()
         prepared = _prepared(request, find_instance, own)
         problems.include(own)
@@ -158,6 +171,17 @@ def prepare_all(
             made.append(prepared)
     problems.tell()
     return made
+
+
+def _require_kinds(request: SimulationRequest) -> None:
+    """Refuse words that are none, such as a path or a cluster, and numbers that are none."""
+    wrong = [
+        f"{name} is {_KINDS[kind]}, not {kind_of(value)}"
+        for name, kind in _FIELDS.items()
+        if not isinstance(value := getattr(request, name), kind) and not (name == _OPTIONAL and value is None)
+    ]
+    if wrong:
+        raise UsageError(*wrong)
 
 
 def _prepared(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,3 +55,15 @@ def test_all_problems_of_a_request_come_at_once(request_: SimulationRequest) -> 
     with pytest.raises(UsageError) as caught:
         simulate(SimulationRequest(request_.workload, "1x2", "fifoo", round_s=-1, seed=-1))
     assert len(caught.value.args) == 3
+
+
+def test_words_that_are_none_are_all_told(request_: SimulationRequest) -> None:
+    wrong: Any = {"workload": Path("day"), "cluster": prepare(request_).setting.cluster, "round_s": "x", "seed": 1.5}
+    with pytest.raises(UsageError) as caught:
+        simulate(replace(request_, **wrong))
+    assert caught.value.args == (
+        "workload is text, not a PosixPath",
+        "cluster is text, not a Cluster",
+        "round_s is a number, not 'x'",
+        "seed is a whole number, not 1.5",
+    )

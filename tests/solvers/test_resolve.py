@@ -202,6 +202,8 @@ def test_changes_are_validated() -> None:
         add_job(instance, instance.jobs[0])
     with pytest.raises(InvalidInputError, match="no job is called"):
         remove_job(instance, "nobody")
+    with pytest.raises(InvalidInputError, match=f"did you mean '{instance.jobs[0].name}'"):
+        remove_job(instance, f"{instance.jobs[0].name}-")
     with pytest.raises(InvalidInputError, match="no link is called"):
         change_bandwidth(instance, "nothing", 5)
     with pytest.raises(InvalidInputError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, Problem, require_a
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import JobPlan, Plan
@@ -49,6 +49,7 @@ def placements_of(plan: Plan | PhasedPlan, jobs: Sequence[str] | None = None) ->
     InvalidInputError
         The plan lacks some of the jobs; with all of them.
     """
+    require_a((Plan, PhasedPlan), plan)
     parts = [plan] if isinstance(plan, Plan) else [phase for _, _, phase in plan.all_phases()]
     found = {job.name: job.gpus for part in parts for job in part.jobs if isinstance(job, JobPlan)}
     missing = [
