@@ -53,12 +53,15 @@ def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
     from jigsaw_opt.cli.explain_report import print_times
     from jigsaw_opt.cli.output import print_json
     from jigsaw_opt.simulation.job_times import job_times, times_as_json
+    from jigsaw_opt.text import named, suggestion
 
     times = job_times(folder)
     if job is not None:
         names = [it.job for it in times]
         if job not in names:
-            raise UsageError(f"no job {job!r} has ended in {folder}; those that have:", *names)
+            raise UsageError(
+                f"no job {job!r} has ended in {folder}", suggestion(job, names) or f"ended: {named(names)}"
+            )
         times = [times[names.index(job)]]
     if as_json:
         print_json(times_as_json(times))
@@ -99,7 +102,7 @@ def _of_plan(arguments: argparse.Namespace) -> int:
 
 
 def _of_phased(instance: Instance, plan: PhasedPlan, arguments: argparse.Namespace) -> int:
-    from jigsaw_opt.cli.explain_phased import phased_as_json, print_phased
+    from jigsaw_opt.cli.explain_phased import phased_as_json, print_phased_job, print_phased_overview
     from jigsaw_opt.cli.output import print_json
     from jigsaw_opt.solvers.explanation.phased import explain_phased
 
@@ -108,6 +111,8 @@ def _of_phased(instance: Instance, plan: PhasedPlan, arguments: argparse.Namespa
     jobs = explain_phased(instance, plan, arguments.job)
     if arguments.json:
         print_json(phased_as_json(plan, jobs))
+    elif arguments.job is None:
+        print_phased_overview(jobs)
     else:
-        print_phased(jobs)
+        print_phased_job(*jobs)
     return 0

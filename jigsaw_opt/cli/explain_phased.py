@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.explanation.phased import PhasedExplanation, PhaseTime, 
 from jigsaw_opt.text import called, printable
 from jigsaw_opt.views.explained import TITLES
 
-__all__ = ["phased_as_json", "print_phased"]
+__all__ = ["phased_as_json", "print_phased_job", "print_phased_overview"]
 
 _WAITS = {"release": "not yet released", "before": "waits for its first phase", "seam": "waits between phases"}
 
@@ -33,14 +33,26 @@ def _stretch_as_json(it: Stretch) -> dict[str, Any]:
     return asdict(it) | {"within": within}
 
 
-def print_phased(jobs: Sequence[PhasedExplanation]) -> None:
-    """Every job: its stretches in order of time, and below each phase what a period of it has."""
-    for number, job in enumerate(jobs):
-        if number:
-            print()
-        print(f"{called('job', printable(job.job))} ends at {job.end_us:,} us; it may begin at {job.release_us:,} us")
-        rows = [(f"{it.start_us:,}", f"{it.end_us - it.start_us:,}", _words(it)) for it in job.stretches]
-        print_table(("from us", "for us", "where it is"), rows, ("from us", "for us"))
+def print_phased_overview(jobs: Sequence[PhasedExplanation]) -> None:
+    """A line a job: the shares of its time since its release, and its longest wait."""
+    headers = ("job", "end us", "phases", "in them", _WAITS["before"], _WAITS["seam"], "longest wait")
+    print_table(headers, map(_overview, jobs), headers[1:-1])
+
+
+def _overview(job: PhasedExplanation) -> list[str]:
+    whole, time_us = job.end_us - job.release_us, job.time_us
+    shares = [f"{100 * time_us[kind] / whole:.1f} %" if whole else "-" for kind in ("phase", "before", "seam")]
+    waits = [it for it in job.stretches if it.kind in ("before", "seam")]
+    longest = max(waits, key=lambda it: it.end_us - it.start_us, default=None)
+    wait = "-" if longest is None else f"{longest.end_us - longest.start_us:,} us: {_words(longest)}"
+    return [job.job, f"{job.end_us:,}", f"{sum(it.kind == 'phase' for it in job.stretches):,}", *shares, wait]
+
+
+def print_phased_job(job: PhasedExplanation) -> None:
+    """The stretches of a job in order of time, and what it does in each phase."""
+    print(f"{called('job', printable(job.job))} ends at {job.end_us:,} us; it may begin at {job.release_us:,} us")
+    rows = [(f"{it.start_us:,}", f"{it.end_us - it.start_us:,}", _words(it)) for it in job.stretches]
+    print_table(("from us", "for us", "where it is"), rows, ("from us", "for us"))
 
 
 def _words(it: Stretch) -> str:

@@ -133,7 +133,7 @@ def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool 
     Raises
     ------
     UsageError
-        With every word that reads otherwise, or names no job.
+        With every word that reads otherwise, names no job, or comes after another of the same job.
     """
     names, wrong = [job.name for job in jobs], []
     of_all: int | None = None
@@ -142,6 +142,9 @@ def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool 
         found = _DEADLINE.fullmatch(word.strip())
         if found is None:
             wrong.append(f"a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, 3d or 90s; not {word!r}")
+        elif found["name"] in of_one or (found["name"] is None and of_all is not None):
+            of_whom = "all jobs have" if found["name"] is None else f"job {found['name']!r} has"
+            wrong.append(f"{of_whom} a deadline before {word!r}; one is taken")
         elif found["name"] is None:
             of_all = _us(found)
         elif found["name"] in names:

@@ -82,6 +82,14 @@ def test_everything_that_is_wrong_with_words_and_files(tmp_path: Path, capsys: p
     assert not output.exists()
 
 
+def test_a_second_deadline_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [it for word in ("a=1h", "2h", "a=3h", "4h") for it in ("--deadline", word)]
+    assert main(["new", "--job", "a:resnet50:4:1", *words]) == 3
+    told = capsys.readouterr().err
+    assert "--deadline: job 'a' has a deadline before 'a=3h'; one is taken" in told
+    assert "--deadline: all jobs have a deadline before '4h'; one is taken" in told
+
+
 def test_deadlines_of_a_job_that_is_misread_are_not_blamed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "--job", "a:resnet50:4", "--deadline", "a=1h", "--deadline", "b=soon"]) == 3
     told = capsys.readouterr().err

@@ -48,7 +48,9 @@ def test_the_command_tells_them(folder: Path, capsys: pytest.CaptureFixture[str]
     assert main(["explain", str(folder)]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:2]] == ["job", "a"]
     assert main(["explain", str(folder), "e"]) == 2
-    assert "=b" in capsys.readouterr().err
+    assert "ended: a, =b, c, d" in capsys.readouterr().err
+    assert main(["explain", str(folder), "=bb"]) == 2
+    assert "did you mean '=b'?" in capsys.readouterr().err
     assert main(["explain", str(folder), "a", "b"]) == 2
     assert main(["explain", "rack/plain"]) == 2
     assert "a plan is missing" in capsys.readouterr().err

@@ -70,6 +70,11 @@ def test_the_command_on_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixt
     save_instance(INSTANCE, files[0])
     save_plan(plan, files[1])
     assert main(["explain", *files]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["job", "end", "us"] and len(lines) == len(INSTANCE.jobs)
+    (tail,) = (line for line in lines if line.startswith("tail"))
+    assert tail.split()[:3] == ["tail", "80", "1"] and "us: waits for its first phase; z/0 held by pipe" in tail
+    assert main(["explain", *files, "tail"]) == 0
     printed = capsys.readouterr().out
     assert "job tail ends at 80 us; it may begin at 0 us" in printed
     assert "waits for its first phase; z/0 held by pipe" in printed
