@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from jigsaw_opt.solvers.bounds.relaxation import Bound
-from jigsaw_opt.solvers.explanation import JobExplanation, explain
+from jigsaw_opt.solvers.explanation import JobExplanation
 from jigsaw_opt.solvers.explanation.chain import StepKind
-from jigsaw_opt.solvers.explanation.explain import NamedStep
+from jigsaw_opt.solvers.explanation.explain import Explainer, NamedStep
 from jigsaw_opt.solvers.explanation.reason import bound_reason
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.lanes import Picture
 from jigsaw_opt.views.proof_words import bound_text, calculation
@@ -30,6 +31,8 @@ TITLES: dict[StepKind, str] = {
 
 _MOST_INTERVALS = 100_000
 """A picture with more is not explained by itself: that would take longer than to draw it."""
+_MOST_STEPS = 50_000
+"""Of all chains of a picture: then the jobs that are not explained yet, which end before the others, have none."""
 _MOST_WAITS = 5
 
 
@@ -47,16 +50,33 @@ def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation] | None = No
     drawn
         The picture of a correct plan.
     jobs
-        The jobs that are explained, of which the first is chosen; None for all where the plan has at most 100 000
-        intervals.
+        The jobs that are explained, of which the first is chosen; None for all, where the plan has at most 100 000
+        intervals, or those that end last, where their chains are long.
     """
     instance, plan = drawn.instance, drawn.plan
     if jobs is None and sum(len(lane.intervals) for lane in drawn.lanes) > _MOST_INTERVALS:
         return drawn
     numbers = {job.name: number for number, job in enumerate(instance.jobs)}
-    stories = {numbers[it.job]: it for it in (explain(instance, plan) if jobs is None else jobs)}
+    stories = {numbers[it.job]: it for it in (_last_to_end(drawn) if jobs is None else jobs)}
     chosen = None if jobs is None else numbers[jobs[0].job]
     return replace(drawn, stories=stories, chosen=chosen, proven=bound_reason(instance, plan.bound))
+
+
+def _last_to_end(drawn: Picture) -> Iterator[JobExplanation]:
+    """All jobs, the last to end first, until their chains are long enough together."""
+    ends = dict.fromkeys((job.name for job in drawn.instance.jobs), 0)
+    for lane in drawn.lanes:
+        for it in lane.intervals:
+            name = drawn.plan.jobs[it.job].name
+            ends[name] = max(ends[name], it.end_us)
+    order, steps = KeptOrder.of(drawn.instance, drawn.plan), 0
+    explainer, numbers = Explainer(order), {job.name: number for number, job in enumerate(order.jobs)}
+    for name in sorted(ends, key=lambda name: -ends[name]):
+        found = explainer.of(numbers[name])
+        yield found
+        steps += len(found.chain)
+        if steps > _MOST_STEPS:
+            return
 
 
 def told_proof(objective: str, bound: Bound, searched: int) -> dict[str, object]:

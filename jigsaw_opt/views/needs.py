@@ -30,8 +30,9 @@ def last_needs(picture: Picture) -> Iterator[tuple[Drawn, Drawn]]:
         Lanes of a plan or of a replay. An operation on several lanes stands on the first of them; one that a cyclic
         plan carries over the end of its period, and a need in the period before, are left out.
     """
+    operations, edges = picture.operations, picture.edges
     for (job, _), drawn in _by_job(picture).items():
-        needs = _needs(picture.edges[job] if picture.operations[job] else None)
+        needs = _needs(edges[job] if operations[job] else None)
         rounds = defaultdict[int, list[Drawn]](list)
         for one in drawn:
             rounds[one.interval.iteration].append(one)

@@ -407,6 +407,16 @@ def test_chains_of_a_cyclic_plan_of_a_solver() -> None:
     require_sums(explain(instance, plan)[0])
 
 
+def test_a_page_with_long_chains_explains_the_jobs_that_end_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, plan = late()
+    all_of_them = explained_picture(picture(instance, plan)).stories
+    assert {number: it.job for number, it in all_of_them.items()} == dict(enumerate(it.name for it in instance.jobs))
+    monkeypatch.setattr("jigsaw_opt.views.explained._MOST_STEPS", 0)
+    (number, story), *others = explained_picture(picture(instance, plan)).stories.items()
+    assert not others and story == all_of_them[number]
+    assert story.end_us == max(it.end_us for it in all_of_them.values())
+
+
 def test_the_page_marks_the_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance, plan = late()
     data = timeline_data(explained_picture(picture(instance, plan), explain(instance, plan, "a")))

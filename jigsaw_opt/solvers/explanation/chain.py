@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,9 @@ from jigsaw_opt.solvers.explanation.usage import BusyTimes, MemoryOverTime
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
 __all__ = ["KINDS", "ChainStep", "Chains", "StepKind"]
+
+_REMEMBERED = 256
+"""Activities whose waits are kept: those of a job, mostly."""
 
 StepKind = Literal["compute", "exchange", "partner", "gpu", "link", "memory", "release", "slack"]
 KINDS: tuple[StepKind, ...] = ("compute", "exchange", "partner", "gpu", "link", "memory", "release", "slack")
@@ -83,6 +86,8 @@ class Chains:
         self._flat, self._starts, self._period = order.flat, order.starts, order.period_us
         self._gpus = order.operations.cluster.gpu_count
         self._busy = self._busy_times()
+        # The chain of a job and those of its workers go through the same activities.
+        self._before = lru_cache(_REMEMBERED)(self._led_to)
 
     def _busy_times(self) -> dict[int, BusyTimes]:
         found: dict[int, list[tuple[int, int, int]]] = {}
@@ -132,18 +137,22 @@ class Chains:
 
     def waits(self, activity: int) -> list[ChainStep]:
         """What is between the moment from which its own job lets an activity start and its start, in order of time."""
-        return self._wait(activity, self._starts[activity], self._cause(activity, 0))
+        return self._before(activity, 0)[1]
 
     def _steps(self, activity: int, upper: int, floor: int, shift: int) -> Iterator[ChainStep]:
         while True:
             start = self._starts[activity] + shift
             yield ChainStep(self._kind(activity), start, upper, activity)
-            cause = self._cause(activity, shift)
-            yield from reversed(self._wait(activity, start, cause))
+            cause, wait = self._before(activity, shift)
+            yield from reversed(wait)
             if cause.before is None:
                 yield ChainStep("release", min(floor, cause.since), cause.since, activity)
                 return
             (activity, shift), upper = cause.before, cause.since
+
+    def _led_to(self, activity: int, shift: int) -> tuple[_Cause, list[ChainStep]]:
+        cause = self._cause(activity, shift)
+        return cause, self._wait(activity, self._starts[activity] + shift, cause)
 
     def _kind(self, activity: int) -> StepKind:
         return "compute" if self.is_block(activity) else "exchange"
@@ -183,8 +192,8 @@ class Chains:
                 free = it.end_us
         steps = []
         cuts = {cause.since, free} | {moment for it in obstacles for moment in it[:2] if cause.since < moment < free}
-        for low, high in pairwise(sorted(cuts)):
-            it = _in_the_way(obstacles, low)
+        parts = list(pairwise(sorted(cuts)))
+        for (low, high), it in zip(parts, _in_the_way(obstacles, [low for low, _ in parts]), strict=True):
             kind: StepKind = "memory" if it.by is None else "gpu" if it.resource < self._gpus else "link"
             steps.append(ChainStep(kind, low, high, activity, it.resource, it.by))
         if free < start:
@@ -215,9 +224,18 @@ class Chains:
                     break
 
 
-def _in_the_way(obstacles: Sequence[_Obstacle], moment: int) -> _Obstacle:
-    """Another job or else full memory at a moment; where nothing is there, what comes next: the hole is too short."""
-    there = [it for it in obstacles if it.start_us <= moment < it.end_us]
-    if not there:
-        return next(it for it in obstacles if it.start_us > moment)
-    return next((it for it in there if it.by is not None), there[0])
+def _in_the_way(obstacles: Sequence[_Obstacle], moments: Sequence[int]) -> Iterator[_Obstacle]:
+    """Another job or else full memory at each moment; where nothing is there, what comes next: the hole is too short.
+
+    Both are in order of time.
+    """
+    there, following = list[_Obstacle](), 0
+    for moment in moments:
+        while following < len(obstacles) and obstacles[following].start_us <= moment:
+            there.append(obstacles[following])
+            following += 1
+        there = [it for it in there if it.end_us > moment]
+        if there:
+            yield next((it for it in there if it.by is not None), there[0])
+        else:
+            yield obstacles[following]
