@@ -71,8 +71,9 @@ def print_error(error: JigsawError) -> None:
 
 
 def print_problems(problems: Sequence[Problem]) -> None:
-    """List problems on standard error, one a line."""
-    _list(problems, " (all with: jigsaw validate --json)")
+    """List problems on standard error, one a line; where all are of one document, another command has more."""
+    of_document = all(problem.path.startswith("$") for problem in problems)
+    _list(problems, " (all with: jigsaw validate --json)" if of_document else "")
 
 
 def _list(lines: Sequence[object], where: str) -> None:

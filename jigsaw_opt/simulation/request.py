@@ -37,7 +37,7 @@ from jigsaw_opt.text import nearest, readable
 
 __all__ = ["Prepared", "SimulationRequest", "prepare", "prepare_all"]
 
-_MODELS_FOR_DURATIONS = "; --draw-models gives jobs known by their duration a model"
+_MODELS_FOR_DURATIONS = "has a duration and no model; --draw-models gives it one, --performance seconds needs none"
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
 
@@ -328,7 +328,7 @@ def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:
         reason = None if performance is None else performance.unknown(job)
         if reason is not None:
             of_duration = isinstance(performance, Profiled) and job.model == Seconds.name
-            found.append(reason + _MODELS_FOR_DURATIONS if of_duration else reason)
+            found.append(f"job {job.name!r} {_MODELS_FOR_DURATIONS}" if of_duration else reason)
         return found
 
     return problems

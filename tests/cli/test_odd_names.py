@@ -113,6 +113,8 @@ def test_lists_of_errors_are_cut_and_end_with_the_last(capsys: pytest.CaptureFix
     lines = printed(capsys).splitlines()
     assert lines[0] == "error: 60 problems" and lines[1] == r"  $: 0\n" and lines[50] == r"  $: 49\n"
     assert lines[51:] == ["  and 10 more (all with: jigsaw validate --json), at last:", r"  $: 59\n"]
+    print_error(InvalidInputError([Problem(f"trace.csv:{k}", "no") for k in range(60)]))
+    assert printed(capsys).splitlines()[51] == "  and 10 more, at last:"
     print_error(UsageError(*(f"{k}\r" for k in range(60))))
     lines = printed(capsys).splitlines()
     assert lines[:2] == [r"error: 0\r", r"  1\r"] and lines[-2:] == ["  and 9 more, at last:", r"  59\r"]

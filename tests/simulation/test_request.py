@@ -73,7 +73,7 @@ def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
     request = SimulationRequest(str(path), "2x4", "fifo", columns="name=id,gpus=num_gpu,submit_s=time,duration_s=run")
     (job,) = prepare(request).setting.workload.jobs
     assert (job.name, job.gpus, job.submit_us, job.iterations) == ("a", 2, 5_000_000, 3600)
-    with pytest.raises(InvalidInputError, match=r"no model 'seconds'; there are .*; --draw-models gives"):
+    with pytest.raises(InvalidInputError, match="has a duration and no model; --draw-models gives it one, --perf"):
         prepare(replace(request, cluster="server/plain"))
     (drawn,) = prepare(replace(request, cluster="server/plain", draw_models=True)).setting.workload.jobs
     assert drawn.model in load("server/plain").models
