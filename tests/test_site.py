@@ -96,7 +96,8 @@ def test_the_search_of_a_page_opened_as_a_file_needs_no_network(
         monkeypatch.setattr(build, name, path)
     assert build.main() == 0
     browser.execute_cdp_cmd("Network.enable", {})
-    browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["http://*", "https://*"]})
+    cut_off = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    browser.execute_cdp_cmd("Network.emulateNetworkConditions", cut_off)
     browser.get((tmp_path / "html" / "index.html").as_uri())
     browser.set_script_timeout(60)
     links = browser.execute_script(ASKED, "staircase")
