@@ -22,6 +22,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     cut,
 )
+from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes, minimal_conflict, placement_feasible, restrict
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -154,7 +155,46 @@ def test_a_minimal_conflict_names_only_the_jobs_that_take_part() -> None:
 
 def test_a_check_that_stays_open_keeps_the_jobs() -> None:
     part = operations({"large": model(50)}, [Job(f"j{k}", "large", 1, 1) for k in range(4)])
-    assert minimal_conflict(part, lambda _: None).jobs == ("j0", "j1", "j2", "j3")
+    conflict = minimal_conflict(part, lambda _: None)
+    assert conflict.jobs == ("j0", "j1", "j2", "j3") and "any fewer" not in conflict.message
+
+
+def test_jobs_without_a_place_together_are_told_what_gives_them_one() -> None:
+    jobs = [Job(f"j{k}", "m", 1, 1) for k in range(3)]
+    message = minimal_conflict(operations({"m": model(50)}, jobs)).message
+    assert "though any fewer of them do" in message
+    helps = "one GPU more on server s, or 5 bytes more on each GPU of server s, gives them a place"
+    assert message.endswith(helps)
+
+    def enlarged(gpus: int, memory: int) -> bool | None:
+        server = replace(SERVER, gpus=gpus, gpu_memory=memory)
+        return placement_feasible(operations({"m": model(50)}, jobs, (server,)))
+
+    assert enlarged(3, 100) and enlarged(2, 105) and enlarged(2, 104) is False
+
+
+def test_links_that_a_route_policy_forbids() -> None:
+    links = (Link("l", ("s", "t"), 1),)
+    policies = {"other": RoutePolicy(avoid_links=("l",))}
+    cluster = Cluster((SERVER, replace(SERVER, name="t")), (), links, policies)
+    jobs = (Job("a", "m", 3, 1, route_policy="other"),)
+    kind, _, message = only(cut(Instance("i", cluster, {"m": model()}, jobs)))
+    assert kind == "reach"
+    assert "links that its route policy 'other' allows; links that join 1 more of them are wanted" in message
+
+
+def test_routes_that_keep_a_policy_join_too_few_at_once() -> None:
+    """A chain of three servers whose ends are not joined by a route of one link."""
+    links = (Link("l", ("s", "t"), 1), Link("k", ("t", "u"), 1))
+    servers = tuple(Server(name, "v", 1, 100, 1) for name in "stu")
+    cluster = Cluster(servers, (), links, {"near": RoutePolicy(max_links=1)})
+
+    def near(workers: int) -> Operations:
+        jobs = (Job("a", "m", workers, 1, route_policy="near"),)
+        return cut(Instance("i", cluster, {"m": model()}, jobs))
+
+    assert placement_feasible(near(2)) and placement_feasible(near(3)) is False
+    assert minimal_conflict(near(3)).message.endswith("a wider route policy or fewer workers may help")
 
 
 def test_a_conflict_of_one_job_says_why() -> None:

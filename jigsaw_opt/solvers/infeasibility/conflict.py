@@ -1,0 +1,109 @@
+"""A minimal conflict of jobs, for an instance that is proven to have no plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.solvers.infeasibility.certain import certain_causes
+from jigsaw_opt.solvers.infeasibility.placement import placement_feasible, what_helps
+from jigsaw_opt.solvers.infeasibility.promises import broken_together
+from jigsaw_opt.solvers.result import Conflict
+
+__all__ = ["minimal_conflict", "restrict"]
+
+IsFeasible = Callable[[Operations], bool | None]
+"""Whether there is a plan for some of the jobs, or None where that stays open."""
+
+
+def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = None) -> Conflict:
+    """A smallest set of jobs, by inclusion, that has no plan, for an instance proven to have none.
+
+    QuickXplain (Junker, AAAI 2004) over the jobs: about ``k log(n/k)`` checks for ``k`` of ``n`` jobs. Where a check
+    stays open the jobs in question are kept, so the set then still has no plan but may not be minimal.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut; it has no plan.
+    is_feasible
+        Tells whether some of its jobs have a plan; by default `placement_feasible`.
+    """
+    if operations.instance.promising and (operations.shaped or placement_feasible(operations) is not False):
+        return broken_together(operations)
+    if operations.shaped:
+        names = tuple(job.name for job in operations.instance.jobs)
+        placed = "slots and workers" if operations.is_mixed else "the slots"
+        routed = " and has routes that keep their policies" if operations.instance.policed else ""
+        why = f"no placement of {placed} leaves room for what they hold{routed}"
+        return Conflict("search", names, f"{', '.join(names)}: {why}")
+    check = is_feasible or placement_feasible
+    proven = True
+
+    def holds(jobs: Sequence[int]) -> bool:
+        nonlocal proven
+        answer = not jobs or check(restrict(operations, jobs))
+        proven = proven and answer is not None
+        return answer is not False
+
+    conflict = sorted(_quickxplain(holds, (), tuple(range(len(operations.jobs))), False))
+    part = restrict(operations, conflict)
+    certain = certain_causes(part)
+    if certain:
+        return certain[0]
+    if len(part.jobs) == 1 and part.jobs[0].route_policy is not None:
+        return Conflict("reach", (part.jobs[0].name,), _no_routes(part.jobs[0]))
+    return Conflict("search", tuple(job.name for job in part.jobs), _together(part, proven))
+
+
+def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
+    """The instance with only some of its jobs, given by index in the order wanted.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    jobs
+        Indices of the jobs to keep.
+    """
+    kept = tuple(jobs)
+    instance = replace(operations.instance, jobs=tuple(operations.instance.jobs[k] for k in kept))
+    part = replace(operations, instance=instance, jobs=tuple(operations.jobs[k] for k in kept))
+    part.__dict__["routes"] = operations.routes  # the same cluster: its routes stay known
+    return part
+
+
+def _quickxplain(
+    holds: Callable[[Sequence[int]], bool], given: tuple[int, ...], jobs: tuple[int, ...], grown: bool
+) -> tuple[int, ...]:
+    """Those of `jobs` in a minimal conflict with the background `given`; `grown` says that it is not checked yet."""
+    if grown and not holds(given):
+        return ()
+    if len(jobs) == 1:
+        return jobs
+    first, second = jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]
+    right = _quickxplain(holds, given + first, second, True)
+    left = _quickxplain(holds, given + right, first, bool(right))
+    return left + right
+
+
+def _no_routes(job: OperationGraph) -> str:
+    """Why a job has no place of its own though links join enough GPUs."""
+    kept = f"routes that keep its route policy {job.route_policy!r} join no servers that have room for all of them"
+    return f"job {job.name} has {job.slots:,} workers, and {kept}; a wider route policy or fewer workers may help"
+
+
+def _together(operations: Operations, minimal: bool) -> str:
+    """What a minimal set of jobs asks for, and what there is."""
+    asked = ", ".join(
+        f"{job.name} ({job.slots:,} workers of {job.state_bytes:,} bytes of state and up to "
+        f"{job.activation_bytes[-1]:,} of activations)"
+        for job in operations.jobs
+    )
+    have = ", ".join(f"{s.name} ({s.gpus:,} GPUs of {s.gpu_memory:,} bytes)" for s in operations.cluster.servers[:8])
+    more = len(operations.cluster.servers) - 8
+    rest = f" and {more:,} more servers" if more > 0 else ""
+    placed = "no place together under their route policies" if operations.instance.policed else "no place together"
+    fewer = ", though any fewer of them do" if minimal else ""
+    return f"these jobs have {placed}{fewer}: {asked}; the cluster has {have}{rest}{what_helps(operations)}"

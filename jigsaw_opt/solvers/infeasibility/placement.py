@@ -1,0 +1,119 @@
+"""Whether all workers find a place, and what would give them one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+
+from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.formulations.cpsat_placement import build, literal_count
+from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
+from jigsaw_opt.problem.memory import needed_bytes
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.stoppable import run_stoppable
+from jigsaw_opt.solvers.infeasibility.room import amount
+
+__all__ = ["placement_feasible", "what_helps"]
+
+_MOST_LITERALS = 100_000
+"""A larger placement model takes the engine longer than an explanation is worth."""
+_MOST_WORK = 10.0
+"""Deterministic units of work that the engine may spend on one placement."""
+_MOST_TRIED = 2_000
+"""Changes of the cluster are tried on models up to this size, for each is solved a few times."""
+_MOST_SERVERS = 4
+"""Servers of which changes are tried."""
+
+
+def placement_feasible(operations: Operations) -> bool | None:
+    """Whether all workers find a place, which is whether there is a plan; None where that stays open.
+
+    The answer takes a limited amount of deterministic work, and is the same on every machine. It is open
+    without OR-Tools, above a size, and for numbers beyond the engine's.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    """
+    if (
+        find_spec("ortools") is None
+        or literal_count(operations) > _MOST_LITERALS
+        or _largest(operations) > EXACT_IN_64_BITS
+    ):
+        return None
+    from ortools.sat.python import cp_model
+
+    solver = new_solver()
+    solver.parameters.max_deterministic_time = _MOST_WORK
+    model = build(operations)
+    status = run_stoppable(lambda: solver.solve(model), solver.stop_search, "placement")
+    return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}.get(status)
+
+
+def what_helps(operations: Operations) -> str:
+    """One GPU more, or how much memory on one server, with which the jobs are proven to have a place; else nothing.
+
+    Parameters
+    ----------
+    operations
+        Jobs that have no place together, cut.
+    """
+    if literal_count(operations) > _MOST_TRIED:
+        return ""
+    try:
+        told = [*_gpu_that_helps(operations), *_memory_that_helps(operations)]
+    except OutOfTimeError:
+        return ""
+    return f"; {', or '.join(told)}, gives them a place" if told else ""
+
+
+def _with(operations: Operations, number: int, server: Server) -> Operations:
+    servers = operations.cluster.servers
+    return replace(
+        operations, cluster=replace(operations.cluster, servers=(*servers[:number], server, *servers[number + 1 :]))
+    )
+
+
+def _different(operations: Operations) -> list[tuple[int, Server]]:
+    """The first servers that differ in GPUs, type or memory."""
+    found = {
+        (it.gpu_type, it.gpus, it.gpu_memory): (n, it) for n, it in reversed([*enumerate(operations.cluster.servers)])
+    }
+    return sorted(found.values())[:_MOST_SERVERS]
+
+
+def _gpu_that_helps(operations: Operations) -> Iterator[str]:
+    for number, server in _different(operations):
+        if placement_feasible(_with(operations, number, replace(server, gpus=server.gpus + 1))):
+            yield f"one GPU more on server {server.name}"
+            return
+
+
+def _memory_that_helps(operations: Operations) -> Iterator[str]:
+    """The least found, to a hundredth of what all jobs take."""
+    most = needed_bytes((job.state_bytes, job.activation_bytes[-1]) for job in operations.jobs)
+    found = []
+    for number, server in _different(operations):
+        unit = max(1, most // 100)
+        steps = range(1, -(-max(0, most - server.gpu_memory) // unit) + 1)
+
+        def fits(step: int, number: int = number, server: Server = server, unit: int = unit) -> bool:
+            larger = replace(server, gpu_memory=server.gpu_memory + step * unit)
+            return placement_feasible(_with(operations, number, larger)) is True
+
+        if steps and fits(steps[-1]):
+            found.append((steps[bisect_left(steps, True, key=fits)] * unit, server.name))
+    if found:
+        size, name = min(found)
+        yield f"{amount(size)} more on each GPU of server {name}"
+
+
+def _largest(operations: Operations) -> int:
+    """No sum in the placement model exceeds this."""
+    memory = max(server.gpu_memory for server in operations.cluster.servers) * (len(operations.jobs) + 1)
+    return max(memory, *(4 * job.iterations * job.levels * operations.cluster.gpu_count for job in operations.jobs))

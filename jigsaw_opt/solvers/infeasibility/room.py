@@ -1,0 +1,45 @@
+"""What GPUs and links have room for, and how much more is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import chain, islice
+
+from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.operations import Operations
+
+__all__ = ["amount", "joined_parts", "more_memory", "unjoined"]
+
+
+def more_memory(count: int, memory: int, servers: Sequence[Server]) -> str:
+    """How much more is wanted at least, and where; nothing where there are too few GPUs in any case."""
+    ranked = sorted(servers, key=lambda server: -server.gpu_memory)
+    last = next(islice(chain.from_iterable([server] * server.gpus for server in ranked), count - 1, None), None)
+    if last is None:
+        return ""
+    return f"; at least {amount(memory - last.gpu_memory)} more are wanted, as on each GPU of server {last.name}"
+
+
+def amount(size: int) -> str:
+    """Bytes in a unit that is read at once, rounded up."""
+    for unit, name in ((10**9, "GB"), (10**6, "MB")):
+        if size >= unit:
+            return f"{-(-size * 10 // unit) / 10:g} {name}"
+    return f"{size:,} bytes"
+
+
+def joined_parts(operations: Operations, gpu_types: Collection[str], policy: str | None) -> list[list[Server]]:
+    """Servers of some types, by the part of the cluster that links join which routes of a policy may use."""
+    component = operations.routes.under(policy).component
+    parts: dict[int, list[Server]] = {}
+    for server, part in zip(operations.cluster.servers, component, strict=True):
+        if server.gpu_type in gpu_types:
+            parts.setdefault(part, []).append(server)
+    return list(parts.values())
+
+
+def unjoined(job: str, count: int, who: str, gpus: int, policy: str | None) -> str:
+    """Links join too few GPUs for the workers or slots of a job."""
+    links = "links" if policy is None else f"links that its route policy {policy!r} allows"
+    message = f"job {job} has {count:,} {who}, and no more than {gpus:,} of its GPUs are joined by {links}"
+    return f"{message}; links that join {count - gpus:,} more of them are wanted, or at most {gpus:,} {who}"

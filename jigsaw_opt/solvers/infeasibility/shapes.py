@@ -1,0 +1,92 @@
+"""Why a job with a shape has no place even on an empty cluster: types of GPU, their memory, joining links."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.solvers.infeasibility.room import joined_parts, more_memory, unjoined
+from jigsaw_opt.solvers.result import Conflict
+
+__all__ = ["causes_of_shape"]
+
+
+def causes_of_shape(operations: Operations, graph: ShapedGraph) -> Iterator[Conflict]:
+    """Why a job with a shape has no place even alone; only the first cause.
+
+    Slots are on GPUs of their own. So the slots that depend on some types, and take at least so much memory, are
+    no more than the GPUs of these types with that memory.
+    """
+    servers, name = operations.cluster.servers, graph.job.name
+    here = frozenset(server.gpu_type for server in servers)
+    kinds, needs = [here & set(types) for types in graph.gpu_types], _least_bytes(graph)
+    for types in sorted(dict.fromkeys([*kinds, here]), key=len):
+        slots = [number for number, kind in enumerate(kinds) if kind <= types]
+        usable = [server for server in servers if server.gpu_type in types]
+        told = _too_few(graph, slots, usable, here) or _too_small(graph, [needs[slot] for slot in slots], usable)
+        if told is not None:
+            yield Conflict(told[0], (name,), told[1])
+            return
+    parts = joined_parts(operations, frozenset().union(*kinds), graph.job.route_policy)
+    gpus = max(sum(server.gpus for server in part) for part in parts)
+    if gpus < len(kinds):
+        yield Conflict("reach", (name,), unjoined(name, len(kinds), "slots", gpus, graph.job.route_policy))
+
+
+def _too_few(
+    graph: ShapedGraph, slots: Sequence[int], servers: Sequence[Server], here: frozenset[str]
+) -> tuple[str, str] | None:
+    """Kind and message where slots that depend on some types are more than the GPUs of these; else None."""
+    gpus = sum(server.gpus for server in servers)
+    if len(slots) <= gpus:
+        return None
+    if not servers:
+        slot, can = graph.shape.slots[slots[0]].name, ", ".join(graph.gpu_types[slots[0]]) or "no type"
+        have = ", ".join(sorted(here))
+        why = f"all its blocks have times for {can}, the cluster has {have}"
+        wanted = f"times of its blocks for {have}, or {len(slots):,} more GPUs of other types, are wanted"
+        return (
+            "gpu_type",
+            f"slot {slot} of job {graph.job.name} runs on none of the cluster's GPU types: {why}; {wanted}",
+        )
+    kinds = ", ".join(sorted({server.gpu_type for server in servers}))
+    message = f"job {graph.job.name} has {len(slots):,} slots on GPUs of their own of type {kinds}"
+    return "reach", f"{message}, and the cluster has {gpus:,}; {len(slots) - gpus:,} more are wanted"
+
+
+def _too_small(graph: ShapedGraph, needs: list[int], servers: Sequence[Server]) -> tuple[str, str] | None:
+    """Kind and message where so much memory is on fewer GPUs than slots take it; else None."""
+    ascending, gpus_of = sorted(needs), Counter[int]()
+    for server in servers:
+        gpus_of[server.gpu_memory] += server.gpus
+    for memory in sorted(set(needs), reverse=True):
+        count = len(needs) - bisect_left(ascending, memory)
+        gpus = sum(number for size, number in gpus_of.items() if size >= memory)
+        if gpus < count:
+            who = "a slot that takes" if count == 1 else f"{count:,} slots that take"
+            kinds = ", ".join(sorted({server.gpu_type for server in servers}))
+            message = f"job {graph.job.name} has {who} at least {memory:,} bytes of a GPU of type {kinds}"
+            found = f"and {gpus:,} GPUs have so much" if gpus else f"and the largest has {max(gpus_of):,}"
+            return "memory", f"{message}, {found}{more_memory(count, memory, servers)}"
+    return None
+
+
+def _least_bytes(graph: ShapedGraph) -> list[int]:
+    """By slot, what it takes at some moment in every plan: its memory, and holds that are sure while a block runs.
+
+    A hold from a block to the same is sure; one to another block holds nothing where that one ends first.
+    """
+    after = {(before, later) for before, later, lag in graph.edges if lag == 0}
+    held = Counter[tuple[int, int]]()
+    for hold in graph.holds:
+        if hold.start == hold.end or (hold.start, hold.end) in after:
+            for block in {hold.start, hold.end}:
+                held[hold.slot, block] += hold.bytes
+    most = Counter[int]()
+    for (slot, _), size in held.items():
+        most[slot] = max(most[slot], size)
+    return [slot.memory + most[number] for number, slot in enumerate(graph.shape.slots)]

@@ -1,0 +1,121 @@
+"""Causes why jobs with a shape have no place, and what would help; none is claimed where a plan exists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from jigsaw_opt.problem import (
+    Cluster,
+    Edge,
+    Hold,
+    Instance,
+    Job,
+    Link,
+    Model,
+    Segment,
+    Server,
+    Shape,
+    ShapedBlock,
+    ShapedJob,
+    Slot,
+    cut,
+)
+from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.solvers.infeasibility import certain_causes
+from tests.random_shapes import random_mixed_instance, random_shaped_instance
+from tests.shaped_oracle import shaped_optimum
+
+GB = 10**9
+
+
+def server(name: str = "s", gpus: int = 2, memory: int = 10 * GB, gpu_type: str = "v") -> Server:
+    return Server(name, gpu_type, gpus, memory, 10**6)
+
+
+def job(memories: Sequence[int], gpu_types: Sequence[str] = ("v",), policy: str | None = None) -> ShapedJob:
+    """One block on each slot."""
+    slots = tuple(Slot(f"p{number}", memory) for number, memory in enumerate(memories))
+    times = dict.fromkeys(gpu_types, 1)
+    blocks = tuple(ShapedBlock(f"b{number}", (slot.name,), times) for number, slot in enumerate(slots))
+    return ShapedJob("a", Shape(slots, blocks), 1, route_policy=policy)
+
+
+def causes(jobs: Sequence[ShapedJob | Job], cluster: Cluster, model: Model | None = None) -> list[tuple[str, str]]:
+    instance = Instance("i", cluster, {"m": model} if model else {}, tuple(jobs), "finite", "makespan")
+    return [(cause.kind, cause.message) for cause in certain_causes(cut(instance, shaped=True))]
+
+
+@pytest.mark.parametrize(
+    ("asked", "servers", "kind", "told"),
+    [
+        (job([1], ["w"]), [server()], "gpu_type", "all its blocks have times for w, the cluster has v"),
+        (
+            job([1] * 4),
+            [server()],
+            "reach",
+            "4 slots on GPUs of their own of type v, and the cluster has 2; 2 more",
+        ),
+        (job([1] * 3), [server(), server("t", 9, gpu_type="w")], "reach", "of type v, and the cluster has 2; 1 more"),
+        (job([1, 12 * GB]), [server()], "memory", "at least 2 GB more are wanted, as on each GPU of server s"),
+        (
+            job([5, 11 * GB, 11 * GB]),
+            [server(), server("t", 1, 12 * GB)],
+            "memory",
+            "GPUs have so much; at least 1 GB",
+        ),
+        (job([1] * 3), [server(), server("t")], "reach", "joined by links; links that join 1 more of them are wanted"),
+    ],
+)
+def test_what_is_missing_is_told(asked: ShapedJob, servers: list[Server], kind: str, told: str) -> None:
+    ((found, message),) = causes([asked], Cluster(tuple(servers)))
+    assert found == kind and told in message
+
+
+@pytest.mark.parametrize(
+    ("asked", "servers"),
+    [
+        (job([1] * 4), [server(gpus=4)]),
+        (job([1, 12 * GB]), [server(memory=12 * GB)]),
+        (job([5, 11 * GB]), [server(gpus=1, memory=5), server("t", 1, 12 * GB)][::-1]),
+    ],
+)
+def test_what_is_wanted_is_enough(asked: ShapedJob, servers: list[Server]) -> None:
+    links = (Link("l", ("s", "t"), 1),) if len(servers) > 1 else ()
+    assert causes([asked], Cluster(tuple(servers), (), links)) == []
+
+
+def test_links_that_a_route_policy_forbids() -> None:
+    links = (Link("l", ("s", "t"), 1),)
+    cluster = Cluster((server(), server("t")), (), links, {"other": RoutePolicy(avoid_links=("l",))})
+    ((kind, message),) = causes([job([1] * 3, policy="other")], cluster)
+    assert kind == "reach" and "links that its route policy 'other' allows; links that join 1 more" in message
+    assert causes([job([1] * 3)], cluster) == []
+
+
+@pytest.mark.parametrize(("edges", "fits"), [((Edge("f", "g"),), False), ((), True)])
+def test_only_holds_that_are_sure_count(edges: tuple[Edge, ...], fits: bool) -> None:
+    blocks = tuple(ShapedBlock(name, ("p",), {"v": 1}) for name in "fg")
+    shape = Shape((Slot("p", GB),), blocks, (), edges, "none", (Hold("f", "g", 11 * GB),))
+    found = causes([ShapedJob("a", shape, 1)], Cluster((server(),)))
+    assert fits == (not found)
+    assert all("at least 2 GB more are wanted" in message for _, message in found)
+
+
+def test_slots_and_workers_that_exceed_the_memory_together() -> None:
+    model = Model((Segment("g", {"v": 1}, {"v": 1}, 7 * GB, GB),), state_factor=1)
+    two = [Job("b", "m", 2, 1), job([4 * GB, 3 * GB])]
+    ((kind, message),) = causes(two, Cluster((server(),)), model)
+    assert kind == "memory" and "4 workers and slots take 21,000,000,000 bytes" in message
+    assert "1 GB more in all are wanted" in message
+
+
+def test_no_cause_is_claimed_where_a_plan_exists() -> None:
+    claimed = 0
+    for seed in range(150):
+        for instance in (random_shaped_instance(seed), random_mixed_instance(seed)):
+            if certain_causes(cut(instance, shaped=True)):
+                claimed += 1
+                assert shaped_optimum(instance) is None, instance.name
+    assert claimed > 5
