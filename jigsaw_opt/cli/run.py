@@ -107,8 +107,10 @@ def _warn_of_estimates(instance: Instance) -> None:
     """Say which models have times that nobody measured, so that the plan's times may be far from those of a run."""
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.instances.profiles import is_estimate
+    from jigsaw_opt.problem.job import Job
 
-    estimated = sorted({job.model for job in instance.data_parallel if is_estimate(job.model)})
+    models = {job.model for job in instance.jobs if isinstance(job, Job)}  # those with a shape are refused later
+    estimated = sorted(filter(is_estimate, models))
     if estimated:
         note(f"warning: estimated, not measured, are the times of {', '.join(estimated)}; jigsaw profile measures them")
 
