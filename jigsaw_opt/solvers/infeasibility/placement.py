@@ -11,7 +11,7 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations.cpsat_placement import build, literal_count
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
-from jigsaw_opt.problem.memory import needed_bytes
+from jigsaw_opt.problem.memory import most_bytes
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
@@ -27,9 +27,11 @@ _MOST_TRIED = 2_000
 """Changes of the cluster are tried on models up to this size, for each is solved a few times."""
 _MOST_SERVERS = 4
 """Servers of which changes are tried."""
+_WORK_OF_A_TRY = 0.2
+"""Deterministic units of work of each."""
 
 
-def placement_feasible(operations: Operations) -> bool | None:
+def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) -> bool | None:
     """Whether all workers find a place, which is whether there is a plan; None where that stays open.
 
     The answer takes a limited amount of deterministic work, and is the same on every machine. It is open
@@ -39,6 +41,8 @@ def placement_feasible(operations: Operations) -> bool | None:
     ----------
     operations
         The instance, cut.
+    most_work
+        Deterministic units of work that the engine may spend.
     """
     if (
         find_spec("ortools") is None
@@ -49,7 +53,7 @@ def placement_feasible(operations: Operations) -> bool | None:
     from ortools.sat.python import cp_model
 
     solver = new_solver()
-    solver.parameters.max_deterministic_time = _MOST_WORK
+    solver.parameters.max_deterministic_time = most_work
     model = build(operations)
     status = run_stoppable(lambda: solver.solve(model), solver.stop_search, "placement")
     return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}.get(status)
@@ -89,14 +93,14 @@ def _different(operations: Operations) -> list[tuple[int, Server]]:
 
 def _gpu_that_helps(operations: Operations) -> Iterator[str]:
     for number, server in _different(operations):
-        if placement_feasible(_with(operations, number, replace(server, gpus=server.gpus + 1))):
+        if placement_feasible(_with(operations, number, replace(server, gpus=server.gpus + 1)), _WORK_OF_A_TRY):
             yield f"one GPU more on server {server.name}"
             return
 
 
 def _memory_that_helps(operations: Operations) -> Iterator[str]:
     """The least found, to a hundredth of what all jobs take."""
-    most = needed_bytes((job.state_bytes, job.activation_bytes[-1]) for job in operations.jobs)
+    most = most_bytes(operations.jobs)
     found = []
     for number, server in _different(operations):
         unit = max(1, most // 100)
@@ -104,7 +108,7 @@ def _memory_that_helps(operations: Operations) -> Iterator[str]:
 
         def fits(step: int, number: int = number, server: Server = server, unit: int = unit) -> bool:
             larger = replace(server, gpu_memory=server.gpu_memory + step * unit)
-            return placement_feasible(_with(operations, number, larger)) is True
+            return placement_feasible(_with(operations, number, larger), _WORK_OF_A_TRY) is True
 
         if steps and fits(steps[-1]):
             found.append((steps[bisect_left(steps, True, key=fits)] * unit, server.name))
