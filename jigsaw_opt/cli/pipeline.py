@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jigsaw_opt.planning.partition.result import Partition
-    from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
     from jigsaw_opt.planning.pipeline.orders import Orders, PipelineLayout
     from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
     from jigsaw_opt.problem.instance import Instance
@@ -42,6 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedule", choices=_SCHEDULES, default="1f1b", help="schedule (default: 1f1b)")
     parser.add_argument(
         "--micro-batches", type=int, metavar="M", help="micro-batches of an iteration (default: 4 times the stages)"
+    )
+    parser.add_argument(
+        "--backward",
+        choices=("combined", "split"),
+        help="split: the gradient of the input is sent on before the pass for the weights; combined: after the whole "
+        "backward pass (default: split where --weight-us is given)",
     )
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs, each with as many stages (default: one a stage)")
     parser.add_argument("--memory", type=int, metavar="BYTES", help="memory of a GPU (default: no limit)")
@@ -213,6 +218,10 @@ def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None)
     if arguments.in_flight is not None:
         raise UsageError("--in-flight is for --schedule async")
     costs = _costs(arguments) if partition is None else costs_of(partition)
+    if arguments.backward == "split" and not costs.weight_us:
+        raise UsageError("--backward split: say by --weight-us how much of the backward pass is for the weights")
+    if arguments.backward == "combined":
+        costs = costs.combined()
     pipeline = PipelineProblem(
         costs, _layout(arguments, len(costs.forward_us), bool(costs.weight_us)), _memory(arguments)
     )
@@ -290,6 +299,7 @@ def _finish(
     measure = "period_us" if arguments.horizon == "cyclic" else "makespan_us"
     document = {
         "schedule": arguments.schedule,
+        "backward": "split" if pipeline.layout.split else "combined",
         "makespan_us": schedule.makespan_us,
         "period_us": schedule.period_us,
         "bubble": schedule.bubble,
@@ -314,16 +324,19 @@ def _finish(
 def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> int:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
-    from jigsaw_opt.planning.pipeline.reading import async_stages
+    from jigsaw_opt.planning.pipeline.reading import async_stages, stages_of
 
     if arguments.horizon == "finite" or arguments.micro_batches is not None or arguments.gpus is not None:
         raise UsageError("async has no end, so it takes neither --horizon finite nor --micro-batches, nor --gpus")
-    stages = _stages(_costs(arguments)) if partition is None else async_stages(partition)
+    if arguments.backward == "split":
+        raise UsageError("async has whole backward passes; leave out --backward split")
+    stages = stages_of(_costs(arguments)) if partition is None else async_stages(partition)
     schedule = asynchronous(stages, arguments.name, arguments.in_flight, _memory(arguments))
     work = sum(stage.forward_us + stage.backward_us for stage in stages)
     gpus = sum(stage.replicas for stage in stages)
     document = {
         "schedule": "async",
+        "backward": "combined",
         "makespan_us": schedule.latency_us,
         "period_us": schedule.plan.objective,
         "minibatches": schedule.minibatches,
@@ -348,27 +361,6 @@ def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> in
     return 0
 
 
-def _stages(costs: PipelineCosts) -> list[AsyncStage]:
-    """Stages with a GPU each."""
-    from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
-
-    count = len(costs.forward_us)
-    zero = (0,) * count
-    columns = zip(
-        costs.forward_us,
-        costs.backward_us,
-        costs.weight_us or zero,
-        costs.static_bytes or zero,
-        costs.activation_bytes or zero,
-        (*costs.transfer_us, 0) if costs.transfer_us else zero,
-        strict=True,
-    )
-    return [
-        AsyncStage(max(1, forward), max(1, backward + weight), 1, static, activation, transfer)
-        for forward, backward, weight, static, activation, transfer in columns
-    ]
-
-
 def _write(arguments: argparse.Namespace, instance: Instance, plan: Plan) -> None:
     from jigsaw_opt.documents import save_instance, save_plan
 
@@ -387,7 +379,7 @@ def _print(
         print_json(document)
         return
     print(f"{document['schedule']}: makespan {document['makespan_us']} us, period {document['period_us']} us", end="")
-    print(f", bubble {100 * document['bubble']:.1f} %")
+    print(f", bubble {100 * document['bubble']:.1f} %, {document['backward']} backward passes")
     if document["schedule"] == "async":
         print(f"a minibatch every {document['pace_us']} us, {document['in_flight']} in flight")
     measure = document["bound_of"].removesuffix("_us")

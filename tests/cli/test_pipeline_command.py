@@ -73,7 +73,7 @@ def test_what_is_written_is_correct(horizon: str, tmp_path: Path, capsys: pytest
 def test_the_table_names_every_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", *COSTS, "--micro-batches", "6"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1f1b: makespan 44 us, period 44 us, bubble 18.2 %"
+    assert lines[0] == "1f1b: makespan 44 us, period 44 us, bubble 18.2 %, split backward passes"
     assert [line.split()[0] for line in lines[-3:]] == ["0", "1", "2"]
 
 
@@ -128,6 +128,10 @@ def test_a_bound_is_told_with_what_it_bounds(horizon: str, measure: str, capsys:
         ([*COSTS, "--schedule", "v-half"], 2, "two stages a GPU"),
         ([*COSTS, "--schedule", "interleaved"], 2, "several stages a GPU"),
         ([*COSTS, "--schedule", "async", "--micro-batches", "3"], 2, "async has no end"),
+        ([*COSTS, "--schedule", "async", "--backward", "split"], 2, "leave out --backward split"),
+        (["--forward-us", "1", "--backward-us", "1", "--backward", "split"], 2, "say by --weight-us"),
+        ([*COSTS, "--schedule", "zb-h1", "--backward", "combined"], 2, "zero-bubble schedules move"),
+        (["--forward-us", "1,1", "--backward-us", "1", "--schedule", "zb-h2"], 2, "--weight-us"),
         ([*COSTS, "--in-flight", "3"], 2, "--in-flight is for"),
         ([*COSTS, "--schedule", "gpipe", "--memory", "20"], 4, "gpipe holds"),
         (["--forward-us", "1", "--backward-us", "1", "none.json"], 2, "leave out --forward-us, --backward-us"),
@@ -145,6 +149,27 @@ def test_wrong_arguments_are_named(
 ) -> None:
     assert main(["pipeline", *arguments]) == code
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-h2"])
+def test_a_partition_does_not_split_the_backward_pass(
+    schedule: str, two_stages: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pipeline", str(two_stages), "--schedule", schedule]) == 2
+    assert "--weight-us" in capsys.readouterr().err
+
+
+def test_a_gradient_is_sent_before_or_after_the_pass_for_the_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    costs = ["--forward-us", "2,2", "--backward-us", "3", "--weight-us", "4", "--transfer-us", "5"]
+    one = ["pipeline", *costs, "--micro-batches", "1", "--json"]
+    for given, backward, makespan in (
+        ([], "split", 2 + 5 + 2 + 3 + 5 + 3 + 4),
+        (["--backward", "split"], "split", 2 + 5 + 2 + 3 + 5 + 3 + 4),
+        (["--backward", "combined"], "combined", 2 + 5 + 2 + 7 + 5 + 7),
+    ):
+        assert main([*one, *given]) == 0
+        found = printed(capsys)
+        assert (found["backward"], found["makespan_us"]) == (backward, makespan)
 
 
 def test_a_broken_partition_lists_every_problem(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:

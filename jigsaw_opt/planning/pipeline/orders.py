@@ -145,7 +145,17 @@ def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
         By stage, forward passes whose backward pass is still to come, at most.
     most
         These and backward passes whose gradient of the weights is still to come, at most.
+
+    Raises
+    ------
+    UsageError
+        The backward pass is not split.
     """
+    if not layout.split:
+        raise UsageError(
+            "zero-bubble schedules move the part of the backward pass for the gradient of the weights, and these "
+            "costs have no such part: give --forward-us, --backward-us and --weight-us, without --backward combined"
+        )
     stages, batches = layout.stages, layout.micro_batches
     orders: Orders = [[] for _ in range(stages)]
     forward, backward, weights = [0] * stages, [0] * stages, [0] * stages

@@ -1,4 +1,4 @@
-"""Costs of a pipeline from a partition."""
+"""Costs of a pipeline from a partition, and stages of PipeDream's steady state from either."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts
 
-__all__ = ["async_stages", "costs_of"]
+__all__ = ["async_stages", "costs_of", "stages_of"]
 
 
 def costs_of(partition: Partition) -> PipelineCosts:
@@ -58,6 +58,23 @@ def async_stages(partition: Partition) -> list[AsyncStage]:
             )
         )
     return found
+
+
+def stages_of(costs: PipelineCosts) -> list[AsyncStage]:
+    """Return stages of PipeDream's steady state with a GPU each and whole backward passes."""
+    whole, zero = costs.combined(), (0,) * len(costs.forward_us)
+    columns = zip(
+        whole.forward_us,
+        whole.backward_us,
+        whole.static_bytes or zero,
+        whole.activation_bytes or zero,
+        (*whole.transfer_us, 0) if whole.transfer_us else zero,
+        strict=True,
+    )
+    return [
+        AsyncStage(max(1, forward), max(1, backward), 1, static, activation, transfer)
+        for forward, backward, static, activation, transfer in columns
+    ]
 
 
 def _transfer_us(partition: Partition, number: int) -> int:

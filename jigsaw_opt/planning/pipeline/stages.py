@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -86,6 +86,11 @@ class PipelineCosts:
             wrong.append("weight_bytes are more than activation_bytes")
         if wrong:
             raise UsageError(*wrong)
+
+    def combined(self) -> PipelineCosts:
+        """Return the costs of backward passes that are not split: both gradients are there at their end."""
+        whole = tuple(map(sum, zip(self.backward_us, self.weight_us, strict=True))) if self.weight_us else ()
+        return replace(self, backward_us=whole or self.backward_us, weight_us=(), weight_bytes=())
 
 
 @dataclass(frozen=True)
