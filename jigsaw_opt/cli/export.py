@@ -73,7 +73,6 @@ def _phased_replay(plan: PhasedPlan, path: Path | None) -> PhasedReplay | None:
 
 def _program(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.problem.operations import cut
     from jigsaw_opt.solvers.ilp import model_document
 
-    return model_document(cut(instance_from(arguments.instance)), arguments.to)
+    return model_document(instance_from(arguments.instance), arguments.to)

@@ -15,12 +15,14 @@ from jigsaw_opt.formulations.ilp_timetable import (
     objective_step,
     operation_pairs,
     readiness_count,
+    serial_end,
     serial_limit,
+    time_step,
     windows,
 )
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
@@ -28,6 +30,7 @@ from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipSearch, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
+from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy
 
 __all__ = ["ILP", "Ilp", "model_document"]
@@ -54,6 +57,7 @@ class Ilp:
     name: str = "ilp"
     display_name: str = "exact, mixed-integer programming (HiGHS or CBC); finite horizon"
     engines: tuple[str, ...] = tuple(_ENGINES)
+    promises: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
@@ -80,38 +84,40 @@ class Ilp:
 ILP = Ilp()
 
 
-def model_document(operations: Operations, kind: Literal["mps", "lp"]) -> bytes:
+def model_document(instance: Instance, kind: Literal["mps", "lp"]) -> bytes:
     """The program of a finite instance as a file, times and objective in microseconds.
 
     Parameters
     ----------
-    operations
-        The instance, cut.
+    instance
+        What to schedule.
     kind
         The format.
 
     Raises
     ------
     UsageError
-        A cyclic instance.
+        An instance that `ILP` does not take.
     MissingEngineError
         PuLP is not installed.
     """
     if find_spec("pulp") is None:
         raise MissingEngineError("PuLP", _PULP)
-    reason = ILP.unsupported(operations.instance)
+    reason = refusal(ILP, instance)
     if reason is not None:
-        raise UsageError(f"instance {operations.instance.name!r} has no mixed-integer program: {reason}")
+        raise UsageError(f"instance {instance.name!r} has no mixed-integer program: {reason}")
+    operations = cut(instance)
     limit = serial_limit(operations)
-    return _model(operations, lower_bound(operations).value, limit, limit).program.document(kind)
+    half = time_step(operations) / 2
+    return _model(operations, lower_bound(operations).value, limit, limit, half).program.document(kind)
 
 
-def _model(operations: Operations, bound: int, limit: int, cutoff: float) -> IlpTimetable:
+def _model(operations: Operations, bound: int, limit: int, cutoff: float, room: float) -> IlpTimetable:
     """The model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
     spans = (
         replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(operations, limit)
     )
-    return build(operations, tuple(spans), bound, cutoff)
+    return build(operations, tuple(spans), bound, cutoff, room)
 
 
 class _Grid:
@@ -152,7 +158,9 @@ def _search(control: Control, operations: Operations) -> StoppedBy:
     limit = serial_limit(operations) if control.objective is None else control.objective
     grid = _Grid(operations, limit)
     cutoff = limit if control.objective is None else limit - grid.resolution / 2
-    model = _model(operations, control.bound, limit, cutoff)
+    # Where the engine cannot tell a step from its error, plans beyond a deadline are refused by `offer`.
+    room = max(time_step(operations), 4 * _RELATIVE_ERROR * serial_end(operations)) / 2
+    model = _model(operations, control.bound, limit, cutoff, room)
 
     def raise_bound(bound: float) -> None:
         # It holds for what the engine still searches; what it has cut off is not better by a resolution.

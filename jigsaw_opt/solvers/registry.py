@@ -21,6 +21,7 @@ __all__ = [
     "find",
     "loadable_solvers",
     "names",
+    "refusal",
     "require_solver",
 ]
 
@@ -82,6 +83,18 @@ def find(name: str) -> Solver:
     solver: Solver = load(GROUP, "solver", name)
     require_solver(name, solver)
     return solver
+
+
+def refusal(method: Solver, instance: Instance) -> str | None:
+    """Return why a solver does not take an instance, by what it says of itself; None where it does."""
+    reason = method.unsupported(instance)
+    if reason is None and instance.shaped and not getattr(method, "shapes", False):
+        reason = f"job {instance.shaped[0].name!r} has a shape"
+    if reason is None and instance.promising and not getattr(method, "promises", False):
+        reason = f"job {instance.promising[0].name!r} promises a deadline or a pace"
+    if reason is None and instance.policed and not getattr(method, "route_policies", False):
+        reason = f"job {instance.policed[0].name!r} has a route policy"
+    return reason
 
 
 def require_solver(name: str, found: object) -> None:

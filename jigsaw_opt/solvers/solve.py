@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options, required_options
-from jigsaw_opt.solvers.registry import Solver, find, require_solver
+from jigsaw_opt.solvers.registry import Solver, find, refusal, require_solver
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.system.interrupts import on_interrupt
 
@@ -148,13 +148,7 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
     missing = method.unavailable()
     if missing is not None:
         raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
-    reason = method.unsupported(instance)
-    if reason is None and instance.shaped and not getattr(method, "shapes", False):
-        reason = f"job {instance.shaped[0].name!r} has a shape"
-    if reason is None and instance.promising and not getattr(method, "promises", False):
-        reason = f"job {instance.promising[0].name!r} promises a deadline or a pace"
-    if reason is None and instance.policed and not getattr(method, "route_policies", False):
-        reason = f"job {instance.policed[0].name!r} has a route policy"
+    reason = refusal(method, instance)
     if reason is not None:
         raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
     if options.condition is not None and not getattr(method, "conditions", False):

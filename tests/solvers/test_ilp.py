@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.checking import check
+from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import EngineDiedError, UsageError
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
@@ -233,17 +234,32 @@ def test_an_engine_that_dies_is_said_to_have_died(
         solve(load("server/demo"), ILP, options)
 
 
-@pytest.mark.parametrize("kind", ["mps", "lp"])
-def test_an_exported_program_has_the_same_optimum(pair: Instance, tmp_path: Path, kind: str) -> None:
+def optimum_of_export(instance: Instance, path: Path) -> float | None:
+    """What HiGHS makes of the exported program; None where it is infeasible."""
     import highspy
 
-    path = tmp_path / f"pair.{kind}"
-    path.write_bytes(model_document(cut(pair), "mps" if kind == "mps" else "lp"))
+    path.write_bytes(model_document(instance, "mps" if path.suffix == ".mps" else "lp"))
     engine = highspy.Highs()
     engine.setOptionValue("output_flag", False)
     assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
     engine.run()
-    assert round(engine.getObjectiveValue()) == 1800
+    if engine.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+        return None
+    assert engine.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return engine.getObjectiveValue()
+
+
+@pytest.mark.parametrize("kind", ["mps", "lp"])
+def test_an_exported_program_has_the_same_optimum(pair: Instance, tmp_path: Path, kind: str) -> None:
+    assert optimum_of_export(pair, tmp_path / f"pair.{kind}") == pytest.approx(1800)
+
+
+@pytest.mark.parametrize("kind", ["mps", "lp"])
+@pytest.mark.parametrize(("name", "expected"), [("dl199", None), ("dlw", 101_100)])
+def test_deadlines_are_in_the_program(name: str, expected: int | None, kind: str, tmp_path: Path) -> None:
+    instance = load_instance(Path(__file__).parents[1] / "data" / "cases" / "export" / f"{name}.json")
+    assert optimum_of_export(instance, tmp_path / f"{name}.{kind}") == (expected and pytest.approx(expected))
+    assert run(instance).objective == expected
 
 
 def test_what_it_refuses(pair: Instance) -> None:
@@ -251,7 +267,9 @@ def test_what_it_refuses(pair: Instance) -> None:
     assert ILP.unsupported(pair) is None
     assert "cyclic" in (ILP.unsupported(cyclic) or "")
     with pytest.raises(UsageError, match="cyclic"):
-        model_document(cut(cyclic), "mps")
+        model_document(cyclic, "mps")
+    with pytest.raises(UsageError, match="job 'j0' has a shape"):
+        model_document(load("shop/job-6x4"), "lp")
     with pytest.raises(UsageError, match="highs and cbc"):
         solve(pair, ILP, Options(engine="simplex"))
     with pytest.raises(UsageError, match="solver 'greedy' has no engine 'cbc'; it has none to choose from"):

@@ -12,6 +12,8 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.solvers import ilp
+from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
@@ -103,7 +105,26 @@ def two_on_one_gpu(**promises: int) -> Instance:
     return Instance("two", Cluster((Server("s", "v", 1, 1, 1),)), models, jobs, horizon, objective)
 
 
-@pytest.mark.parametrize("solver", ["greedy", "search", "cpsat", "auto"])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["highs", "cbc"])
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_the_integer_program_agrees_with_brute_force(
+    objective: Objective, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("highspy")
+    monkeypatch.setattr(ilp, "offer_greedy", lambda control, operations, seed: False)
+    found: Counter[str] = Counter()
+    for seed in range(500, 525):
+        free = random_instance(seed, "finite", objective, operations=6)
+        about = optimum(replace(free, objective="makespan"))
+        if about is not None:
+            instance = with_promises(free, Random(seed), about)
+            result = solve(instance, "ilp", Options(workers=1, engine=engine))
+            found[agrees(instance, result, optimum(instance))] += 1
+    assert found["infeasible"] > 2 and found["optimal"] > 2
+
+
+@pytest.mark.parametrize("solver", ["greedy", "search", "cpsat", "auto", "ilp"])
 def test_a_deadline_turns_the_order_round(solver: str) -> None:
     assert solved(two_on_one_gpu(), solver).objective == 10 + 50
     assert solved(two_on_one_gpu(deadline_us=49), solver).objective == 40 + 50
@@ -151,8 +172,22 @@ def test_a_proof_that_no_plan_keeps_all_promises_names_them() -> None:
 
 
 def test_others_refuse_promises_by_name() -> None:
-    with pytest.raises(UsageError, match="'ilp' does not take instance 'two': job 'long' promises"):
-        solve(two_on_one_gpu(deadline_us=60), "ilp")
+    class Careless:
+        """A solver that says nothing of promises."""
+
+        name = display_name = "careless"
+
+        def unavailable(self) -> str | None:
+            return None
+
+        def unsupported(self, instance: Instance) -> str | None:
+            return None
+
+        def run(self, control: Control) -> Result:
+            return control.conclude(lambda: None)
+
+    with pytest.raises(UsageError, match="'careless' does not take instance 'two': job 'long' promises"):
+        solve(two_on_one_gpu(deadline_us=60), Careless())
 
 
 @pytest.mark.parametrize("promises", [{"deadline_us": 45}, {"pace_us": 30}])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import ChannelPace, add_links, add_pace
-from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, operation_pairs
+from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, operation_pairs, time_step
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
 from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
@@ -16,7 +16,7 @@ from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exch
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
-from jigsaw_opt.formulations.timetable.windows import Window, readiness_count, serial_limit, windows
+from jigsaw_opt.formulations.timetable.windows import Window, readiness_count, serial_end, serial_limit, windows
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
@@ -28,7 +28,9 @@ __all__ = [
     "objective_step",
     "operation_pairs",
     "readiness_count",
+    "serial_end",
     "serial_limit",
+    "time_step",
     "windows",
 ]
 
@@ -54,7 +56,7 @@ class IlpTimetable:
         return Timetable(assemble(self.ground.operations, decisions_of(self.ground, self.jobs, value)))
 
 
-def build(operations: Operations, spans: Sequence[Window], bound: int, limit: float) -> IlpTimetable:
+def build(operations: Operations, spans: Sequence[Window], bound: int, limit: float, room: float = 0.5) -> IlpTimetable:
     """Build the model of a finite instance.
 
     Parameters
@@ -65,6 +67,9 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: fl
         What is known of the times of each job where the objective is at most `limit`.
     bound, limit
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
+    room
+        Microseconds behind its deadline at which a job may end, for engines that calculate in floats. Below
+        `time_step` it allows no plan that breaks a deadline.
     """
     model, ground = AlgebraicModel("jigsaw"), Ground(operations)
     network = RoutedNetwork(ground)
@@ -79,6 +84,7 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: fl
     add_blocks_disjoint(model, ground, jobs)
     add_transfers_disjoint(model, jobs, paces)
     add_order(model, network, jobs)
+    _add_deadlines(model, jobs, time_step(operations), room)
     _add_objective(model, ground, jobs, objective)
     return IlpTimetable(ground, jobs, model)
 
@@ -94,6 +100,14 @@ def _add_job(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) ->
     add_exchanges(model, it, durations)
     add_readiness(model, network.ground, it, durations)
     return pace
+
+
+def _add_deadlines(model: AlgebraicModel, jobs: Sequence[JobVariables], step: int, room: float) -> None:
+    """A job ends no later than its deadline, rounded down to a time at which it can end (specification: deadline)."""
+    for it in jobs:
+        if it.job.deadline_us is not None:
+            latest = it.job.deadline_us // step * step + room
+            model.add(it.ends[-1] <= latest, f"deadline_{it.number}")
 
 
 def _add_objective(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], objective: Expression) -> None:

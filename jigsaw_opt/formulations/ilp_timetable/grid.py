@@ -9,7 +9,7 @@ from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 
-__all__ = ["objective_step", "operation_pairs"]
+__all__ = ["objective_step", "operation_pairs", "time_step"]
 
 
 def operation_pairs(operations: Operations) -> int:
@@ -26,12 +26,19 @@ def operation_pairs(operations: Operations) -> int:
 def objective_step(operations: Operations) -> int:
     """Number of which the objective of every plan without needless waiting is a multiple, in microseconds.
 
-    All starts of such a plan are sums of releases and durations, so their greatest common divisor
-    divides them, and that of the weights a weighted sum once more.
+    That is what divides every time, and for a weighted sum the greatest common divisor of the weights once more.
+    """
+    step = time_step(operations)
+    return step if operations.objective == "makespan" else step * gcd(*(job.weight for job in operations.jobs))
+
+
+def time_step(operations: Operations) -> int:
+    """Number of which every time of a plan without needless waiting is a multiple, in microseconds.
+
+    All starts of such a plan are sums of releases and durations, so their greatest common divisor divides them.
     """
     channels = _channels(operations)
-    step = gcd(*(_job_step(job, channels) for job in operations.jobs))
-    return step if operations.objective == "makespan" else step * gcd(*(job.weight for job in operations.jobs))
+    return gcd(*(_job_step(job, channels) for job in operations.jobs))
 
 
 def _channels(operations: Operations) -> list[Channel]:
