@@ -126,9 +126,11 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.documents import decode_instance, encode_instance, encode_model
     from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.instances.gpus import type_name
     from jigsaw_opt.instances.measured import MeasuredSetting, instance_of
 
     require_output(arguments.output, *arguments.profiles)
+    arguments.gpu_type = type_name(arguments.gpu_type)
     for name in (*_COUNTS, *(each for each in _ESTIMATE if getattr(arguments, each) is not None)):
         if getattr(arguments, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from jigsaw_opt.problem.cluster import Server
 
-__all__ = ["GPU_TYPES", "GpuType", "server"]
+__all__ = ["GPU_TYPES", "GpuType", "server", "type_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,19 @@ class GpuType:
 GPU_TYPES: Mapping[str, GpuType] = {
     "v100": GpuType(125 * 10**12, 900 * 10**9, 32 * 10**9, 150 * 10**9),
     "a100": GpuType(312 * 10**12, 1555 * 10**9, 40 * 10**9, 300 * 10**9),
+    "h100": GpuType(989 * 10**12, 3350 * 10**9, 80 * 10**9, 450 * 10**9),
     "h200": GpuType(989 * 10**12, 4800 * 10**9, 141 * 10**9, 450 * 10**9),
+    "b200": GpuType(2250 * 10**12, 8000 * 10**9, 180 * 10**9, 900 * 10**9),
+    "l40s": GpuType(362 * 10**12, 864 * 10**9, 48 * 10**9, 32 * 10**9),
+    "t4": GpuType(65 * 10**12, 300 * 10**9, 16 * 10**9, 16 * 10**9),
+    "mi300x": GpuType(1307 * 10**12, 5300 * 10**9, 192 * 10**9, 448 * 10**9),
 }
-"""V100 SXM2 32 GB, A100 SXM4 40 GB and H200 SXM 141 GB by the names used in the bundled instances."""
+"""Makers' figures, without sparsity; docs/instances.md names the variant and the data sheet of each."""
+
+
+def type_name(text: str) -> str:
+    """Return the name of a type of GPU: in small letters where it has a data sheet, as ``A100``; else as it is."""
+    return text.lower() if text.lower() in GPU_TYPES else text
 
 
 def server(name: str, gpu_type: str, gpus: int) -> Server:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.instances.gpus import GPU_TYPES, server
+from jigsaw_opt.instances.gpus import GPU_TYPES, server, type_name
 from jigsaw_opt.instances.topologies import star
 from jigsaw_opt.problem.cluster import Cluster, Server
 
@@ -56,8 +56,8 @@ def require_count(gpus: int, text: str) -> None:
 def grid(text: str) -> Cluster | None:
     """A cluster from text as in ``16x4:v100`` or ``6x4:aws+3x8:rtx``: servers x GPUs of each, and their type.
 
-    All servers stand behind one switch at 10 Gb/s. A type with a data sheet here has its memory and fabric, any other
-    16 GB and 12 GB/s.
+    All servers stand behind one switch at 10 Gb/s. A type with a data sheet here, in letters of any case, has its
+    memory and fabric, any other 16 GB and 12 GB/s.
 
     Returns
     -------
@@ -92,6 +92,7 @@ def behind_one_switch(servers: Sequence[Server]) -> Cluster:
 
 def typed_server(name: str, gpu_type: str, gpus: int) -> Server:
     """A server with the memory and fabric of its type's data sheet, or else 16 GB and 12 GB/s."""
+    gpu_type = type_name(gpu_type)
     if gpu_type in GPU_TYPES:
         return server(name, gpu_type, gpus)
     return Server(name, gpu_type, gpus, _GPU_MEMORY, _FABRIC_BANDWIDTH)

@@ -31,6 +31,8 @@ BANDWIDTHS: Mapping[str, int] = {
 """Bytes a second of a class, one direction, where nothing is stated: an NVLink of the second to the fourth generation,
 of which ``NV4`` has four; PCI Express 3.0 with 16 lanes; the link between two sockets."""
 _APART = "SYS"
+_FORMER_NAMES = {"SOC": _APART}
+"""How older drivers call a class."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _GPU = re.compile(r"GPU[0-9]{1,3}")
 _CELL = re.compile(r"NV(?P<links>[1-9][0-9]?)|PIX|PXB|PHB|NODE|SYS")
@@ -132,7 +134,7 @@ def _matrix(lines: Lines) -> tuple[list[str], dict[str, tuple[int, list[str]]]]:
         elif first in rows:
             lines.add(number, f"{first} has a row already")
         else:
-            rows[first] = number, [rest[k] for k in places if k < len(rest)]
+            rows[first] = number, [_FORMER_NAMES.get(rest[k], rest[k]) for k in places if k < len(rest)]
     return names, rows
 
 

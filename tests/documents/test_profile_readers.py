@@ -18,6 +18,7 @@ from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Server
 
 PIPEDREAM = ["alexnet", "densenet121", "gnmt", "resnet50", "resnext101", "vgg16"]
+DATA = Path(__file__).parents[1] / "data" / "cases"
 DAPPLE = ["amoeba-18-pbs-8", "amoeba-6-pbs-8-complicated", "bert-24-pbs-6", "gnmt-16-pbs-64", "vgg-19-pbs-32"]
 
 
@@ -117,6 +118,20 @@ def test_cuts_are_the_nodes_on_all_paths(seed: int) -> None:
     ends = {segment.name.split("..")[-1] for segment in model.segments[:-1]}
     last = model.segments[-1].name.split("..")[-1]
     assert ends | ({last} & {f"n{k}" for k in common}) == {f"n{k}" for k in common}
+
+
+def test_a_stage_that_a_partitioner_chose_changes_nothing() -> None:
+    plain, chosen = ((DATA / "pipedream" / f"{name}.graph.txt").read_bytes() for name in ("base", "vlayer"))
+    assert read_pipedream(chosen, "v100") == read_pipedream(plain, "v100")
+    both = graph([node("n1") + " -- stage_id=2 -- vlayer_id=0", node("n2")], "n1-n2")
+    assert read_pipedream(both, "v100") == read_pipedream(graph([node("n1"), node("n2")], "n1-n2"), "v100")
+
+
+def test_times_may_have_an_exponent() -> None:
+    model = read_pipedream(node("n1", forward="5.92e-05", activation="[1.5E+3; 2e2]") + "\n" + node("n2"), "v100")
+    assert (total(model, "forward_us"), total(model, "activation_bytes")) == (1000, 1710)
+    (found,) = problems(lambda: read_pipedream(node("n1", forward="1e99"), "v100"))[:1]
+    assert "more than 2^53 - 1" in found[1]
 
 
 def test_every_wrong_line_of_a_graph_is_reported() -> None:

@@ -79,3 +79,19 @@ def test_commands_take_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main([*run, f"graphml:{equal}"]) == 0
     assert main([*run, "sinfo:none", "--force"]) == 3
     assert "none: cannot be read" in capsys.readouterr().err
+
+
+def test_types_with_a_data_sheet_in_letters_of_any_case() -> None:
+    for text, name, memory, fabric in (
+        ("2x4:A100", "a100", 40, 300),
+        ("1x8:MI300X", "mi300x", 192, 448),
+        ("1x8:H100", "h100", 80, 450),
+        ("1x8:B200", "b200", 180, 900),
+        ("1x2:l40s", "l40s", 48, 32),
+        ("1x1:T4", "t4", 16, 16),
+        ("1x1:RTX", "RTX", 16, 12),
+    ):
+        cluster = cluster_in_words(text)
+        assert cluster is not None
+        found = {(one.gpu_type, one.gpu_memory, one.fabric_bandwidth) for one in cluster.servers}
+        assert found == {(name, memory * 10**9, fabric * 10**9)}

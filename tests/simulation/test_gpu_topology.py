@@ -65,13 +65,23 @@ def test_a_mesh_is_one_server_whose_fabric_is_its_slowest_needed_connection() ->
 
 
 @pytest.mark.parametrize(
-    ("cell", "servers", "fabric"), [("PIX", 1, 12), ("PHB", 1, 12), ("NODE", 1, 12), ("NV18", 1, 450), ("SYS", 2, 300)]
+    ("cell", "servers", "fabric"),
+    [("PIX", 1, 12), ("PHB", 1, 12), ("NODE", 1, 12), ("NV18", 1, 450), ("SYS", 2, 300), ("SOC", 2, 300)],
 )
 def test_two_gpus(cell: str, servers: int, fabric: int) -> None:
     text = f"\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t{cell}\t0-7\nGPU1\t{cell}\t X \t0-7\n"
     cluster = read_gpu_topology(text, "f", "type=a100")
     assert [s.fabric_bandwidth for s in cluster.servers] == [fabric * GB] * servers
     assert cluster.gpu_count == 2 and len(cluster.links) == (2 if servers == 2 else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "servers"),
+    [("h100", [("host0", 8, 450 * GB)]), ("pairs", [("host0", 4, 12 * GB)])],
+)
+def test_matrices_from_the_field(name: str, servers: list[tuple[str, int, int]]) -> None:
+    cluster = read_gpu_topology((FILE.parent / "cases" / "topology" / f"{name}.txt").read_bytes(), name)
+    assert [(server.name, server.gpus, server.fabric_bandwidth) for server in cluster.servers] == servers
 
 
 def test_every_problem_of_the_text() -> None:

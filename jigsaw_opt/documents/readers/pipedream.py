@@ -2,7 +2,8 @@
 
 A node a line, ``node12 -- Conv2d(...) -- forward_compute_time=10.814, backward_compute_time=18.335,
 activation_size=411041792.000, parameter_size=1180672.000``, then an edge a line, ``<TAB>node11 -- node12``. Times are
-milliseconds a minibatch, sizes bytes; ``activation_size`` may be a list ``[a; b]`` of several outputs.
+milliseconds a minibatch, sizes bytes; ``activation_size`` may be a list ``[a; b]`` of several outputs. Behind them may
+stand the stage that a partitioner chose, ``-- stage_id=0`` or ``-- vlayer_id=0``, which is left aside.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from jigsaw_opt.problem import Model
 
 __all__ = ["read_layer_graph", "read_pipedream"]
 
-_NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,20})?"
+_NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?"
 _NODE = re.compile(
     r"(?P<name>\w+) -- (?P<kind>.+) -- "
     rf"forward_compute_time=(?P<forward>{_NUMBER}), backward_compute_time=(?P<backward>{_NUMBER}), "
     rf"activation_size=(?P<activation>{_NUMBER}|\[{_NUMBER}(?:; ?{_NUMBER})*\]), "
     rf"parameter_size=(?P<parameter>{_NUMBER})"
-    r"(?: -- stage_id=[0-9]+)?"
+    r"(?: -- (?:stage_id|vlayer_id)=[0-9]+)*"
 )
 _EDGE = re.compile(r"\s+(?P<tail>\w+) -- (?P<head>\w+)")
 
