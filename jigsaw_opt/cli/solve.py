@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.engines.parameters import Parameter
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.phased import PhasedResult
-    from jigsaw_opt.solvers.result import Report, Result
+    from jigsaw_opt.solvers.result import Conflict, Report, Result
     from jigsaw_opt.solvers.search.params import SearchParams
 
 HELP = "solve an instance"
 EXAMPLE = "jigsaw solve server/demo --time-limit 10 -o plan.json"
+_PHASED_MEMORY = "a job holds memory only in its phases"
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
 
 
@@ -179,23 +180,32 @@ def _params(path: Path | None) -> SearchParams | None:
 
 
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
-    from jigsaw_opt.cli.output import flush
+    from jigsaw_opt.cli.output import flush, note
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.cli.solve_phased import tell_phased
     from jigsaw_opt.documents import save_plan
-    from jigsaw_opt.solvers.phased import PhasedResult
+    from jigsaw_opt.solvers.phased import PhasedResult, is_listed_first
 
     with progress(arguments.quiet, arguments.verbose, options.time_limit) as report:
         result = _solved(instance, arguments, options, report, old)
     if isinstance(result, PhasedResult):
+        if is_listed_first(instance, options):
+            note(f"no plan that lists all iterations was found; this one is phased, and {_PHASED_MEMORY}")
         return tell_phased(instance, result, arguments, options)
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
+    if not arguments.robust and instance.horizon == "finite" and any(map(_is_of_memory, result.conflicts)):
+        note(f"that is of plans that list all iterations; try --phased, where {_PHASED_MEMORY}")
     if arguments.timeline and result.plan is not None and not arguments.json:
         _print_timeline(instance, result)
     flush()
     return _exit_code(result)
+
+
+def _is_of_memory(conflict: Conflict) -> bool:
+    """Whether jobs that it names together may have plans if each holds memory for some of the time only."""
+    return conflict.kind in ("memory", "search") and len(conflict.jobs) > 1
 
 
 def _exit_code(result: Result) -> int:
@@ -211,9 +221,11 @@ def _exit_code(result: Result) -> int:
 
 
 def _require_warm(arguments: argparse.Namespace) -> None:
-    """Refuse what only makes sense with an old plan, or without one."""
+    """Refuse options that do not go together, and those that make sense with an old plan only, or without one."""
     if arguments.warm is None and (arguments.fix_placement or arguments.fix_before is not None):
         raise UsageError("--fix-placement and --fix-before need an old plan: --warm PLAN")
+    if arguments.phased and arguments.robust:
+        raise UsageError("--robust takes plans that list all iterations only; leave out --phased")
     if arguments.warm is not None and arguments.robust:
         raise UsageError("--robust makes a plan anew; leave out --warm")
     if arguments.warm is not None and arguments.solver != "auto":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -90,6 +90,24 @@ class Cluster:
     def gpu_name(self, server: int, index: int) -> str:
         """Name of GPU `index` of server number `server` (specification: cluster)."""
         return f"{self.servers[server].name}/{index}"
+
+    def without(self, links: Collection[str] = (), servers: Collection[str] = ()) -> Cluster:
+        """Return the cluster without some links and servers, by name, as an instance may have it.
+
+        Links at a server go with it. Route policies stay and mean the same: they name no link that is gone, and a
+        server that is gone leaves a switch without links in its place, which no route passes.
+        """
+        gone = {link.name for link in self.links if link.name in links or not set(servers).isdisjoint(link.ends)}
+        policies = self.route_policies
+        if policies is not None:
+            policies = {name: policy.without_links(gone) for name, policy in policies.items()}
+        return replace(
+            self,
+            servers=tuple(server for server in self.servers if server.name not in servers),
+            switches=(*self.switches, *(server.name for server in self.servers if server.name in servers)),
+            links=tuple(link for link in self.links if link.name not in gone),
+            route_policies=policies,
+        )
 
 
 @dataclass(frozen=True, slots=True)

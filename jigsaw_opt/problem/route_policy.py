@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 __all__ = ["FREE", "RoutePolicy"]
 
@@ -27,6 +28,12 @@ class RoutePolicy:
     avoid_links: tuple[str, ...] | None = None
     via: tuple[tuple[str, ...], ...] | None = None
     max_links: int | None = None
+
+    def without_links(self, gone: Collection[str]) -> RoutePolicy:
+        """Return the policy on a cluster that some links are gone from: it need not avoid them by name."""
+        if self.avoid_links is None:
+            return self
+        return replace(self, avoid_links=tuple(link for link in self.avoid_links if link not in gone))
 
 
 FREE = RoutePolicy()

@@ -30,7 +30,7 @@ from jigsaw_opt.solvers.infeasibility import exceeded_promises
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Accepted, Conflict, Event, MoveRecord, Report, Result, Status, StoppedBy
-from jigsaw_opt.solvers.stop import stop_rules
+from jigsaw_opt.solvers.stop import StopRule, stop_rules
 
 __all__ = ["NO_BOUND", "Control", "first_bound"]
 
@@ -152,6 +152,10 @@ class Control:
         with self._lock:
             old = self.moves.get(record.name)
             self.moves[record.name] = record if old is None else old + record
+
+    def add_rule(self, rule: StopRule) -> None:
+        """End the solve where this rule holds, too."""
+        self._rules = (*self._rules, rule)
 
     def deadlines(self, limit: int) -> Mapping[int, int]:
         """Deadlines of jobs, in microseconds by index, in plans within `limit`, by the last proof that has any."""

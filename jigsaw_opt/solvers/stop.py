@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy, relative_gap
 
-__all__ = ["Gap", "Interrupt", "NoImprovement", "SolveState", "StopRule", "Target", "TimeLimit", "stop_rules"]
+__all__ = ["Gap", "Interrupt", "NoImprovement", "NoPlan", "SolveState", "StopRule", "Target", "TimeLimit", "stop_rules"]
 
 
 class SolveState(Protocol):
@@ -95,6 +95,18 @@ class NoImprovement:
     def holds(self, state: SolveState) -> bool:
         """Whether the last better plan is too long ago."""
         return state.objective is not None and time.monotonic() - state.improved >= self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class NoPlan:
+    """No plan at all for some seconds."""
+
+    limit: float
+    reason: ClassVar[StoppedBy] = StoppedBy.TIME
+
+    def holds(self, state: SolveState) -> bool:
+        """Whether there is still none."""
+        return state.objective is None and state.seconds >= self.limit
 
 
 def stop_rules(options: Options) -> tuple[StopRule, ...]:

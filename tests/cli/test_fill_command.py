@@ -59,3 +59,12 @@ def test_bad_input_is_named(
 ) -> None:
     assert main(["fill", str(document), *arguments]) == code
     assert message in capsys.readouterr().err
+
+
+def test_jobs_alone_on_a_server_leave_policies_of_the_cluster_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of two foreground jobs is solved on one server; a policy of the cluster names the other one."""
+    case = Path(__file__).parents[1] / "data" / "cases" / "robust" / "fill-route-policy.json"
+    arguments = ["--foreground", "f,g", "--threads", "1", "--work-limit", "1", "--json"]
+    assert main(["fill", str(case), *arguments]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["foreground_us"] == 20 and found["iterations"]["h"] >= 1

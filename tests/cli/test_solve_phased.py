@@ -30,3 +30,24 @@ def test_jobs_that_only_run_in_turn_get_a_phased_plan(
     assert json.loads(capsys.readouterr().out)["solver"] == "phased"
     assert isinstance(load_any_plan(plan), PhasedPlan)
     assert main(["check", str(path), str(plan)]) == 0
+
+
+CASE = Path(__file__).parents[1] / "data" / "cases" / "robust" / "phased-small-memory.json"
+
+
+def test_short_jobs_that_do_not_fit_together_get_a_phased_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "p.json"
+    assert main(["solve", str(CASE), "--time-limit", "20", "--threads", "1", "-q", "--json", "-o", str(plan)]) == 0
+    told = capsys.readouterr()
+    assert "no plan that lists all iterations was found" in told.err
+    assert json.loads(told.out)["objective"] == 56
+    assert isinstance(load_any_plan(plan), PhasedPlan)
+    assert main(["check", str(CASE), str(plan)]) == 0
+
+
+@pytest.mark.parametrize("more", [["--solver", "cpsat"], ["--work-limit", "5"]])
+def test_who_makes_no_phased_plan_names_them(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", str(CASE), "--threads", "1", "-q", *more]) == 4
+    assert "try --phased" in capsys.readouterr().err

@@ -16,8 +16,8 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segmen
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
-from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair, cluster_left, repaired
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
+from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair, repaired
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.remaining import remaining_at
@@ -101,7 +101,7 @@ def test_what_is_left_of_a_cluster_is_valid() -> None:
     instance = paired()
     policies = {"p": RoutePolicy(avoid=("a", "hub"), avoid_links=("la",), via=(("a",),))}
     cluster = replace(instance.cluster, route_policies=policies)
-    left = cluster_left(cluster, [FailedPart("server", "a"), FailedPart("switch", "hub")])
+    left = left_of(cluster, [FailedPart("server", "a"), FailedPart("switch", "hub")])
     assert validate(replace(instance, cluster=left, jobs=instance.jobs[:1])).cluster.links == ()
     assert [server.name for server in left.servers] == ["b", "c"]
 

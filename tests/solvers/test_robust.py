@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import encode_instance, validate
+from jigsaw_opt.documents import encode_instance, load_instance, validate
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
+from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import failure_effects
 from jigsaw_opt.solvers.resolve.robust import bridges, solve_robust
@@ -101,3 +104,39 @@ def test_robust_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["solve", str(files[1]), *call]) == 0
     assert json.loads(capsys.readouterr().out)["objective"] == 12
     assert main(["solve", str(files[1]), "--robust", "--warm", str(files[0])]) == 2
+
+
+ROBUST_CASES = Path(__file__).parents[1] / "data" / "cases" / "robust"
+
+
+@pytest.mark.parametrize("name", ["avoid-links", "avoid-links-used", "deadline-policy"])
+def test_policies_that_avoid_links_stay_valid_without_these(name: str) -> None:
+    instance = load_instance(ROBUST_CASES / f"robust-{name}.json")
+    result = solve_robust(instance, "auto", QUICK)
+    require_robust(instance, result)
+    assert result.objective == solve(instance, "auto", QUICK).objective
+
+
+@pytest.mark.parametrize("links", [("cs",), ("ab", "as", "bs", "cs")])
+@pytest.mark.parametrize("servers", [(), ("a",), ("a", "c")])
+def test_a_cluster_without_some_of_its_parts_is_valid(links: tuple[str, ...], servers: tuple[str, ...]) -> None:
+    instance = fast_and_slow(100)
+    policy = RoutePolicy(avoid=("a", "s"), avoid_links=("ab", "cs"), via=(("a", "b"), ("c",)), max_links=3)
+    cluster = replace(instance.cluster, route_policies={"p": policy})
+    left = validate(replace(instance, cluster=cluster.without(links, servers))).cluster
+    assert [it.name for it in left.servers] == [it.name for it in cluster.servers if it.name not in servers]
+    assert all(it.name not in links and not set(servers).intersection(it.ends) for it in left.links)
+    assert left.route_policies is not None and left.route_policies["p"].via == policy.via
+    whole, parts = Routes(cluster).under("p"), Routes(left).under("p")
+    for first, second in combinations(range(len(left.servers)), 2):
+        ends = [[it.name for it in cluster.servers].index(left.servers[at].name) for at in (first, second)]
+        used = whole.between(*ends)
+        old = None if used is None else [cluster.links[link] for link in used]
+        if old is not None and all(it in left.links for it in old):
+            new = parts.between(first, second)
+            assert new is not None and [left.links[link] for link in new] == old
+
+
+def test_robust_and_phased_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "server/plain", "--phased", "--robust"]) == 2
+    assert "leave out --phased" in capsys.readouterr().err

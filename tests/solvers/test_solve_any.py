@@ -9,10 +9,12 @@ import pytest
 
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import PhasedResult, either, not_taken, solve_any, solve_phased
-from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.stop import NoPlan
 
 NET = Model((Segment("l", {"v": 3}, {"v": 4}, 5, 6),))
 
@@ -86,3 +88,28 @@ def test_options_that_phased_plans_are_not_made_with_ask_for_a_listed_one() -> N
     assert not_taken(options) == ["target"] and not_taken(Options(seed=3)) == []
     with pytest.raises(TooLargeError, match="solve_phased"):
         solve_any(one_server(Job("a", "net", 1, 10**8)), options)
+
+
+def test_of_short_jobs_a_phased_plan_is_tried_where_no_other_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three jobs whose memory two GPUs hold only in turn; and jobs that `auto` has no plan of after its share."""
+    jobs = [Job(name, "net", 1, 3) for name in "abc"]
+    turns = replace(one_server(*jobs), cluster=Cluster((Server("s", "v", 2, 30, 10**6),)))
+    found = solve_any(turns, Options(workers=1))
+    assert isinstance(found, PhasedResult) and found.objective == 42
+    listed: list[float] = []
+
+    def run(solver: either._PlanBy, control: Control) -> Result:
+        listed.append(solver.limit)
+        return control.result(StoppedBy.TIME)
+
+    monkeypatch.setattr(either._PlanBy, "run", run)
+    found = solve_any(one_server(*jobs), Options(workers=1, time_limit=10.0))
+    assert isinstance(found, PhasedResult) and found.objective == 42
+    assert 6.0 < listed[0] <= 7.0
+
+
+def test_a_solve_without_a_plan_may_end_early() -> None:
+    state = SimpleNamespace(objective=None, seconds=3.0)
+    assert NoPlan(3.0).holds(state) and not NoPlan(3.1).holds(state)
+    state.objective = 1
+    assert not NoPlan(3.0).holds(state)

@@ -112,7 +112,10 @@ def _on_one_server(instance: Instance) -> Instance:
     job, cluster = instance.jobs[0], instance.cluster
     slots = job.workers if isinstance(job, Job) else len(job.shape.slots)
     server = next((it for it in cluster.servers if it.gpus >= slots), None)
-    return instance if server is None else replace(instance, cluster=replace(cluster, servers=(server,), links=()))
+    if server is None:
+        return instance
+    others = {it.name for it in cluster.servers if it is not server}
+    return replace(instance, cluster=cluster.without({link.name for link in cluster.links}, others))
 
 
 def _plan(instance: Instance, options: Options) -> Plan | None:

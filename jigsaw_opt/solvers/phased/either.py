@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from jigsaw_opt.documents import validate
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.auto import Auto
+from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.result import PhasedResult
 from jigsaw_opt.solvers.phased.solver import is_long, solve_phased_valid
 from jigsaw_opt.solvers.result import Report, Result, Status
 from jigsaw_opt.solvers.solve import solve_valid
+from jigsaw_opt.solvers.stop import NoPlan
 
-__all__ = ["not_taken", "solve_any", "solve_any_valid"]
+__all__ = ["is_listed_first", "not_taken", "solve_any", "solve_any_valid"]
 
 _MANY_OPERATIONS = 1_000_000
 """Above so many operations a plan that lists them takes long, and a phased one is made as well."""
@@ -36,6 +39,8 @@ def solve_any(
     instance: Instance, options: Options | None = None, report: Report | None = None
 ) -> Result | PhasedResult:
     """Solve by ``auto``, as a phased plan, or both, where jobs are so long that either may be better.
+
+    Where ``auto`` has no plan of short jobs, a phased one is tried: there a job holds memory only in its phases.
 
     Parameters
     ----------
@@ -67,8 +72,8 @@ def solve_any_valid(
     Its time counts from `started`, on the monotonic clock; None for now.
     """
     started = time.monotonic() if started is None else started
-    if not is_long(instance, _MANY_OPERATIONS) or not_taken(options):
-        return solve_valid(instance, "auto", _within(options, 1.0, started), report)
+    if is_listed_first(instance, options):
+        return _listed_or_phased(instance, options, report, started)
     if not _is_listed(instance, options.time_limit):
         return solve_phased_valid(instance, _within(options, 1.0, started))
     phased = solve_phased_valid(instance, _within(options, _SHARE, started))
@@ -76,6 +81,41 @@ def solve_any_valid(
         return phased
     listed = solve_valid(instance, "auto", _within(options, 1.0, started), report)
     return phased if _is_better(phased, listed) else listed
+
+
+def is_listed_first(instance: Instance, options: Options) -> bool:
+    """Whether a phased plan is made only where no plan that lists all iterations is found, or not at all."""
+    return not is_long(instance, _MANY_OPERATIONS) or bool(not_taken(options))
+
+
+def _listed_or_phased(
+    instance: Instance, options: Options, report: Report | None, started: float
+) -> Result | PhasedResult:
+    """A plan that lists all iterations, or where there is none a phased one, which may keep to memory where none does.
+
+    Of a time limit, the phased plan has the last part, if there is no other by then.
+    """
+    within = _within(options, 1.0, started)
+    if instance.horizon != "finite" or len(instance.jobs) == 1 or not_taken(options):
+        return solve_valid(instance, "auto", within, report)
+    hurried = "auto" if within.time_limit is None else _PlanBy(limit=(1 - _SHARE) * within.time_limit)
+    listed = solve_valid(instance, hurried, within, report)
+    if listed.plan is not None or options.cancel.is_set():
+        return listed
+    phased = solve_phased_valid(instance, _within(options, 1.0, started))
+    return phased if phased.plan is not None else listed
+
+
+@dataclass(frozen=True, slots=True)
+class _PlanBy(Auto):
+    """`auto`, which gives up where it has no plan after some seconds."""
+
+    limit: float = 0.0
+
+    def run(self, control: Control) -> Result:
+        """Solve until then, or on."""
+        control.add_rule(NoPlan(self.limit))
+        return Auto.run(self, control)
 
 
 def _is_listed(instance: Instance, limit: float | None) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from jigsaw_opt.problem.cluster import Cluster
 
-__all__ = ["KINDS", "FailedPart", "PartKind", "dead_links", "parts_of", "without_links"]
+__all__ = ["KINDS", "FailedPart", "PartKind", "dead_links", "left_of", "parts_of"]
 
 PartKind = Literal["link", "switch", "server"]
 KINDS: tuple[PartKind, ...] = get_args(PartKind)
@@ -39,6 +39,6 @@ def dead_links(cluster: Cluster, failed: Iterable[FailedPart]) -> frozenset[str]
     return frozenset(link.name for link in cluster.links if link.name in links or not nodes.isdisjoint(link.ends))
 
 
-def without_links(cluster: Cluster, dead: Collection[str]) -> Cluster:
-    """The cluster with its other links."""
-    return replace(cluster, links=tuple(link for link in cluster.links if link.name not in dead))
+def left_of(cluster: Cluster, failed: Collection[FailedPart]) -> Cluster:
+    """Return the cluster without parts that failed; a switch that failed stays, without links."""
+    return cluster.without(dead_links(cluster, failed), {part.name for part in failed if part.kind == "server"})

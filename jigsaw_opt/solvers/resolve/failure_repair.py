@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan, PlanStatus
-from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import resolve
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, dead_links, without_links
+from jigsaw_opt.solvers.resolve.failed_parts import left_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["FailureRepair", "cluster_left", "repaired"]
+__all__ = ["FailureRepair", "repaired"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ def repaired(
     options
         Limits, seed, cores. Where there are shaped jobs, ``auto`` solves all jobs anew, and goes on until a limit.
     """
-    cluster = cluster_left(instance.cluster, effect.failed)
+    cluster = left_of(instance.cluster, effect.failed)
     left, unplaced = _placeable(replace(instance, cluster=cluster))
     result = _solved(left, plan, options) if left.jobs else None
     if left.jobs and result is not None and result.plan is None:
@@ -82,31 +79,6 @@ def repaired(
     moved = _moved(plan, result.plan) if result.plan is not None else ()
     found = result.status, result.solver, result.objective, result.bound
     return FailureRepair(*found, unplaced, moved, left, result.plan)
-
-
-def cluster_left(cluster: Cluster, failed: Sequence[FailedPart]) -> Cluster:
-    """The cluster without parts that failed, as an instance may have it.
-
-    A switch without links, and one in the place of a server that failed, keep names in route policies right.
-    """
-    dead = dead_links(cluster, failed)
-    down = {part.name for part in failed if part.kind == "server"}
-    left = without_links(cluster, dead)
-    policies = left.route_policies
-    if policies is not None:
-        policies = {name: _without(policy, dead) for name, policy in policies.items()}
-    return replace(
-        left,
-        servers=tuple(server for server in left.servers if server.name not in down),
-        switches=(*left.switches, *(server.name for server in left.servers if server.name in down)),
-        route_policies=policies,
-    )
-
-
-def _without(policy: RoutePolicy, dead: frozenset[str]) -> RoutePolicy:
-    if policy.avoid_links is None:
-        return policy
-    return replace(policy, avoid_links=tuple(link for link in policy.avoid_links if link not in dead))
 
 
 def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:

@@ -21,7 +21,6 @@ from jigsaw_opt.solvers.resolve.failed_parts import (
     PartKind,
     dead_links,
     parts_of,
-    without_links,
 )
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 
@@ -127,7 +126,7 @@ class FailureEffects:
 
     def __init__(self, order: KeptOrder, routes: Callable[[frozenset[str]], Routes] | None = None) -> None:
         self._order, self._instance = order, order.operations.instance
-        self._routes = routes or (lambda dead: Routes(without_links(self._instance.cluster, dead)))
+        self._routes = routes or (lambda dead: Routes(self._instance.cluster.without(dead)))
         self._in_order = {job.name: at for at, job in enumerate(self._instance.jobs)}
         ways = [self._ways(job, order.operations.routes) for job in range(len(order.jobs))]
         self._used = [frozenset(name for way in found or () for name in way) for found in ways]

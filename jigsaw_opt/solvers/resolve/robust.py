@@ -22,7 +22,7 @@ from jigsaw_opt.solvers.control import Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.registry import ControlledSolver, find
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, without_links
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import Report, Result, Status
@@ -65,7 +65,7 @@ def solve_robust(
     """
     instance, options = validate(instance), required_options(options)
     dead = bridges(instance.cluster) if not instance.policed else frozenset()
-    narrow = replace(instance, cluster=without_links(instance.cluster, dead)) if dead else instance
+    narrow = replace(instance, cluster=instance.cluster.without(dead)) if dead else instance
     asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
     method = find(solver)
     if instance.promising and instance.cluster.links and not callable(method):
@@ -84,7 +84,9 @@ def _first_plans(instance: Instance, method: ControlledSolver, options: Options)
     Those of slow links are timed anew in their order with the links as they are.
     """
     cluster = instance.cluster
-    plan = solve(replace(instance, cluster=replace(cluster, links=())), method, options).plan
+    plan = solve(
+        replace(instance, cluster=cluster.without({link.name for link in cluster.links})), method, options
+    ).plan
     if plan is not None:
         yield timetable_in(plan)
     slow = replace(cluster, links=tuple(_slowed(cluster)))
@@ -196,7 +198,7 @@ class LinkFailures:
     def _without(self, dead: frozenset[str]) -> Routes:
         """Routes without some links; they stay known."""
         if dead not in self._routes:
-            self._routes[dead] = Routes(without_links(self._cluster, dead))
+            self._routes[dead] = Routes(self._cluster.without(dead))
         return self._routes[dead]
 
 
