@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from importlib import import_module
 from itertools import chain, pairwise
 from typing import Any
@@ -20,9 +19,10 @@ from torch import nn
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.catalogue import check_trust, resolve
+from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
 from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.zoo import BUILDERS, Network
-from jigsaw_opt.executor.zoo.network import Batch
+from jigsaw_opt.executor.zoo.network import Batch, moved
 from jigsaw_opt.problem.model import Model
 
 __all__ = ["Replica", "build", "build_network", "even_segments", "replica", "run_name"]
@@ -47,9 +47,22 @@ class Replica:
     batch_size: int
 
     def batch(self, seed: int, worker: int, iteration: int) -> Batch:
-        """The batch of a worker in an iteration: the same one whenever it is asked for."""
-        digest = sha256(f"{seed} {worker} {iteration}".encode()).digest()
-        return self.network.batch(self.batch_size, torch.Generator().manual_seed(int.from_bytes(digest[:7])))
+        """Return the batch of a worker in an iteration: the same one whenever it is asked for.
+
+        All generators of random numbers of this process begin anew (`begin_draws`), so that whatever the batch and
+        what follows it draw depends on these numbers alone.
+
+        Raises
+        ------
+        UsageError
+            What the network's function draws is no pair.
+        """
+        number = draw_number(seed, worker, iteration)
+        begin_draws(number)
+        drawn = self.network.batch(self.batch_size, torch.Generator().manual_seed(number))
+        if not isinstance(drawn, (tuple, list)) or len(drawn) != 2:
+            raise UsageError(f"a batch is a pair (inputs, targets), not of type {type(drawn).__name__}")
+        return drawn[0], drawn[1]
 
 
 def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0) -> Replica:
@@ -156,8 +169,7 @@ def build_network(
         family, arguments = resolve(zoo, arguments, place, report)
         report.raise_if_any()
         builder = BUILDERS[family]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with own_draws(seed):
         return builder(**arguments)
 
 
@@ -182,7 +194,8 @@ def _own_builder(
 def _own_network(made: object) -> Network:
     match made:
         case nn.Sequential() as model, loss, batch if len(model) and callable(loss) and callable(batch):
-            return Network(dict(model.named_children()), loss, batch)
+            # By position: what `named_children` gives leaves out the repetitions of a module.
+            return Network(dict(zip(model._modules, model, strict=True)), loss, batch)
         case _:
             raise UsageError("a function of your own returns (torch.nn.Sequential with modules, loss, batch source)")
 
@@ -212,10 +225,10 @@ def _operations(network: Network) -> list[int]:
     from torch.utils.flop_counter import FlopCounterMode
 
     values, _ = network.batch(2, torch.Generator().manual_seed(0))
-    values = values.to("meta")
+    values = moved(values, "meta")
     counts = []
     for name, unit in network.units.items():
-        shapes = {key: t.to("meta") for key, t in chain(unit.named_parameters(), unit.named_buffers())}
+        shapes = moved(dict(chain(unit.named_parameters(), unit.named_buffers())), "meta")
         try:
             with torch.no_grad(), FlopCounterMode(display=False) as counter:
                 values = functional_call(unit, shapes, (values,))

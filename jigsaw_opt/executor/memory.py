@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
@@ -38,7 +36,7 @@ def saved_bytes(model: SegmentedModel, batch: Batch, level: int) -> tuple[int, .
     found: dict[int, tuple[int, int]] = {}
     current = 0
 
-    def enter(index: int, *_: object) -> None:
+    def enter(index: int) -> None:
         nonlocal current
         current = index
 
@@ -48,13 +46,8 @@ def saved_bytes(model: SegmentedModel, batch: Batch, level: int) -> tuple[int, .
             found[storage.data_ptr()] = current, storage.nbytes()
         return tensor
 
-    hooks = [s.register_forward_pre_hook(partial(enter, index)) for index, s in enumerate(model.segments)]
-    try:
-        with saved_tensors_hooks(pack, _same):
-            loss = model.partial_loss(batch, level)  # held to the end, so that no storage is freed and used again
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with saved_tensors_hooks(pack, _same):
+        loss = model.partial_loss(batch, level, enter)  # held to the end, so that no storage is freed and used again
     del loss
     return tuple(sum(size for owner, size in found.values() if owner == index) for index in range(len(model.segments)))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from math import isfinite
 from typing import Any
 
 import torch
@@ -22,11 +23,14 @@ from jigsaw_opt.executor.memory import saved_bytes
 from jigsaw_opt.executor.segments import frozen
 from jigsaw_opt.executor.timing import Spread, spread, work_us
 from jigsaw_opt.executor.worker import Worker
+from jigsaw_opt.executor.zoo.network import tensors
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.model import Model, Segment
 
 __all__ = ["LevelProfile", "ModelProfile", "SegmentProfile", "profile"]
 
+_RATES = (1e-2, 1e-3, 1e-4)
+_STEPS = 5
 _Times = list[list[float]]
 """A row a round."""
 
@@ -88,7 +92,7 @@ class ModelProfile:
     levels
         Level ``d`` takes in the last ``d`` segments.
     state_bytes
-        Weights, gradients and optimiser state, which a worker holds between blocks.
+        Weights and buffers, gradients and optimiser state, which a worker holds between blocks.
     """
 
     segments: tuple[SegmentProfile, ...]
@@ -115,8 +119,10 @@ class ModelProfile:
             Segment(s.name, {gpu_type: forward}, {gpu_type: backward}, s.parameter_bytes, s.activation_bytes)
             for s, forward, backward in zip(self.segments, *self._times(), strict=True)
         )
-        parameters = max(1, sum(s.parameter_bytes for s in self.segments))
-        return Model(segments, state_factor=max(1, ceil_div(self.state_bytes, parameters)), executor=executor)
+        trained = max(1, sum(s.parameter_bytes for s in self.segments))
+        # A hundredth is left aside: buffers of normalisation are no reason to count all parameters once more.
+        factor = ceil_div(100 * self.state_bytes, 101 * trained)
+        return Model(segments, state_factor=max(1, factor), executor=executor)
 
     def _times(self) -> tuple[list[int], list[int]]:
         """Integer times ``forward_us`` and ``backward_us`` of the segments."""
@@ -139,11 +145,14 @@ def profile(worker: Worker, warm_up: int, repeats: int) -> ModelProfile:
     Parameters
     ----------
     worker
-        It trains on meanwhile; all segments must be levels.
+        It trains on meanwhile; all segments must be levels. The process flushes denormal numbers from now on: what
+        is computed with them takes many times as long, and real training meets few.
     warm_up, repeats
         Rounds before measuring, at least 1, and rounds measured, at least 1. A round is two passes over the
         segments one by one and one block at each level, so that a slow moment falls on all of them.
     """
+    torch.set_flush_denormal(True)
+    _leave_initial_point(worker)
     segments: _Times = []
     levels: _Times = []
     steps: list[float] = []
@@ -160,15 +169,33 @@ def profile(worker: Worker, warm_up: int, repeats: int) -> ModelProfile:
             LevelProfile(level, spread(times), _block_memory(worker, level))
             for level, times in enumerate(zip(*levels, strict=True), 1)
         ),
-        _state_bytes(worker),
+        worker.held_bytes(),
     )
+
+
+def _leave_initial_point(worker: Worker) -> None:
+    """Train a few steps, as the initial point is often special: layers of zeros, and an optimiser without a past.
+
+    Rates at which the loss is soon no number are passed over. What follows trains at the worker's own rate.
+    """
+    initial, own = worker.state(), [group["lr"] for group in worker.optimiser.param_groups]
+    for rate in _RATES:
+        for group in worker.optimiser.param_groups:
+            group["lr"] = rate
+        losses = [float(worker.block(worker.model.depth, _nobody)) for _ in range(_STEPS)]
+        worker.step()
+        if all(map(isfinite, losses)):
+            break
+        worker.load(initial)
+    for group, rate in zip(worker.optimiser.param_groups, own, strict=True):
+        group["lr"] = rate
 
 
 def _segment_profiles(worker: Worker, rounds: _Times, step_us: float) -> tuple[SegmentProfile, ...]:
     columns = [spread(column) for column in zip(*rounds, strict=True)]
     count = len(columns) // 2
     sizes = [sum(p.nbytes for p in own) for own in worker.model.own_parameters()]
-    saved = saved_bytes(worker.model, _batch(worker), worker.model.depth)
+    saved = saved_bytes(worker.model, worker.batch(), worker.model.depth)
     steps = [step_us * size / max(1, sum(sizes)) for size in sizes]
     rows = zip(worker.model.names, columns[:count], columns[count:], steps, sizes, saved, strict=True)
     return tuple(SegmentProfile(*row) for row in rows)
@@ -176,42 +203,57 @@ def _segment_profiles(worker: Worker, rounds: _Times, step_us: float) -> tuple[S
 
 def _segment_pass(worker: Worker) -> list[float]:
     """Times with a pause at every boundary: forward pass of each segment, then what its backward pass adds."""
-    plain, _ = _forward_times(worker, graph=False)
-    forward, ends = _forward_times(worker, graph=True)
-    backward = _backward_times(ends, worker.device)
+    plain, _, _ = _forward_times(worker, graph=False)
+    forward, ends, loss = _forward_times(worker, graph=True)
+    backward = _backward_times(ends, loss, worker.device)
     return plain + [max(0.0, f + b - p) for p, f, b in zip(plain, forward, backward, strict=True)]
 
 
-_Ends = list[tuple[Tensor, Tensor]]
-"""Input and output of each segment."""
+_Ends = list[list[float]]
+"""At each boundary between segments, when a gradient of what passes there was complete, as the backward pass goes."""
 
 
-def _forward_times(worker: Worker, graph: bool) -> tuple[list[float], _Ends]:
+def _forward_times(worker: Worker, graph: bool) -> tuple[list[float], _Ends, Tensor]:
     """Time of each segment; one that borrows a parameter leaves it out, as at any level but the owner's."""
-    model, (values, targets) = worker.model, _batch(worker)
+    model, device, (values, targets) = worker.model, worker.device, worker.batch()
     ends: _Ends = []
-    times = [work_us(worker.device)]
+    last = len(model.segments) - 1
+    times = [work_us(device)]
     for index, segment in enumerate(model.segments):
         with torch.set_grad_enabled(graph), frozen(model.borrowed[index]):
-            start = values.detach().requires_grad_(graph and index > 0)
-            values = segment(start)
-            if index == len(model.segments) - 1:
-                values = model.loss(values, targets)
-        if graph:
-            ends.append((start, values))
-        times.append(work_us(worker.device))
-    return [high - low for low, high in pairwise(times)], ends
-
-
-def _backward_times(ends: _Ends, device: torch.device) -> list[float]:
-    gradient: Tensor | None = None
-    times = [work_us(device)]
-    for start, end in reversed(ends):
-        if end.requires_grad:
-            torch.autograd.backward(end, gradient)
-        gradient = start.grad
+            values = segment(values)
+            if index == last:
+                values = model.scalar_loss(values, targets)
         times.append(work_us(device))
-    return [high - low for low, high in pairwise(times)][::-1]
+        if graph and index < last:
+            ends.append([])
+            _note_gradients(values, ends[-1], device)
+    return [high - low for low, high in pairwise(times)], ends, values
+
+
+def _note_gradients(tree: Any, moments: list[float], device: torch.device) -> None:
+    """Have `moments` receive the time when the gradient of each tensor in `tree` is complete.
+
+    The graph stays in one piece, so a segment may change its input in place, as it may in training.
+    """
+
+    def note(_: Tensor) -> None:
+        moments.append(work_us(device))
+
+    for tensor in tensors(tree):
+        if tensor.requires_grad:
+            tensor.register_hook(note)  # type: ignore[no-untyped-call]
+
+
+def _backward_times(ends: _Ends, loss: Tensor, device: torch.device) -> list[float]:
+    """Time of each segment; 0 where the backward pass does not come."""
+    moments = [work_us(device)]
+    if loss.requires_grad:
+        loss.backward()  # type: ignore[no-untyped-call]
+    end = work_us(device)
+    for moment in reversed(ends):
+        moments.append(max(moment, default=end))
+    return [max(0.0, high - low) for low, high in pairwise([*moments, end])][::-1]
 
 
 def _step_and_block(worker: Worker, level: int) -> tuple[float, float]:
@@ -225,24 +267,12 @@ def _step_and_block(worker: Worker, level: int) -> tuple[float, float]:
 
 def _block_memory(worker: Worker, level: int) -> int:
     if worker.device.type != "cuda":
-        return sum(saved_bytes(worker.model, _batch(worker), level))
+        return sum(saved_bytes(worker.model, worker.batch(), level))
     torch.cuda.synchronize(worker.device)
     torch.cuda.reset_peak_memory_stats(worker.device)
     before = torch.cuda.memory_allocated(worker.device)
     worker.block(level, _nobody)
     return torch.cuda.max_memory_allocated(worker.device) - before
-
-
-def _state_bytes(worker: Worker) -> int:
-    """Weights, gradients and state of the optimiser, without its counters of steps."""
-    held = [p for own in worker.model.own_parameters() for p in own]
-    state = [t for p in held for t in worker.optimiser.state[p].values() if isinstance(t, Tensor) and t.dim()]
-    return sum(t.nbytes for t in (*held, *worker.buckets.buffers, *state))
-
-
-def _batch(worker: Worker) -> tuple[Tensor, Tensor]:
-    inputs, targets = worker.replica.batch(worker.recipe.seed, worker.number, worker.iteration)
-    return inputs.to(worker.device), targets.to(worker.device)
 
 
 def _nobody(_: int) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.zoo.network import Batch
 
 __all__ = ["SegmentedModel", "frozen"]
@@ -21,8 +23,9 @@ __all__ = ["SegmentedModel", "frozen"]
 class SegmentedModel(nn.Module):
     """Segments in a row with a loss.
 
-    A parameter that several segments share (an embedding's table that the output uses too) belongs to the one
-    nearest the input: only a backward pass that reaches it has its whole gradient, so shallower ones leave it out.
+    A parameter that several segments share (an embedding's table that the output uses too, a module that stands in
+    the row twice) is one parameter. It belongs to the segment nearest the input: only a backward pass that reaches it
+    has its whole gradient, so shallower ones leave it out. The loss is part of the last segment.
 
     Parameters
     ----------
@@ -43,12 +46,13 @@ class SegmentedModel(nn.Module):
         self,
         names: Sequence[str],
         segments: Sequence[nn.Module],
-        loss: Callable[[Tensor, Tensor], Tensor],
+        loss: Callable[[Any, Any], Tensor],
         levels: Sequence[int],
     ) -> None:
         super().__init__()
-        self.names, self.levels, self.loss = tuple(names), tuple(levels), loss
+        self.names, self.levels = tuple(names), tuple(levels)
         self.segments = nn.ModuleList(segments)
+        self.loss = loss
         self.borrowed = self._borrowed()
         self._left_out = tuple(self._unreached(level) for level in range(1, self.depth + 1))
 
@@ -65,8 +69,8 @@ class SegmentedModel(nn.Module):
         """Trained parameters of each segment, a shared one only in the first."""
         seen: set[nn.Parameter] = set()
         owned = []
-        for segment in self.segments:
-            own = tuple(p for p in segment.parameters() if p.requires_grad and p not in seen)
+        for parameters in self._held():
+            own = tuple(p for p in parameters if p.requires_grad and p not in seen)
             seen.update(own)
             owned.append(own)
         return tuple(owned)
@@ -77,11 +81,17 @@ class SegmentedModel(nn.Module):
         bounds = [self.cut(level) for level in range(self.depth + 1)]
         return tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
 
+    def _held(self) -> Iterator[Iterator[nn.Parameter]]:
+        """Yield the parameters of each segment, those of the loss with the last one."""
+        *others, last = self.segments
+        yield from (segment.parameters() for segment in others)
+        yield chain(last.parameters(), self.loss.parameters() if isinstance(self.loss, nn.Module) else ())
+
     def _borrowed(self) -> tuple[dict[nn.Parameter, int], ...]:
         owner = {p: index for index, own in enumerate(self.own_parameters()) for p in own}
         return tuple(
-            {p: owner[p] for p in segment.parameters() if owner.get(p, index) < index}
-            for index, segment in enumerate(self.segments)
+            {p: owner[p] for p in parameters if owner.get(p, index) < index}
+            for index, parameters in enumerate(self._held())
         )
 
     def _unreached(self, level: int) -> tuple[nn.Parameter, ...]:
@@ -89,13 +99,13 @@ class SegmentedModel(nn.Module):
         cut = self.cut(level)
         return tuple({p: None for lent in self.borrowed[cut:] for p, owner in lent.items() if owner < cut})
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Any) -> Any:
         """Output of the last segment."""
         for segment in self.segments:
             inputs = segment(inputs)
         return inputs
 
-    def partial_loss(self, batch: Batch, level: int) -> Tensor:
+    def partial_loss(self, batch: Batch, level: int, enter: Callable[[int], None] | None = None) -> Tensor:
         """Mean loss of `batch`, with a graph that reaches down to `level` and no further.
 
         Parameters
@@ -104,16 +114,32 @@ class SegmentedModel(nn.Module):
             Inputs and targets.
         level
             1 to `depth`.
+        enter
+            None, or called with the index of each segment before it runs.
         """
         values, targets = batch
-        segments, cut = list(self.segments), self.cut(level)
-        with torch.no_grad():
-            for segment in segments[:cut]:
-                values = segment(values)
+        cut = self.cut(level)
         with frozen(self._left_out[level - 1]):
-            for segment in segments[cut:]:
-                values = segment(values)
-            return self.loss(values, targets)
+            for index, segment in enumerate(self.segments):
+                if enter is not None:
+                    enter(index)
+                with torch.set_grad_enabled(index >= cut):
+                    values = segment(values)
+            return self.scalar_loss(values, targets)
+
+    def scalar_loss(self, values: Any, targets: Any) -> Tensor:
+        """Return the loss of the last segment's output.
+
+        Raises
+        ------
+        UsageError
+            It is no tensor of one number.
+        """
+        loss = self.loss(values, targets)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise UsageError(f"a loss is one number, the mean over the batch, not {shown}")
+        return loss
 
     def backpropagate(self, batch: Batch, level: int) -> Tensor:
         """Forward pass and backward pass to `level`; gradients add up in the parameters.

@@ -16,6 +16,7 @@ from torch import Tensor
 from jigsaw_opt.executor.buckets import GradientBuckets, Ready
 from jigsaw_opt.executor.building import Replica
 from jigsaw_opt.executor.exchange import GradientExchange
+from jigsaw_opt.executor.zoo.network import Batch, moved
 
 __all__ = ["OPTIMISERS", "TrainingRecipe", "Worker", "block_and_send", "launch", "train_iteration"]
 
@@ -123,14 +124,18 @@ class Worker:
         Tensor
             The loss of this worker's batch, a scalar on its device.
         """
-        batch = self.replica.batch(self.recipe.seed, self.number, self.iteration)
+        batch = self.batch()
         self.step()
         self.buckets.begin(level, partial(self._announce, ready))
-        loss = self.model.backpropagate((batch[0].to(self.device), batch[1].to(self.device)), level)
+        loss = self.model.backpropagate(batch, level)
         self.buckets.end()
         self.iteration += 1
         self._step_due = True
         return loss
+
+    def batch(self) -> Batch:
+        """Return the batch of the next block, on the device; what is drawn from now on depends on the same numbers."""
+        return moved(self.replica.batch(self.recipe.seed, self.number, self.iteration), self.device)  # type: ignore[no-any-return]
 
     def step(self) -> None:
         """Take the optimiser's step with the gradients in the buckets, if that of the last iteration is still due.
@@ -167,7 +172,16 @@ class Worker:
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
         }
-        return {name: _copied(part) for name, part in whole.items()}
+        copies: dict[tuple[object, ...], Tensor] = {}
+        return {name: _copied(part, copies) for name, part in whole.items()}
+
+    def held_bytes(self) -> int:
+        """Return the bytes that stay on the device between blocks: weights, gradients and the optimiser's state.
+
+        Frozen weights and buffers count, the optimiser's counters of steps do not.
+        """
+        state = [t for own in self.optimiser.state.values() for t in own.values() if isinstance(t, Tensor) and t.dim()]
+        return sum(t.nbytes for t in (*self.model.parameters(), *self.model.buffers(), *self.buckets.buffers, *state))
 
     def trained_state(self, iteration: int) -> dict[str, Any]:
         """What `state` gives after so many iterations, at least one, but for the values of the tensors."""
@@ -199,13 +213,16 @@ class Worker:
         ready(bucket)
 
 
-def _copied(tree: Any) -> Any:
-    """A copy of nested lists and dictionaries, with all tensors on the CPU."""
+def _copied(tree: Any, copies: dict[tuple[object, ...], Tensor]) -> Any:
+    """Return a copy of nested lists and dictionaries, all tensors on the CPU; one with several names is copied once."""
     if isinstance(tree, Tensor):
-        return tree.detach().to("cpu", copy=True)
+        key = (tree.data_ptr(), tree.dtype, *tree.shape, *tree.stride())
+        if key not in copies:
+            copies[key] = tree.detach().to("cpu", copy=True)
+        return copies[key]
     if isinstance(tree, dict):
-        return {key: _copied(value) for key, value in tree.items()}
-    return [_copied(item) for item in tree] if isinstance(tree, list) else tree
+        return {key: _copied(value, copies) for key, value in tree.items()}
+    return [_copied(item, copies) for item in tree] if isinstance(tree, list) else tree
 
 
 def launch(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Generator, Tensor, nn
 
-__all__ = ["Batch", "Network"]
+__all__ = ["Batch", "Network", "moved", "tensors"]
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Any, Any]
+"""Inputs and targets: each a tensor, or tuples, lists and dictionaries of them."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,8 @@ class Network:
     Parameters
     ----------
     units
-        Modules from the input to the output by name; each takes the tensor that the one before it returns.
+        Modules from the input to the output by name; each takes what the one before it returns. A module may stand
+        at several places, each with a name of its own.
     loss
         Mean loss over a batch, from the last unit's output and the targets.
     batch
@@ -27,5 +31,25 @@ class Network:
     """
 
     units: Mapping[str, nn.Module]
-    loss: Callable[[Tensor, Tensor], Tensor]
+    loss: Callable[[Any, Any], Tensor]
     batch: Callable[[int, Generator], Batch]
+
+
+def moved(tree: Any, device: torch.device | str) -> Any:
+    """Return a tensor on `device`, or tuples, lists and dictionaries with all their tensors there."""
+    if isinstance(tree, dict):
+        return {key: moved(value, device) for key, value in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(moved(item, device) for item in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(moved(item, device) for item in tree)
+    return tree.to(device) if hasattr(tree, "to") else tree
+
+
+def tensors(tree: Any) -> Iterator[Tensor]:
+    """Yield the tensors in tuples, lists and dictionaries."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list, dict)):
+        for item in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors(item)

@@ -1,0 +1,177 @@
+"""Networks as users write them, each with something that is easily trained wrongly, and plain training of them."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+from jigsaw_opt.executor.building import Replica, build_network
+from jigsaw_opt.executor.zoo.network import Network
+
+Made = tuple[nn.Sequential, Any, Any]
+NETWORKS = ("repeated", "blocks", "tied", "in_place", "nested", "frozen", "normalised", "single", "weighted")
+
+
+def batch(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    return torch.randn(count, 8, generator=generator), torch.randint(8, (count,), generator=generator)
+
+
+def repeated() -> Made:
+    """One activation, used twice."""
+    activation = nn.Tanh()
+    return nn.Sequential(nn.Linear(8, 8), activation, nn.Linear(8, 8), activation), nn.CrossEntropyLoss(), batch
+
+
+def blocks() -> Made:
+    """One block, used three times, with others between."""
+    shared = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    return nn.Sequential(shared, nn.LayerNorm(8), shared, nn.Linear(8, 8), shared), nn.CrossEntropyLoss(), batch
+
+
+def tied() -> Made:
+    """Two modules with one matrix."""
+    first, last = nn.Linear(8, 8), nn.Linear(8, 8)
+    last.weight = first.weight
+    return nn.Sequential(first, nn.ReLU(), nn.Linear(8, 8), last), nn.CrossEntropyLoss(), batch
+
+
+def in_place() -> Made:
+    """Activations that overwrite their input, each a unit."""
+    units = (nn.ReLU(inplace=True), nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 8), nn.ReLU(inplace=True))
+    return nn.Sequential(*units, nn.Linear(8, 8)), nn.CrossEntropyLoss(), batch
+
+
+class Rows(NamedTuple):
+    rows: Tensor
+    mask: Tensor
+
+
+class Open(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(8, 8)
+
+    def forward(self, given: dict[str, Any]) -> Rows:
+        return Rows(self.dense(given["rows"]), given["more"][0])
+
+
+class Middle(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(8, 8)
+
+    def forward(self, given: Rows) -> dict[str, Any]:
+        return {"rows": [self.dense(given.rows * given.mask)], "count": 3}
+
+
+class Close(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(8, 8)
+
+    def forward(self, given: dict[str, Any]) -> Tensor:
+        return self.dense(given["rows"][0]) * given["count"]
+
+
+def nested() -> Made:
+    """Dictionaries and tuples as batches and between units."""
+
+    def draw(count: int, generator: Generator) -> tuple[dict[str, Any], tuple[Tensor, str]]:
+        inputs, targets = batch(count, generator)
+        return {"rows": inputs, "more": (torch.ones(8), None)}, (targets, "names")
+
+    def loss(output: Tensor, targets: tuple[Tensor, str]) -> Tensor:
+        return functional.cross_entropy(output, targets[0])
+
+    return nn.Sequential(Open(), Middle(), Close()), loss, draw
+
+
+def frozen() -> Made:
+    """A layer that is not trained between others that are."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+    model[1].requires_grad_(False)
+    return model, nn.CrossEntropyLoss(), batch
+
+
+def normalised() -> Made:
+    """One normalisation, used twice, with statistics that run on."""
+    norm = nn.BatchNorm1d(8)
+    return nn.Sequential(nn.Linear(8, 8), norm, nn.Linear(8, 8), norm), nn.CrossEntropyLoss(), batch
+
+
+def single() -> Made:
+    """One unit."""
+    return nn.Sequential(nn.Linear(8, 8)), nn.CrossEntropyLoss(), batch
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(8))
+
+    def forward(self, output: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(output * self.scale, targets)
+
+
+def weighted() -> Made:
+    """A loss that is trained too."""
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), Scaled(), batch
+
+
+def dropout() -> Made:
+    """Dropout, and batches that draw by whatever there is."""
+
+    def draw(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        inputs, targets = batch(count, generator)
+        return inputs + random.random() + float(np.random.rand()) + torch.rand(()), targets
+
+    return nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.Linear(8, 8)), nn.CrossEntropyLoss(), draw
+
+
+def numbers() -> Made:
+    """Initial parameters that Python and numpy draw."""
+    model = nn.Sequential(nn.Linear(8, 8))
+    with torch.no_grad():
+        model[0].weight.add_(random.random()).add_(torch.tensor(np.random.rand(8, 8), dtype=torch.float32))
+    return model, nn.CrossEntropyLoss(), batch
+
+
+def made(name: str, **changes: Any) -> Network:
+    """A network with another loss or batch source."""
+    zoo = f"own_networks:{name}"
+    return replace(build_network(zoo, {}, trusted=[zoo]), **changes)
+
+
+def plain_training(name: str, workers: Sequence[int], steps: int) -> list[Tensor]:
+    """Train the `nn.Sequential` itself on the mean of the workers' losses' gradients."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model, loss, draw = _FUNCTIONS[name]()
+    held = nn.ModuleList([model, loss]) if isinstance(loss, nn.Module) else model
+    optimiser = torch.optim.AdamW(held.parameters(), lr=0.01, weight_decay=0.1)
+    source = Replica(None, Network({}, loss, draw), 6)  # type: ignore[arg-type]
+    for step in range(steps):
+        by_worker = []
+        for worker in workers:
+            held.zero_grad()
+            inputs, targets = source.batch(0, worker, step)
+            loss(model(inputs), targets).backward()
+            by_worker.append([None if p.grad is None else p.grad / len(workers) for p in held.parameters()])
+        for parameter, *gradients in zip(held.parameters(), *by_worker, strict=True):
+            parameter.grad = None if any(g is None for g in gradients) else functools.reduce(torch.add, gradients)
+        optimiser.step()
+    return [p.detach().clone() for p in held.parameters()]
+
+
+_FUNCTIONS: dict[str, Callable[[], Made]] = {
+    function.__name__: function
+    for function in (repeated, blocks, tied, in_place, nested, frozen, normalised, single, weighted)
+}

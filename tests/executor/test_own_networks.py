@@ -1,0 +1,150 @@
+"""Networks of a user's own: whatever is in the row, training is that of plain PyTorch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+import torch.distributed as dist  # noqa: E402
+from own_networks import NETWORKS, made, plain_training  # noqa: E402
+
+from jigsaw_opt.errors import UsageError  # noqa: E402
+from jigsaw_opt.executor.building import Replica, build_network, even_segments, replica  # noqa: E402
+from jigsaw_opt.executor.exchange import GradientExchange  # noqa: E402
+from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
+from jigsaw_opt.executor.processes import run_group  # noqa: E402
+from jigsaw_opt.executor.profiling import profile  # noqa: E402
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker, train_iteration  # noqa: E402
+
+RECIPE = TrainingRecipe("adamw", {"lr": 0.01, "weight_decay": 0.1})
+STEPS = 4
+
+
+def built(name: str, parts: int = 100) -> Replica:
+    zoo = f"own_networks:{name}"
+    network = build_network(zoo, {}, trusted=[zoo], seed=3)
+    return replica(network, even_segments(network, parts), 6)
+
+
+def trained(name: str, parts: int, level: int | None = None) -> list[Any]:
+    worker = Worker(0, built(name, parts), RECIPE, torch.device("cpu"))
+    for _ in range(STEPS):
+        worker.block(level or worker.model.depth, lambda _: None)
+    worker.step()
+    return [p.detach().clone() for p in worker.model.parameters()]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 100])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_training_at_full_depth_is_that_of_plain_pytorch_to_the_bit(name: str, parts: int) -> None:
+    found, expected = trained(name, parts), plain_training(name, [0], STEPS)
+    assert len(found) == len(expected)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def of_two(name: str) -> list[Any]:
+    own = built(name)
+    worker = Worker(dist.get_rank(), own, RECIPE, torch.device("cpu"))
+    exchange = GradientExchange([0, 1])
+    levels = [(own.model.depth,) * 2] * STEPS
+    exchange.prepare(levels, own.model.depth)
+    with ThreadPoolExecutor(1) as transfers:
+        for turn in levels:
+            train_iteration(worker, turn, exchange, transfers)
+    worker.step()
+    return [p.detach().clone() for p in own.model.parameters()]
+
+
+@pytest.mark.parametrize("name", ["repeated", "tied"])
+def test_two_processes_train_as_plain_pytorch_on_both_batches(name: str) -> None:
+    expected = plain_training(name, [0, 1], STEPS)
+    for found in run_group(of_two, 2, name):
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_shallower_level_gives_its_segments_the_gradients_of_the_full_pass(name: str) -> None:
+    own = built(name)
+    for level in range(1, own.model.depth + 1):
+        gradients = []
+        for depth in (own.model.depth, level):
+            own.model.zero_grad()
+            before = {key: value.clone() for key, value in own.model.state_dict().items()}
+            own.model.backpropagate(own.batch(0, 0, 0), depth)
+            own.model.load_state_dict(before)
+            gradients.append([[p.grad for p in parameters] for parameters in own.model.own_parameters()])
+        full, found = gradients
+        cut = own.model.cut(level)
+        assert all(gradient is None for parameters in found[:cut] for gradient in parameters)
+        for a, b in zip(full[cut:], found[cut:], strict=True):
+            assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_sizes_count_what_is_shared_once(name: str) -> None:
+    own = built(name)
+    trained_bytes = sum(p.nbytes for p in own.model.parameters() if p.requires_grad)
+    found = profile(Worker(0, own, TrainingRecipe(), torch.device("cpu")), 1, 1)
+    assert sum(segment.parameter_bytes for segment in found.segments) == trained_bytes
+    assert [segment.name for segment in found.segments] == list(own.network.units)
+    everything = sum(t.nbytes for t in (*own.model.parameters(), *own.model.buffers()))
+    assert found.state_bytes == everything + 2 * trained_bytes  # gradients and momentum
+
+
+def test_a_module_that_is_several_segments_saves_for_each_of_them() -> None:
+    own = built("blocks")
+    units = own.network.units
+    assert units["0"] is units["2"] is units["4"]
+    assert all(saved_bytes(own.model, own.batch(0, 0, 0), own.model.depth))
+
+
+def test_a_state_holds_shared_tensors_once() -> None:
+    worker = Worker(0, built("tied"), RECIPE, torch.device("cpu"))
+    state = worker.state()["model"]
+    parameters = sum(p.nbytes for p in worker.model.parameters())
+    assert sum(t.nbytes for t in {t.data_ptr(): t for t in state.values()}.values()) == parameters
+    assert len(state) > len(list(worker.model.parameters()))
+
+
+def test_dropout_depends_on_seed_worker_and_iteration_alone() -> None:
+    first = Worker(0, built("dropout"), RECIPE, torch.device("cpu"))
+    losses = [float(first.block(first.model.depth, lambda _: None)) for _ in range(STEPS)]
+    later = Worker(0, built("dropout"), RECIPE, torch.device("cpu"))
+    again = []
+    for iteration in range(STEPS):
+        torch.rand(iteration + 1)
+        random.random()
+        if iteration == 2:  # goes on in another worker, as after a run that has ended
+            state, later = later.state(), Worker(0, built("dropout"), RECIPE, torch.device("cpu"))
+            later.load(state)
+        again.append(float(later.block(later.model.depth, lambda _: None)))
+    assert losses == again
+
+
+def test_building_leaves_the_generators_of_the_caller_alone() -> None:
+    states = torch.get_rng_state(), random.getstate()
+    first, second = built("numbers"), built("numbers")
+    assert torch.equal(states[0], torch.get_rng_state()) and states[1] == random.getstate()
+    assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: made("repeated", batch=lambda count, _: {"inputs": 1, "labels": 2}), "a batch is a pair"),
+        (lambda: made("repeated", batch=lambda count, _: torch.zeros(2, 3)), "a batch is a pair"),
+        (lambda: made("repeated", loss=lambda output, _: output), "a loss is one number"),
+        (lambda: made("repeated", loss=lambda output, _: 3.0), "a loss is one number"),
+    ],
+)
+def test_what_is_no_batch_or_no_loss_is_refused_in_words(make: Callable[[], Any], message: str) -> None:
+    network = make()
+    own = replica(network, (0, len(network.units)), 4)
+    with pytest.raises(UsageError, match=message):
+        Worker(0, own, RECIPE, torch.device("cpu")).block(1, lambda _: None)
