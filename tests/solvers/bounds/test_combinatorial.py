@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import pytest
@@ -130,6 +132,18 @@ def test_jacksons_rule_keeps_late_work_and_long_tails_apart() -> None:
 def test_machines_in_parallel_finish_later_than_one_fast_machine() -> None:
     instance = replace(machines(2, [2, 2, 2, 2], [1, 1, 1, 1]), objective="weighted_completion")
     assert lower_bound(cut(instance)).value == 2 + 2 + 4 + 4
+
+
+@pytest.mark.parametrize("count", [1, 95, 96, 150, 400])
+def test_on_one_machine_the_bound_is_smiths_rule_at_every_size(count: int) -> None:
+    draw = random.Random(count)
+    lengths, weights = ([draw.randint(1, most) for _ in range(count)] for most in (2000, 50))
+    instance = replace(machines(1, lengths, weights), objective="weighted_completion")
+    now = least = 0
+    for length, weight in sorted(zip(lengths, weights, strict=True), key=lambda it: Fraction(it[0], it[1])):
+        now += length
+        least += weight * now
+    assert lower_bound(cut(instance)).value == least
 
 
 def test_own_ends_and_capacity_bound_weighted_ends_together() -> None:

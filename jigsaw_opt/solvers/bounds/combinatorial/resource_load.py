@@ -153,5 +153,7 @@ class _Family:
 
     def _take(self, work: int, moment: int, head: int) -> None:
         gain = 2 * self._capacity * head * work + work * work - moment
-        if gain > self._held[0]:
+        # Of two that gain as much, each further job adds more to the one with more work: on one machine this keeps
+        # every job from the first on, so that the bound is Smith's rule whenever scans take place.
+        if (gain, work) > self._held[:2]:
             self._held = (gain, work, moment, head)
