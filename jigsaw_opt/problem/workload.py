@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["StageTimes", "TraceJob", "Workload"]
+from jigsaw_opt.text import printable
+
+__all__ = ["LARGEST", "LONGEST_NAME", "MOST_GPUS", "StageTimes", "TraceJob", "Workload", "is_name", "job_problems"]
+
+LARGEST = 2**53 - 1
+"""The largest time, count or size of an input, which every reader of JSON keeps exactly."""
+MOST_GPUS = 10**6
+"""The most GPUs that a job asks for, or that a cluster has which is scheduled while it runs."""
+LONGEST_NAME = 1000
+"""So many characters a name has at most."""
+_LONGEST_QUOTE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,61 @@ class TraceJob:
     def most(self) -> int:
         """The most GPUs that it can run on."""
         return self.max_gpus or self.gpus
+
+
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "submit_us": (0, LARGEST),
+    "gpus": (1, MOST_GPUS),
+    "iterations": (1, LARGEST),
+    "min_gpus": (0, MOST_GPUS),
+    "max_gpus": (0, MOST_GPUS),
+    "weight": (1, LARGEST),
+    "batch_size": (1, LARGEST),
+}
+"""The least and the greatest of the whole numbers of a job."""
+_MAY_BE_NONE = frozenset({"iterations", "batch_size"})
+
+
+def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a job whatever the cluster is, as pairs of a field and a message.
+
+    Types are exact: a truth value is no integer, and neither is ``2.0``.
+
+    Parameters
+    ----------
+    job
+        Not to be trusted: any field may be anything.
+    """
+    for name in ("name", "model"):
+        if not is_name(getattr(job, name)):
+            yield name, f"must be a text of 1 to {LONGEST_NAME} characters; is {_shown(getattr(job, name))}"
+    whole = True
+    for name, (low, high) in _RANGES.items():
+        value = getattr(job, name)
+        if value is None and name in _MAY_BE_NONE:
+            continue
+        if type(value) is not int or not low <= value <= high:
+            whole = whole and "gpus" not in name
+            most = "2^53 - 1" if high == LARGEST else high
+            yield name, f"must be an integer from {low} to {most}; is {_shown(value)}"
+    if type(job.foreground) is not bool:
+        yield "foreground", f"must be true or false; is {_shown(job.foreground)}"
+    if whole and not job.fewest <= job.gpus <= job.most:
+        yield "gpus", f"is not between min_gpus and max_gpus: {job.gpus}, not from {job.fewest} to {job.most}"
+
+
+def is_name(value: object) -> bool:
+    """Return whether a value is a text that can name something: not empty, not long, and writable as UTF-8."""
+    return type(value) is str and 0 < len(value) <= LONGEST_NAME and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _shown(value: object) -> str:
+    """Return a value as a message has it: short and printable, whatever it is."""
+    if type(value) is str:
+        return printable(repr(value if len(value) <= _LONGEST_QUOTE else f"{value[:_LONGEST_QUOTE]}..."))
+    if type(value) is int and abs(value) > 10**30:
+        return "an integer of more than 30 digits"
+    return repr(value) if value is None or type(value) in (bool, int, float) else f"a {type(value).__name__}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,6 @@ from jigsaw_opt.scheduling.policy import Active, Moment, PolicySetting
 
 __all__ = ["ClusterState"]
 
-_MOST_ITERATIONS = 1e24
-
 
 class ClusterState:
     """The state of a cluster between events.
@@ -142,15 +140,8 @@ class ClusterState:
     # Events -------------------------------------------------------------------------------------------------
 
     def handle(self, event: ClusterEvent) -> None:
-        """Take an event in; the cluster of one that adds a server is to be set up before.
-
-        Raises
-        ------
-        UsageError
-            It cannot be: it names what there is not, or time goes back. Then nothing has changed.
-        """
-        if event.time_us < self.now_us:
-            raise UsageError(f"time goes back from {self.now_us} to {event.time_us} us")
+        """Take in an event that `check_event` has found right; the cluster of an added server is set up before."""
+        self.advance(event.time_us)
         match event:
             case JobSubmitted():
                 self._submit(event)
@@ -163,40 +154,30 @@ class ClusterState:
             case QuotaChanged():
                 self._limit(event)
             case ServerAdded():
-                self.advance(event.time_us)
                 self.added.append(event)
             case ServerDrained() | ServerLost() | ServerBack():
                 self._change_server(event)
             case LinkDown() | LinkUp():
                 self._change_link(event)
+        if isinstance(event, ServerAdded | ServerBack | LinkUp):  # the policy may not fail again
+            for job in self.jobs.values():
+                job.aside = ""
         self._admit()
         self.asked |= not isinstance(event, JobProgressed | LinkDown | LinkUp) or bool(self.news.stopped)
 
     def _submit(self, event: JobSubmitted) -> None:
-        job, performance = replace(event.job, submit_us=event.time_us), self.setting.performance
-        if job.name in self.numbers:
-            raise UsageError(f"there is a job {job.name!r} already")
-        if job.fewest > self.setting.gpu_count:
-            raise UsageError(f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {self.setting.gpu_count}")
-        reason = performance.unknown(job)
-        if reason is not None:
-            raise UsageError(f"job {job.name!r}: {reason}")
-        self.advance(event.time_us)
-        index = self.next_job
-        self.jobs[index] = LiveJob(Active(index, job, performance.work(job)), queue=event.queue, held=True)
+        job, index = replace(event.job, submit_us=event.time_us), self.next_job
+        work = self.setting.performance.work(job)
+        self.jobs[index] = LiveJob(Active(index, job, work), queue=event.queue, held=True)
         self.numbers[job.name] = index
         self.next_job += 1
 
     def _progress(self, event: JobProgressed) -> None:
         job = self._job(event.job)
-        if not 0 <= event.iterations <= _MOST_ITERATIONS:
-            raise UsageError(f"job {event.job!r} has done {event.iterations} iterations")
-        self.advance(event.time_us)
         job.report(self.now_us, min(job.active.work - 1, int(event.iterations * UNITS)))
 
     def _leave(self, event: JobFinished | JobCancelled) -> None:
         job = self._job(event.job)
-        self.advance(event.time_us)
         index, share = job.active.index, job.active.share
         if share is not None:
             rest = share.without(index)
@@ -215,15 +196,10 @@ class ClusterState:
 
     def _prioritise(self, event: PriorityChanged) -> None:
         job = self._job(event.job)
-        if event.weight < 1:
-            raise UsageError(f"the weight of a job is at least 1, not {event.weight}")
-        self.advance(event.time_us)
+        job.aside = ""
         job.active.job = replace(job.active.job, weight=event.weight, foreground=event.foreground)
 
     def _limit(self, event: QuotaChanged) -> None:
-        if event.gpus is not None and event.gpus < 0:
-            raise UsageError(f"the quota of a queue is at least 0 GPUs, not {event.gpus}")
-        self.advance(event.time_us)
         if event.gpus is None:
             self.quotas.pop(event.queue, None)
         else:
@@ -231,7 +207,7 @@ class ClusterState:
 
     def _admit(self) -> None:
         """Tell the policy of jobs that have room in the quota of their queue, those of most weight first."""
-        held = [job for job in self.jobs.values() if job.held]
+        held = [job for job in self.jobs.values() if job.held and not job.aside]
         for job in sorted(held, key=lambda job: (-job.active.job.weight, job.active.index)):
             quota = self.quotas.get(job.queue)
             if quota is None or self.used(job.queue) + job.active.job.gpus <= quota:
@@ -239,9 +215,7 @@ class ClusterState:
                 self.news.arrived.append(job.active.index)
 
     def _change_server(self, event: ServerDrained | ServerLost | ServerBack) -> None:
-        servers = [server.name for server in self.setting.cluster.servers]
-        number = _number(servers, event.server, "server")
-        self.advance(event.time_us)
+        number = [server.name for server in self.setting.cluster.servers].index(event.server)
         if isinstance(event, ServerBack):
             self.lost.discard(number)
             self.drained.discard(number)
@@ -253,8 +227,7 @@ class ClusterState:
         self._stop(gone, f"server {event.server!r} is {'lost' if lost else 'drained'}", lost)
 
     def _change_link(self, event: LinkDown | LinkUp) -> None:
-        number = _number([link.name for link in self.setting.cluster.links], event.link, "link")
-        self.advance(event.time_us)
+        number = [link.name for link in self.setting.cluster.links].index(event.link)
         if isinstance(event, LinkUp):
             self.dead.discard(number)
             self.asked = True  # jobs may wait for it
@@ -264,8 +237,6 @@ class ClusterState:
         self._stop(gone, f"no route joins its servers while link {event.link!r} is down", False)
 
     def _job(self, name: str) -> LiveJob:
-        if name not in self.numbers:
-            raise UsageError(f"there is no job {name!r}")
         return self.jobs[self.numbers[name]]
 
     def _stop(self, shares: Iterable[Share], reason: str, lost: bool) -> None:
@@ -315,6 +286,21 @@ class ClusterState:
         for index in without:
             self.news.stop(index)
 
+    def put_aside(self, reasons: Mapping[int, str]) -> list[str]:
+        """Keep jobs from a policy that fails with them and that takes them for gone; tell which, with the reasons."""
+        found: list[str] = []
+        for index, reason in reasons.items():
+            job = self.jobs.get(index)
+            if job is None:  # it has gone while the policy decided, which need not be told of it
+                self.news.ended.remove(index)
+                continue
+            self.news.forget(index)
+            job.held, job.aside = True, reason
+            name = job.active.job.name
+            found.append(f"job {name!r} is put aside: {reason}")
+            self.reasons[name] = f"it is put aside: {reason}"
+        return found
+
     def forget_all(self) -> None:
         """Have all jobs wait, and a policy that begins anew be told of them as new."""
         for job in self.jobs.values():
@@ -335,29 +321,7 @@ class ClusterState:
         return found
 
     def enlarged(self, event: ServerAdded) -> Cluster:
-        """The cluster with one server more.
-
-        Raises
-        ------
-        UsageError
-            A name is taken, or a link has an end that there is not.
-        """
+        """Return the cluster with one server more; `check_addition` has found nothing wrong with it."""
         cluster = self.setting.cluster
-        points = {*(server.name for server in cluster.servers), *cluster.switches}
-        links = {link.name for link in cluster.links}
-        for name, taken in ((event.server.name, points), *((link.name, links) for link in event.links)):
-            if name in taken:
-                raise UsageError(f"there is a {name!r} already")
-            taken.add(name)
-        for link in event.links:
-            missing = next((end for end in link.ends if end not in points), None)
-            if missing is not None:
-                raise UsageError(f"link {link.name!r} has an end {missing!r}, which there is not")
         servers = (*cluster.servers, event.server)
         return replace(cluster, servers=servers, links=(*cluster.links, *event.links))
-
-
-def _number(names: list[str], name: str, kind: str) -> int:
-    if name not in names:
-        raise UsageError(f"there is no {kind} {name!r}")
-    return names.index(name)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as columns
 
-from jigsaw_opt.documents.report import Report
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.errors import UsageError, kind_of
 from jigsaw_opt.problem.cluster import Link, Server
-from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.problem.workload import LARGEST, LONGEST_NAME, MOST_GPUS, TraceJob, job_problems
 from jigsaw_opt.scheduling.plain import (
-    MOST,
+    ANYTHING,
     TRUTH,
     Plain,
     Shape,
@@ -23,7 +24,10 @@ from jigsaw_opt.scheduling.plain import (
 )
 
 __all__ = [
-    "JOB",
+    "LINK",
+    "NAME",
+    "SERVER",
+    "TIME",
     "ClusterEvent",
     "JobCancelled",
     "JobFinished",
@@ -37,10 +41,13 @@ __all__ = [
     "ServerBack",
     "ServerDrained",
     "ServerLost",
+    "check_job",
     "decode_event",
     "decode_link",
     "encode_event",
     "encode_record",
+    "entry_of",
+    "event_of",
 ]
 
 
@@ -168,31 +175,48 @@ ClusterEvent = (
     | LinkUp
 )
 
-_TEXT: Shape = {"type": "string"}
-_OWN_GPUS = whole(10**6)
-JOB: Shape = fields(
-    name=_TEXT,
-    submit_us=whole(),
-    model=_TEXT,
-    gpus=whole(10**6, 1),
-    iterations=optional(whole(MOST, 1)),
-    min_gpus=_OWN_GPUS,
-    max_gpus=_OWN_GPUS,
-    weight=whole(MOST, 1),
-    batch_size=optional(whole(MOST, 1)),
-    foreground=TRUTH,
+TIME: Shape = whole(LARGEST)
+"""A time in microseconds."""
+_ENCODABLE = r"[^\ud800-\udfff]"
+NAME: Shape = {
+    "type": "string",
+    "pattern": f"{_ENCODABLE}{{1,{LONGEST_NAME}}}",
+    "x-expected": f"a text of 1 to {LONGEST_NAME} characters",
+}
+"""A name."""
+_QUEUE: Shape = {
+    "type": "string",
+    "pattern": f"{_ENCODABLE}{{0,{LONGEST_NAME}}}",
+    "x-expected": f"a text of at most {LONGEST_NAME} characters",
+}
+_PART: Shape = {
+    "type": "string",
+    "pattern": rf"[^/\ud800-\udfff]{{1,{LONGEST_NAME}}}",
+    "x-expected": f"a text of 1 to {LONGEST_NAME} characters without '/'",
+}
+_SIZE = whole(LARGEST, 1)
+SERVER: Shape = fields(
+    name=_PART,
+    gpu_type=NAME,
+    gpus=whole(MOST_GPUS, 1),
+    gpu_memory=_SIZE,
+    fabric_bandwidth=_SIZE,
+    fabric_latency_us=TIME,
 )
-"""A job as a journal and a state hold it."""
+"""A server as a journal and a state hold it."""
+LINK: Shape = fields(name=_PART, ends=listed(_PART, 2, 2), bandwidth=_SIZE, latency_us=TIME)
+"""A link as a journal and a state hold it."""
+_JOB: Shape = fields(**{column.name: ANYTHING for column in columns(TraceJob)})
 
-_OF_JOB, _OF_SERVER, _OF_LINK = {"job": _TEXT}, {"server": _TEXT}, {"link": _TEXT}
+_OF_JOB, _OF_SERVER, _OF_LINK = {"job": NAME}, {"server": NAME}, {"link": NAME}
 _KINDS: Mapping[str, tuple[type, Mapping[str, Shape]]] = {
-    "submit": (JobSubmitted, {"job": JOB, "queue": _TEXT}),
+    "submit": (JobSubmitted, {"job": _JOB, "queue": _QUEUE}),
     "progress": (JobProgressed, {**_OF_JOB, "iterations": number(0, 1e24)}),
     "finish": (JobFinished, _OF_JOB),
     "cancel": (JobCancelled, _OF_JOB),
-    "priority": (PriorityChanged, {**_OF_JOB, "weight": whole(MOST, 1), "foreground": TRUTH}),
-    "quota": (QuotaChanged, {"queue": _TEXT, "gpus": optional(whole(MOST))}),
-    "server_added": (ServerAdded, {"server": {"$ref": "#/$defs/server"}, "links": listed({"$ref": "#/$defs/link"})}),
+    "priority": (PriorityChanged, {**_OF_JOB, "weight": _SIZE, "foreground": TRUTH}),
+    "quota": (QuotaChanged, {"queue": _QUEUE, "gpus": optional(whole(LARGEST))}),
+    "server_added": (ServerAdded, {"server": SERVER, "links": listed(LINK)}),
     "server_drained": (ServerDrained, _OF_SERVER),
     "server_lost": (ServerLost, _OF_SERVER),
     "server_back": (ServerBack, _OF_SERVER),
@@ -200,32 +224,98 @@ _KINDS: Mapping[str, tuple[type, Mapping[str, Shape]]] = {
     "link_up": (LinkUp, _OF_LINK),
 }
 _NAMES = {kind: name for name, (kind, _) in _KINDS.items()}
+_RECORDS = {("submit", "job"): TraceJob, ("server_added", "server"): Server}
+"""What is no plain value in an event, beside links."""
 
 
 def encode_record(record: object) -> Plain:
-    """A job, server or link as an object of JSON with every field."""
-    found = {column.name: getattr(record, column.name) for column in columns(record)}  # type: ignore[arg-type]
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    """Return a job, server or link as an object of JSON with every field."""
+    found = {column.name: getattr(record, column.name, None) for column in columns(record)}  # type: ignore[arg-type]
+    return {name: list(value) if isinstance(value, tuple | list) else value for name, value in found.items()}
 
 
 def decode_link(tree: Plain) -> Link:
-    """The link of an object of the right shape."""
+    """Return the link of an object of the right shape."""
     return Link(**{**tree, "ends": tuple(tree["ends"])})
 
 
-def encode_event(event: ClusterEvent) -> Plain:
-    """An event as an object of JSON, its kind under ``event``."""
-    tree = {"event": _NAMES[type(event)], **encode_record(event)}
-    for key in ("job", "server"):
-        if not isinstance(tree.get(key, ""), str):
+def check_job(tree: Plain, place: Place, report: Report) -> None:
+    """Report what is wrong with a job as a journal and a state hold it."""
+    conforms(tree, _JOB, place, report)
+    if isinstance(tree, dict) and tree.keys() == _JOB["properties"].keys():
+        for name, message in job_problems(TraceJob(**tree)):
+            report.add((place, name), message)
+
+
+def entry_of(event: object, report: Report) -> Plain:
+    """Return an event as an object of JSON, its kind under ``event``, and report all that is wrong in itself.
+
+    Parameters
+    ----------
+    event
+        Not to be trusted: it may be anything, and so may what it holds.
+    report
+        Takes the problems; where there are any, the object is of no use but for what they do not name.
+    """
+    name = _NAMES.get(type(event))
+    if name is None:
+        report.add("$", f"must be an event, as in JobFinished(time_us, job); is {kind_of(event)[:100]}")
+        return {}
+    tree: dict[str, Plain] = {"event": name, **encode_record(event)}
+    shapes = dict(_KINDS[name][1])
+    for key, kind in ((key, kind) for (of, key), kind in _RECORDS.items() if of == name):
+        if type(tree[key]) is kind:
             tree[key] = encode_record(tree[key])
-    if "links" in tree:
-        tree["links"] = list(map(encode_record, tree["links"]))
+        else:
+            report.add(("$", key), f"must be a {kind.__name__}; is {kind_of(tree[key])[:100]}")
+            shapes[key] = ANYTHING
+    if name == "server_added":
+        tree["links"] = _encode_links(tree["links"], report)
+        if tree["links"] is None:
+            shapes["links"] = ANYTHING
+    _check_values(tree, shapes, report)
+    return tree
+
+
+def _encode_links(links: object, report: Report) -> list[Plain] | None:
+    """Return links as objects of JSON, or None where they are none, which is reported."""
+    if not isinstance(links, list | tuple):
+        report.add(("$", "links"), f"must be a tuple of links; is {kind_of(links)[:100]}")
+        return None
+    wrong = [k for k, link in enumerate(links) if type(link) is not Link]
+    for k in wrong:
+        report.add((("$", "links"), k), f"must be a Link; is {kind_of(links[k])[:100]}")
+    return None if wrong else list(map(encode_record, links))
+
+
+def _check_values(tree: Plain, shapes: Mapping[str, Shape], report: Report) -> None:
+    """Report where values under known keys are wrong; a key that is missing is for others to report."""
+    for key, shape in {"time_us": TIME, **shapes}.items():
+        if key not in tree:
+            continue
+        if shape is _JOB:
+            check_job(tree[key], ("$", key), report)
+        else:
+            conforms(tree[key], shape, ("$", key), report)
+
+
+def encode_event(event: ClusterEvent) -> Plain:
+    """Return an event as an object of JSON, its kind under ``event``.
+
+    Raises
+    ------
+    UsageError
+        It is none, or a value in it can never be; with every problem.
+    """
+    report = Report()
+    tree = entry_of(event, report)
+    if report.problems:
+        raise UsageError(*map(str, report.problems))
     return tree
 
 
 def decode_event(tree: Plain) -> ClusterEvent:
-    """The event that `encode_event` gave.
+    """Return the event that `encode_event` gave.
 
     Parameters
     ----------
@@ -242,10 +332,17 @@ def decode_event(tree: Plain) -> ClusterEvent:
     if not isinstance(name, str) or name not in _KINDS:
         report.add("$", f"is no event: 'event' is one of {', '.join(_KINDS)}")
         report.raise_if_any()
-    kind, shapes = _KINDS[str(name)]
-    conforms(tree, fields(event=_TEXT, time_us=whole(), **shapes), "$", report)
+    shapes = _KINDS[str(name)][1]
+    keys = fields(event=ANYTHING, time_us=ANYTHING, **dict.fromkeys(shapes, ANYTHING))
+    conforms(tree, keys, "$", report)
+    _check_values(tree, shapes, report)
     report.raise_if_any()
-    made = {key: value for key, value in tree.items() if key != "event"}
+    return event_of(tree)
+
+
+def event_of(tree: Plain) -> ClusterEvent:
+    """Return the event of an object in which nothing is wrong."""
+    kind, made = _KINDS[tree["event"]][0], {key: value for key, value in tree.items() if key != "event"}
     if kind is JobSubmitted:
         made["job"] = TraceJob(**made["job"])
     elif kind is ServerAdded:

@@ -56,8 +56,8 @@ class LiveExplanation:
     reason
         In a sentence.
     kind
-        Of the first remedy; ``memory`` where enough GPUs are free, and none of them takes it; ``unknown`` where
-        nothing that was tried would start it; empty of one that runs.
+        Of the first remedy; ``memory`` where enough GPUs are free, and none of them takes it; ``aside`` where the
+        policy failed with it; ``unknown`` where nothing that was tried would start it; empty of one that runs.
     remedies
         What would start it, the likeliest reasons first.
     influences
@@ -125,7 +125,7 @@ def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds:
     job = state.jobs[state.numbers[name]]
     if job.active.share is not None:
         return _running(state, job)
-    found, complete = tried(state, job, twin, seconds)
+    found, complete = tried(state, job, twin, seconds) if not job.aside else ([], True)
     free = [gpu for gpu in _unheld(state) if gpu not in state.down]
     kind, reason = _reason(state, job, free, found)
     return LiveExplanation(name, None, reason, kind, _cluster(state, len(free)), tuple(found), complete=complete)
@@ -136,6 +136,8 @@ def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds:
 
 def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Sequence[Remedy]) -> tuple[str, str]:
     own = job.active.job
+    if job.aside:
+        return "aside", f"it is put aside until a server or link comes or its priority changes: {job.aside}"
     refusal = _refusal(state, job, free) if len(free) >= own.fewest else None
     kind = found[0].kind if found else "unknown"
     needs = (

@@ -26,7 +26,9 @@ class LiveJob:
     queue
         The queue that it was submitted to.
     held
-        Whether it waits for room in the quota of its queue, so that the policy has not been told of it.
+        Whether the policy does not know of it: it waits for room in the quota of its queue, or is put aside.
+    aside
+        Why it is put aside: what the policy failed with; empty of others.
     """
 
     active: Active
@@ -35,6 +37,7 @@ class LiveJob:
     pace: int = 0
     queue: str = ""
     held: bool = False
+    aside: str = ""
 
     def report(self, now_us: int, done: int) -> None:
         """Note that so much is done."""
@@ -67,10 +70,14 @@ class News:
         if index not in self.stopped:
             self.stopped.append(index)
 
-    def end(self, index: int) -> None:
-        """Note that a job is gone; of one that the policy does not know it is not told."""
+    def forget(self, index: int) -> None:
+        """Note that the policy need not be told that a job lost its GPUs."""
         if index in self.stopped:
             self.stopped.remove(index)
+
+    def end(self, index: int) -> None:
+        """Note that a job is gone; of one that the policy does not know it is not told."""
+        self.forget(index)
         if index in self.arrived:
             self.arrived.remove(index)
         else:

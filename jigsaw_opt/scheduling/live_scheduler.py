@@ -6,51 +6,43 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from jigsaw_opt.errors import JigsawError, UsageError, require_a
+from jigsaw_opt.documents.report import Report
+from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError, require_a
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.scheduling.cluster_state import ClusterState
-from jigsaw_opt.scheduling.events import ClusterEvent, JobSubmitted, ServerAdded, decode_event, encode_event
+from jigsaw_opt.scheduling.event_checks import check_event
+from jigsaw_opt.scheduling.events import (
+    NAME,
+    TIME,
+    ClusterEvent,
+    ServerAdded,
+    decode_event,
+    encode_event,
+    entry_of,
+    event_of,
+)
 from jigsaw_opt.scheduling.explaining import LiveExplanation, explained
 from jigsaw_opt.scheduling.live_job import News
+from jigsaw_opt.scheduling.live_policy import LivePolicy, failures_of
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.plain import Plain, Shape, conforms, number, optional, whole
 from jigsaw_opt.scheduling.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
-from jigsaw_opt.scheduling.policy import Moment, PolicySetting, choose
-from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
+from jigsaw_opt.scheduling.policy import PolicySetting, choose
+from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
 from jigsaw_opt.scheduling.state_document import check_step, decode_state, encode_state
 
 __all__ = ["LiveScheduler"]
 
 _log = logging.getLogger(__name__)
 _SECOND_US = 1_000_000
-_FAILURES = (
-    JigsawError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What a policy that fails raises; anything else is for who called."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What the policy was asked: what it remembered before, what it was told, and what it will have said."""
-
-    memory: Plain
-    news: News
-    answer: Future[Decision]
+_BUDGET = optional(number(0, threading.TIMEOUT_MAX))
 
 
 class LiveScheduler:
@@ -75,12 +67,14 @@ class LiveScheduler:
     round_us, restart_us
         Microseconds between decisions of a policy that decides again and again, and of a start on other GPUs.
     journal
-        Called with every event and step, as an object of JSON that `replay` takes, after it was taken in.
+        Called with every event that is found right, before it is taken in, and with every step, as an object of JSON
+        that `replay` takes. What it raises comes out, and the event has not been taken in.
 
     Raises
     ------
     UsageError
-        There is no such policy, or it does not work with this cluster, performance, or live; the message names it.
+        There is no such policy, or it does not work with this cluster, performance, or live; the message names it. A
+        time or the seed is no such number.
     """
 
     def __init__(
@@ -96,6 +90,7 @@ class LiveScheduler:
         journal: Callable[[Plain], None] | None = None,
     ) -> None:
         require_a(Cluster, cluster)
+        _check_arguments(seed=(seed, whole(LARGEST)), round_us=(round_us, TIME), restart_us=(restart_us, TIME))
         if performance is None:
             performance = _default_performance(models)
         self._policy, self._options = choose(policy)
@@ -115,9 +110,8 @@ class LiveScheduler:
         self._inputs = hashlib.sha256(repr((figures, self._policy.name, self._options)).encode()).hexdigest()
         self._lock = threading.Lock()
         self._state = ClusterState(setting)
-        self._scheduler = self._started()
-        self._question: _Question | None = None
-        self._worker: ThreadPoolExecutor | None = None
+        self._asked = LivePolicy(self._policy, self._options, setting)
+        self._told_news = News()
 
     @property
     def cluster(self) -> Cluster:
@@ -130,12 +124,16 @@ class LiveScheduler:
         Raises
         ------
         UsageError
-            It cannot be: it names what there is not, the policy cannot run the job, or time goes back. Then nothing
-            has changed.
+            It cannot be: a value is of a wrong type or size, it names what there is not, the policy cannot run the
+            job, or time goes back. It has every problem with its path; nothing has changed.
         """
         with self._lock:
-            self._handle(event)
-            self._note(encode_event(event))
+            report = Report()
+            try:
+                entry = entry_of(event, report)
+                self._take_in(entry, report)
+            except InvalidInputError as error:
+                raise UsageError(*map(str, error.problems)) from None
 
     def step(self, now_us: int, budget_s: float | None = None) -> PlanChange:
         """Ask the policy if there is something to decide, and tell what changes.
@@ -152,8 +150,9 @@ class LiveScheduler:
         Raises
         ------
         UsageError
-            Time goes back.
+            Time goes back, or an argument is no such number.
         """
+        _check_arguments(now_us=(now_us, TIME), budget_s=(budget_s, _BUDGET))
         with self._lock:
             return self._step(now_us, budget_s, None)
 
@@ -174,12 +173,13 @@ class LiveScheduler:
         UsageError
             There is no such job, or a decision is late: then the policy is still deciding.
         """
+        _check_arguments(job=(job, NAME), seconds=(seconds, number(0, LARGEST)))
         with self._lock:
             if job not in self._state.numbers:
                 raise UsageError(f"there is no job {job!r}")
-            if self._question is not None:
-                raise UsageError(f"policy {self._policy.name!r} is still deciding about {job!r}")
-            state = encode_state(self._state, self._inputs, self._scheduler.state())
+            if self._asked.is_asked:
+                raise UsageError(f"{self._asked.name} is still deciding about {job!r}")
+            state = self._encoded()
 
             def twin() -> LiveScheduler:
                 made = self._again()
@@ -189,15 +189,15 @@ class LiveScheduler:
             return explained(self._state, job, twin, seconds)
 
     def state(self) -> Plain:
-        """All that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/1``.
+        """All that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/2``.
 
         A decision that is late is waited for and taken first.
         """
         with self._lock:
-            if self._question is not None:
+            if self._asked.is_asked:
                 self._take()
                 self._note({"event": "taken"})
-            return encode_state(self._state, self._inputs, self._scheduler.state())
+            return self._encoded()
 
     def restore(self, state: Plain) -> None:
         """Go on, from the beginning, as the scheduler with the same arguments that gave `state`.
@@ -216,11 +216,11 @@ class LiveScheduler:
             This scheduler is not at its beginning.
         """
         with self._lock:
-            if self._state.next_job or self._state.now_us or self._question is not None:
+            if self._state.next_job or self._state.now_us or self._asked.is_asked:
                 raise UsageError("a state is restored by a scheduler that has seen nothing yet")
             self._state, memory = decode_state(state, self._inputs, self._state.setting, self._perform)
-            self._scheduler = self._started()
-            self._scheduler.restore(memory, self._state.moment(), "$.policy")
+            self._asked.set_up(self._state.setting)
+            self._asked.restore(memory, self._state.moment(), "$.policy")
 
     def replay(self, entry: Plain) -> PlanChange | None:
         """Do again what a journal has noted; the change of a step.
@@ -236,39 +236,49 @@ class LiveScheduler:
                 check_step(entry)
                 return self._step(entry["time_us"], None, entry["late"])
             if kind == "taken":
-                if self._question is not None:
+                if self._asked.is_asked:
                     self._take()
                 self._note(entry)
                 return None
             event = decode_event(entry)
-            self._handle(event)
-            self._note(entry)
+            self._take_in(encode_event(event), Report())
             return None
 
     def _note(self, entry: Plain) -> None:
         if self._journal is not None:
             self._journal(entry)
 
-    def _handle(self, event: ClusterEvent) -> None:
-        if isinstance(event, JobSubmitted):
-            reason = self._scheduler.refusal([event.job])
-            if reason is not None and self._state.setting.performance.unknown(event.job) is None:
-                raise UsageError(reason)
-        if isinstance(event, ServerAdded):
-            self._enlarge(event)
+    def _encoded(self) -> Plain:
+        return encode_state(self._state, self._inputs, self._asked.memory)
+
+    def _take_in(self, entry: Plain, report: Report) -> None:
+        """Take an event in, unless something is wrong in itself, which is reported, or here."""
+        check_event(entry, self._state, self._asked.refusal, report)
+        if report.problems:
+            raise UsageError(*map(str, report.problems))
+        event = event_of(entry)
+        setting = self._enlarged(event) if isinstance(event, ServerAdded) else None
+        self._note(entry)
+        if setting is not None:
+            self._set_up(setting)
         self._state.handle(event)
 
     def _step(self, now_us: int, budget_s: float | None, late: bool | None) -> PlanChange:
         """A step; `late` tells, of one that is done again, whether its policy was late."""
-        self._state.advance(now_us)
-        if self._question is None and self._state.due:
-            self._ask(budget_s)
+        state = self._state
+        state.advance(now_us)
+        if not self._asked.is_asked and state.due:
+            try:
+                self._asked.ask(state.moment(), budget_s)
+            except BaseException:  # Ctrl-C: the policy has not been asked
+                self._begin_anew()
+                raise
+            self._told_news, state.news, state.asked, state.wake_us = state.news, News(), False, None
         if late is None:
-            late = self._question is not None and not wait([self._question.answer], budget_s).done
-        failure = "" if late or self._question is None else self._take()
-        change = self._change(late, failure)
+            late = self._asked.is_late(budget_s)
+        failure = "" if late or not self._asked.is_asked else self._take()
         self._note({"event": "step", "time_us": now_us, "late": late})
-        return change
+        return self._change(late, failure)
 
     def _change(self, late: bool, failure: str) -> PlanChange:
         state = self._state
@@ -287,92 +297,85 @@ class LiveScheduler:
 
     # The policy ---------------------------------------------------------------------------------------------
 
-    def _started(self) -> PolicyAtWork:
-        scheduler = PolicyAtWork(self._policy, self._options, self._state.setting)
-        if not scheduler.resumable:
-            raise UsageError(f"policy {self._policy.name!r} cannot run live: it has no `state` and `restore`")
-        return scheduler
-
-    def _ask(self, budget_s: float | None) -> None:
-        """Put the question that there is to the policy."""
-        state = self._state
-        memory, moment = self._scheduler.state(), state.moment()
-        if budget_s is None:
-            answer = self._answered(memory, moment)
-        else:
-            self._worker = self._worker or ThreadPoolExecutor(1, "policy")
-            answer = self._worker.submit(self._scheduler.decide, moment)
-        self._question = _Question(memory, state.news, answer)
-        state.news, state.asked, state.wake_us = News(), False, None
-
-    def _answered(self, memory: Plain, moment: Moment) -> Future[Decision]:
-        """What the policy says in this thread; if that is interrupted, as by Ctrl-C, it has not been asked."""
-        answer: Future[Decision] = Future()
-        try:
-            answer.set_result(self._scheduler.decide(moment))
-        except _FAILURES as error:
-            answer.set_exception(error)
-        finally:
-            if not answer.done():
-                self._begin_anew(memory)
-        return answer
-
     def _take(self) -> str:
         """Carry out the decision that was asked for; what hinders that, and then everything stays."""
-        question, self._question = self._question, None
-        assert question is not None
-        state, failure = self._state, question.answer.exception()
-        if failure is not None and not isinstance(failure, _FAILURES):
-            self._take_back(question)
-            raise failure
+        state = self._state
         try:
-            decision = question.answer.result()
-            shares, without = state.remaining(decision.shares)
-            when = f"at {state.now_us} us"
-            late = shares != decision.shares
-            self._scheduler.check(shares, state.active, state.shares, state.down, when, remains=late)
-        except _FAILURES as error:
-            _log.warning("policy %r gives no decision at %d us: %s", self._policy.name, state.now_us, error)
-            self._take_back(question)
-            return f"{type(error).__name__}: {error}"
+            answer = self._asked.take()
+            shares, without = state.remaining(answer.decision.shares)
+            check_shares(state.setting, state.active, shares, state.shares, f"at {state.now_us} us", remains=True)
+        except (PluginError, InvariantError) as error:
+            _log.warning("%s gives no decision at %d us: %s", self._asked.name, state.now_us, error)
+            self._take_back()
+            return str(error)
+        except BaseException:  # Ctrl-C in the thread of the policy
+            self._take_back()
+            raise
+        self._asked.accept(answer)
+        failures = state.put_aside(answer.aside)
         state.apply(shares, without)
-        if decision.wake_us is not None:
-            state.wake_us = self._round_up(max(decision.wake_us, state.now_us + 1))
-        return ""
+        if answer.decision.wake_us is not None:
+            state.wake_us = self._round_up(max(answer.decision.wake_us, state.now_us + 1))
+        return "; ".join(failures)
 
-    def _take_back(self, question: _Question) -> None:
+    def _take_back(self) -> None:
         """Have a policy that failed forget the question, and ask again after a round."""
         state = self._state
-        state.news, state.asked = state.news.after(question.news), False
+        state.news, state.asked = state.news.after(self._told_news), False
         state.wake_us = self._round_up(state.now_us + 1)
-        self._begin_anew(question.memory)
+        self._begin_anew()
 
-    def _begin_anew(self, memory: Plain) -> None:
+    def _begin_anew(self) -> None:
         """Start the policy with what it remembered, or, where that does not fit, with all jobs waiting."""
-        self._scheduler = self._started()
-        try:
-            self._scheduler.restore(memory, self._state.moment())
-        except _FAILURES as error:
-            _log.warning("policy %r begins anew: %s", self._policy.name, error)
+        if not self._asked.begin_anew(self._state.moment()):
+            _log.warning("%s has forgotten what it knew: it begins anew", self._asked.name)
             self._state.forget_all()
-            self._scheduler = self._started()
 
-    def _enlarge(self, event: ServerAdded) -> None:
-        """Set up the larger cluster, and the policy on it with what it remembers."""
-        state = self._state
-        if event.time_us < state.now_us:
-            raise UsageError(f"time goes back from {state.now_us} to {event.time_us} us")
-        cluster = state.enlarged(event)
-        performance = self._perform(cluster)
-        if self._question is not None:
+    def _set_up(self, setting: PolicySetting) -> None:
+        """Go on with another cluster, and with the policy on it with what it remembers."""
+        if self._asked.is_asked:
             self._take()
-        memory = self._scheduler.state()
-        state.set_up(replace(state.setting, cluster=cluster, performance=performance))
-        self._begin_anew(memory)
+        self._state.set_up(setting)
+        self._asked.set_up(setting)
+        self._begin_anew()
+
+    def _enlarged(self, event: ServerAdded) -> PolicySetting:
+        """Return the setting with one server more.
+
+        Raises
+        ------
+        UsageError
+            The performance model, the policy or a job cannot be there.
+        """
+        state = self._state
+        cluster, jobs = state.enlarged(event), [job.active for job in state.jobs.values()]
+        try:
+            with failures_of("it does not work"):
+                setting = replace(state.setting, cluster=cluster, performance=self._perform(cluster))
+                LivePolicy(self._policy, self._options, setting)
+                reason = next(filter(None, (setting.performance.unknown(one.job) for one in jobs)), None)
+                if reason is None and any(setting.performance.work(one.job) != one.work for one in jobs):
+                    reason = "jobs would have other work to do"
+                if reason is None:
+                    check_shares(setting, state.active, state.shares, (), "with it", remains=True)
+        except PluginError as error:
+            reason = str(error.__cause__)
+        if reason is not None:
+            raise UsageError(f"$.server: the cluster cannot have it: {reason}")
+        return setting
 
     def _round_up(self, time_us: int) -> int:
         step = self._state.setting.round_us or _SECOND_US
         return -(-time_us // step) * step
+
+
+def _check_arguments(**given: tuple[object, Shape]) -> None:
+    """Refuse arguments that have not their shape."""
+    report = Report()
+    for name, (value, shape) in given.items():
+        conforms(value, shape, name, report)
+    if report.problems:
+        raise UsageError(*map(str, report.problems))
 
 
 def _default_performance(models: Mapping[str, Model] | None) -> Callable[[Cluster], Performance]:

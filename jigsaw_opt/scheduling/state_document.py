@@ -1,4 +1,4 @@
-"""The state of a live scheduler as a document of plain values, ``jigsaw-live/1``.
+"""The state of a live scheduler as a document of plain values, ``jigsaw-live/2``.
 
 What follows from the arguments of the scheduler is not in it but for the servers and links that were added; a digest
 tells a state of other arguments. Nothing in it is trusted.
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 
 from jigsaw_opt.documents.report import Report
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.cluster_state import ClusterState
-from jigsaw_opt.scheduling.events import JOB, ServerAdded, decode_link, encode_record
+from jigsaw_opt.scheduling.event_checks import check_addition
+from jigsaw_opt.scheduling.events import LINK, SERVER, TIME, ServerAdded, check_job, decode_link, encode_record
 from jigsaw_opt.scheduling.live_job import LiveJob, News
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import (
@@ -38,13 +38,13 @@ from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, chec
 
 __all__ = ["check_step", "decode_state", "encode_state"]
 
-_FORMAT = "jigsaw-live/1"
+_FORMAT = "jigsaw-live/2"
 _TEXT: Shape = {"type": "string"}
 _TEXTS = listed(_TEXT)
-_HEAD = fields(format={"const": _FORMAT}, inputs=_TEXT, time_us=whole(), next_job=whole())
-_ADDED = fields(server={"$ref": "#/$defs/server"}, links=listed({"$ref": "#/$defs/link"}))
-_OF_JOB = ("reported", "reported_us", "pace", "queue", "held")
-_STEP = fields(event={"const": "step"}, time_us=whole(), late=TRUTH)
+_HEAD = fields(format={"const": _FORMAT}, inputs=_TEXT, time_us=TIME, next_job=whole())
+_ADDED = fields(server=SERVER, links=listed(LINK))
+_OF_JOB = ("reported", "reported_us", "pace", "queue", "held", "aside")
+_STEP = fields(event={"const": "step"}, time_us=TIME, late=TRUTH)
 
 
 def check_step(entry: Plain) -> None:
@@ -133,6 +133,9 @@ def decode_state(
     limits = NumberLimits(tree["next_job"], state.setting.gpu_count, tree["time_us"], MOST)
     conforms(tree, _shape(limits), "$", report)
     report.raise_if_any()
+    for k, job in enumerate(tree["jobs"]):
+        check_job(job["trace"], (("$.jobs", k), "trace"), report)
+    report.raise_if_any()
     _check(tree, state, report)
     report.raise_if_any()
     _fill(state, tree, report)
@@ -144,25 +147,25 @@ def _add(
     state: ClusterState, added: Iterable[Plain], perform: Callable[[Cluster], Performance], report: Report
 ) -> None:
     for k, tree in enumerate(added):
-        event = ServerAdded(0, Server(**tree["server"]), tuple(map(decode_link, tree["links"])))
-        try:
-            cluster = state.enlarged(event)
-        except UsageError as error:
-            report.add(("$.added", k), str(error))
+        check_addition(state.setting.cluster, tree["server"], tree["links"], ("$.added", k), report)
+        if report.problems:
             return
+        event = ServerAdded(0, Server(**tree["server"]), tuple(map(decode_link, tree["links"])))
+        cluster = state.enlarged(event)
         state.set_up(replace(state.setting, cluster=cluster, performance=perform(cluster)))
         state.added.append(event)
 
 
 def _shape(limits: NumberLimits) -> Shape:
     job = fields(
-        trace=JOB,
+        trace=ANYTHING,
         figures=Active.shape(limits),
         reported=whole(),
         reported_us=optional(limits.time),
         pace=whole(),
         queue=_TEXT,
         held=TRUTH,
+        aside=_TEXT,
     )
     news = fields(**dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job)))
     return fields(

@@ -21,6 +21,7 @@ from jigsaw_opt.scheduling import (
     LinkUp,
     LiveScheduler,
     PlanChange,
+    PriorityChanged,
     ServerAdded,
     ServerBack,
     ServerDrained,
@@ -211,7 +212,7 @@ def test_jobs_that_share_gpus_are_told_of_each_other() -> None:
         (JobSubmitted(5, TraceJob("b", 0, "small", 9, 1)), "needs 9 GPUs"),
         (JobSubmitted(5, TraceJob("b", 0, "other", 1, 1)), "no model 'other'"),
         (JobProgressed(5, "x", 1), "there is no job 'x'"),
-        (JobProgressed(5, "j0", -1), "has done -1"),
+        (JobProgressed(5, "j0", -1), r"\$.iterations: must be a number"),
         (ServerLost(5, "x"), "there is no server 'x'"),
         (LinkDown(5, "x"), "there is no link 'x'"),
         (ServerAdded(5, star("v").servers[0]), "there is a 's0' already"),
@@ -315,14 +316,109 @@ def test_a_step_that_is_interrupted_can_be_made_again(wayward: Wayward) -> None:
     assert [start.to.job for start in live.step(0).starts] == ["j0", "j1"]
 
 
-def test_what_a_policy_in_a_thread_must_not_raise_comes_out_and_the_step_can_be_made_again(wayward: Wayward) -> None:
+def test_what_ends_a_program_comes_out_of_a_thread_too_and_the_step_can_be_made_again(wayward: Wayward) -> None:
     wayward.gate.set()
     live = submitted(1, 1)
-    wayward.failing = MemoryError
-    with pytest.raises(MemoryError):
+    wayward.failing = SystemExit
+    with pytest.raises(SystemExit):
         live.step(0, budget_s=20.0)
     wayward.failing = None
     assert [start.to.job for start in live.step(SECOND, budget_s=20.0).starts] == ["j0", "j1"]
+
+
+class _Wordless(BaseException):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize("kind", [MemoryError, StopIteration, RecursionError, OSError, _Wordless, Warning])
+@pytest.mark.parametrize("budget_s", [None, 20.0])
+def test_whatever_else_a_policy_raises_is_a_failure_that_names_it(
+    wayward: Wayward, kind: type[BaseException], budget_s: float | None
+) -> None:
+    wayward.gate.set()
+    live = submitted(1, 1)
+    wayward.failing = kind
+    assert live.step(0, budget_s).failure.startswith(f"policy 'wayward': {kind.__name__}")
+    wayward.failing = None
+    assert [start.to.job for start in live.step(SECOND, budget_s).starts] == ["j0", "j1"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        Decision((Share((0,), (0.0,)),)),  # type: ignore[arg-type]
+        Decision([Share((0,), (0,))]),  # type: ignore[arg-type]
+        Decision((Share((0,), (0, 1)),)),
+        Decision((Share((0,), (-1,)),)),
+        Decision((), 1.5),  # type: ignore[arg-type]
+        Decision((), 2**60),
+        Decision((Share((0,), (0,), slowdown=float("nan")),)),
+        Decision((Share((0,), (0,), ("full",)),)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_decision_that_is_none_is_a_failure(wayward: Wayward, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wayward.gate.set()
+    live = submitted(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Wayward, "decide", lambda self, moment: said)
+        assert live.step(0).failure.startswith("policy 'wayward': ")
+    fresh = submitted()
+    fresh.restore(in_json(live.state()))
+    assert live.step(SECOND).starts == fresh.step(SECOND).starts != ()
+
+
+@dataclass
+class Fussy(Wayward):
+    """Fails with some jobs."""
+
+    bad: set[str] = field(default_factory=set)
+
+    def decide(self, moment: Moment) -> Decision:
+        bad = {active.job.name for active in moment.jobs.values()} & self.bad
+        assert not bad, f"cannot bear {bad}"
+        return Wayward.decide(self, moment)
+
+
+@pytest.fixture
+def fussy(monkeypatch: pytest.MonkeyPatch) -> Fussy:
+    policy = Fussy()
+    policy.gate.set()
+    monkeypatch.setattr(live_scheduler, "choose", lambda text: (policy, {}))
+    return policy
+
+
+@pytest.mark.parametrize("bad", [{"j1"}, {"j0", "j3"}, {"j0", "j1", "j2", "j3"}])
+def test_the_jobs_that_a_policy_fails_with_are_put_aside_and_no_others(fussy: Fussy, bad: set[str]) -> None:
+    fussy.bad = bad
+    live = submitted(1, 1, 1, 1)
+    change = live.step(0)
+    assert {start.to.job for start in change.starts} == {"j0", "j1", "j2", "j3"} - bad
+    assert all(f"job {name!r} is put aside: policy 'wayward': AssertionError" in change.failure for name in bad)
+    live.handle(JobSubmitted(SECOND, TraceJob("good", 0, "small", 1, 10)))
+    assert not live.step(SECOND).failure
+    assert "good" in live.state()["told"][-1]["job"]
+    name = min(bad)
+    assert live.explain(name).kind == "aside" and "cannot bear" in live.explain(name).reason
+    again = submitted()
+    again.restore(in_json(live.state()))
+    for one in (live, again):
+        fussy.bad = set()
+        one.handle(PriorityChanged(2 * SECOND, name, 2))
+        assert [start.to.job for start in one.step(2 * SECOND).starts] == [name]
+
+
+def test_a_job_that_a_policy_fails_with_only_later_stops_and_no_other(fussy: Fussy) -> None:
+    live = submitted(1, 1, 1)
+    live.step(0)
+    fussy.bad = {"j1"}
+    live.handle(JobSubmitted(SECOND, TraceJob("good", 0, "small", 1, 10)))
+    change = live.step(SECOND)
+    assert [(stop.job, stop.reason[:18]) for stop in change.stops] == [("j1", "it is put aside: p")]
+    assert "good" in {start.to.job for start in change.starts}
+    live.handle(JobCancelled(2 * SECOND, "j1"))
+    assert not live.step(2 * SECOND).failure
 
 
 def test_a_late_decision_is_taken_by_a_later_step_as_far_as_it_holds(wayward: Wayward) -> None:

@@ -1,0 +1,108 @@
+"""What an event must not say of a cluster in its state: names that there are not, time that goes back, and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
+from jigsaw_opt.scheduling.cluster_state import ClusterState
+from jigsaw_opt.scheduling.plain import Plain
+
+__all__ = ["check_addition", "check_event"]
+
+
+def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob], str | None], report: Report) -> None:
+    """Report where an event does not fit the state of a cluster.
+
+    Parameters
+    ----------
+    entry
+        The event, as `entry_of` gives it.
+    state
+        Of the cluster before the event.
+    refuses
+        Says why the policy cannot run a job that the performance model knows, or None.
+    report
+        What is wrong with the event in itself; a value that stands there is not looked at again.
+    """
+    wrong = [problem.path for problem in report.problems]
+
+    def is_good(key: str) -> bool:
+        path = f"$.{key}"
+        return key.partition(".")[0] in entry and not any(
+            one.startswith(path) or path.startswith(f"{one}.") for one in wrong
+        )
+
+    if is_good("time_us") and entry["time_us"] < state.now_us:
+        report.add("$.time_us", f"time goes back from {state.now_us} to {entry['time_us']} us")
+    kind, cluster = entry.get("event"), state.setting.cluster
+    if kind == "submit":
+        named = is_good("job.name") and entry["job"]["name"] in state.numbers
+        if named:
+            report.add("$.job.name", f"there is a job {entry['job']['name']!r} already")
+        if is_good("job"):
+            _check_job(TraceJob(**entry["job"]), state, refuses, report)
+    elif kind == "server_added":
+        server = entry["server"] if is_good("server") else None
+        check_addition(cluster, server, entry["links"] if is_good("links") else (), "$", report)
+    elif is_good("job") and entry["job"] not in state.numbers:
+        report.add("$.job", f"there is no job {entry['job']!r}")
+    elif is_good("server") and entry["server"] not in {server.name for server in cluster.servers}:
+        report.add("$.server", f"there is no server {entry['server']!r}")
+    elif is_good("link") and entry["link"] not in {link.name for link in cluster.links}:
+        report.add("$.link", f"there is no link {entry['link']!r}")
+
+
+def check_addition(
+    cluster: Cluster, server: Plain | None, links: Iterable[Plain], place: Place, report: Report
+) -> None:
+    """Report why a cluster cannot have one server more, with links.
+
+    Parameters
+    ----------
+    cluster
+        Without it.
+    server, links
+        As a journal holds them; None for a server that is wrong in itself.
+    place
+        Of the two.
+    report
+        Takes the problems.
+    """
+    points = {*(one.name for one in cluster.servers), *cluster.switches}
+    names = {link.name for link in cluster.links}
+    joined = {frozenset(link.ends) for link in cluster.links}
+    if server is not None:
+        if server["name"] in points:
+            report.add(((place, "server"), "name"), f"there is a {server['name']!r} already")
+        if cluster.gpu_count + server["gpus"] > MOST_GPUS:
+            report.add(((place, "server"), "gpus"), f"the cluster would have more than {MOST_GPUS} GPUs")
+        points.add(server["name"])
+    for k, link in enumerate(links):
+        where, ends = ((place, "links"), k), frozenset(link["ends"])
+        if link["name"] in names:
+            report.add((where, "name"), f"there is a {link['name']!r} already")
+        names.add(link["name"])
+        missing = [end for end in link["ends"] if end not in points] if server is not None else []
+        if missing:
+            report.add((where, "ends"), f"link {link['name']!r} has an end {missing[0]!r}, which there is not")
+        elif len(ends) < 2:
+            report.add((where, "ends"), f"link {link['name']!r} has one end twice")
+        elif ends in joined:
+            report.add((where, "ends"), f"another link joins {' and '.join(map(repr, link['ends']))} already")
+        joined.add(ends)
+
+
+def _check_job(job: TraceJob, state: ClusterState, refuses: Callable[[TraceJob], str | None], report: Report) -> None:
+    """Report why a job that is right in itself can run nowhere here."""
+    count, performance = state.setting.gpu_count, state.setting.performance
+    if job.fewest > count:
+        report.add("$.job.gpus", f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {count}")
+        return
+    reason = performance.unknown(job)
+    if reason is None:
+        reason = refuses(job)
+    if reason is not None:
+        report.add("$.job", reason)

@@ -1,0 +1,304 @@
+"""A policy that is asked while a cluster runs: whatever it raises or says, what runs can go on.
+
+Where a policy fails, the job is looked for that it fails with: the last of the smallest set of jobs, in order of
+submission, that it fails with. Such a job is put aside, so that the others are decided on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from jigsaw_opt.documents.report import Place
+from jigsaw_opt.errors import JigsawError, PluginError, UsageError
+from jigsaw_opt.problem.workload import LARGEST, TraceJob
+from jigsaw_opt.scheduling.allocation import MOST_SLOWDOWN, Decision, Share
+from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.policy import Moment, Policy, PolicySetting
+from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
+from jigsaw_opt.text import printable
+
+__all__ = ["PolicyAnswer", "LivePolicy", "failures_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyAnswer:
+    """What a policy decided.
+
+    Parameters
+    ----------
+    decision
+        Checked at the moment that it is about.
+    scheduler, memory
+        The policy after it, and what it remembers.
+    aside
+        Why jobs are put aside, by number: the decision is made as if they were not there.
+    """
+
+    decision: Decision
+    scheduler: PolicyAtWork
+    memory: Plain
+    aside: Mapping[int, str]
+
+
+class LivePolicy:
+    """A policy that is asked one question after the other.
+
+    Parameters
+    ----------
+    policy, options
+        The policy, with a value for each of its options.
+    setting
+        What it knows from the start.
+
+    Attributes
+    ----------
+    memory
+        What it remembers after the last decision that was accepted.
+
+    Raises
+    ------
+    UsageError
+        The policy does not work with this setting, or cannot be put aside.
+    """
+
+    def __init__(self, policy: Policy, options: Mapping[str, str], setting: PolicySetting) -> None:
+        self._policy, self._options, self._setting = policy, options, setting
+        self._scheduler = self._fresh()
+        self.memory = self._memory_of(self._scheduler)
+        self._question: Future[PolicyAnswer] | None = None
+        self._worker: ThreadPoolExecutor | None = None
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return f"policy {self._policy.name!r}"
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it has a question whose answer was not taken."""
+        return self._question is not None
+
+    def refusal(self, job: TraceJob) -> str | None:
+        """Return why it cannot run a job; None where it can."""
+        try:
+            with failures_of(f"{self.name} cannot say whether it takes the job"):
+                return self._scheduler.refusal([job])
+        except PluginError as error:
+            return str(error)
+
+    def ask(self, moment: Moment, budget_s: float | None) -> None:
+        """Put a question; without a budget it is answered in this thread.
+
+        If that is interrupted, as by Ctrl-C, there is no question, and the policy is to begin anew.
+        """
+        if budget_s is not None:
+            self._worker = self._worker or ThreadPoolExecutor(1, "policy")
+            self._question = self._worker.submit(self._answer, moment)
+            return
+        answer: Future[PolicyAnswer] = Future()
+        try:
+            answer.set_result(self._answer(moment))
+        except PluginError as error:
+            answer.set_exception(error)
+        self._question = answer
+
+    def is_late(self, budget_s: float | None) -> bool:
+        """Return whether the answer is not there after so long; None for as long as it takes."""
+        return self._question is not None and not wait([self._question], budget_s).done
+
+    def take(self) -> PolicyAnswer:
+        """Return the answer, for which this waits.
+
+        Raises
+        ------
+        PluginError
+            The policy failed, and no job is to blame.
+        """
+        question, self._question = self._question, None
+        assert question is not None
+        return question.result()
+
+    def accept(self, answer: PolicyAnswer) -> None:
+        """Go on from an answer that is carried out."""
+        self._scheduler, self.memory = answer.scheduler, answer.memory
+
+    def set_up(self, setting: PolicySetting) -> None:
+        """Have another setting; the policy is to begin anew."""
+        self._setting = setting
+
+    def begin_anew(self, moment: Moment) -> bool:
+        """Start the policy with what it remembered; False where it does not take that, and has forgotten all.
+
+        Parameters
+        ----------
+        moment
+            What it would see if it were asked now.
+        """
+        try:
+            self._scheduler = self._resumed(moment)
+        except JigsawError:
+            self._scheduler = self._fresh()
+            self.memory = self._memory_of(self._scheduler)
+            return False
+        return True
+
+    def restore(self, memory: Plain, moment: Moment, place: Place) -> None:
+        """Go on, from the beginning, as the one that gave `memory`, which is not to be trusted.
+
+        Raises
+        ------
+        InvalidInputError
+            It does not take it, with every problem.
+        """
+        scheduler = self._fresh()
+        scheduler.restore(memory, moment, place)
+        self._scheduler, self.memory = scheduler, memory
+
+    def _fresh(self) -> PolicyAtWork:
+        scheduler = PolicyAtWork(self._policy, self._options, self._setting)
+        if not scheduler.resumable:
+            raise UsageError(f"{self.name} cannot run live: it has no `state` and `restore`")
+        return scheduler
+
+    def _resumed(self, moment: Moment) -> PolicyAtWork:
+        """Return the policy as it was after the last decision that was accepted."""
+        with failures_of(self.name):
+            scheduler = self._fresh()
+            scheduler.restore(self.memory, moment)
+        return scheduler
+
+    def _memory_of(self, scheduler: PolicyAtWork) -> Plain:
+        """Return what a policy remembers, in values of its own."""
+        with failures_of(f"{self.name} has no state of plain values"):
+            return json.loads(json.dumps(scheduler.state(), allow_nan=False))
+
+    def _answer(self, moment: Moment) -> PolicyAnswer:
+        """Return what the policy decides, without the jobs that it fails with."""
+        try:
+            return self._decided(self._scheduler, moment, {})
+        except PluginError as error:
+            found = self._without_culprits(moment, str(error))
+            if found is None:
+                raise error
+            return found
+
+    def _decided(self, scheduler: PolicyAtWork, moment: Moment, aside: Mapping[int, str]) -> PolicyAnswer:
+        """Return what a policy decides at a moment, checked."""
+        with failures_of(self.name):
+            decision = scheduler.decide(moment)
+            _check_types(decision)
+            scheduler.check(decision.shares, moment.jobs, moment.shares, moment.down, f"at {moment.now_us} us")
+        return PolicyAnswer(decision, scheduler, self._memory_of(scheduler), aside)
+
+    def _without_culprits(self, moment: Moment, reason: str) -> PolicyAnswer | None:
+        """Return the decision without the jobs that the policy fails with; None where it fails whatever is left out.
+
+        It fails for `reason` with all jobs.
+        Of the jobs that it knows already it leaves out at most one, and only if it then decides on all others.
+        """
+        arrived = set(moment.arrived)
+        order = [*(k for k in moment.jobs if k not in arrived), *moment.arrived]
+        aside: dict[int, str] = {}
+
+        def attempt(kept: Collection[int]) -> PolicyAnswer | str:
+            trial = _without(moment, moment.jobs.keys() - set(kept))
+            try:
+                return self._decided(self._resumed(trial), trial, dict(aside))
+            except PluginError as error:
+                return str(error)
+
+        if isinstance(attempt(()), str):
+            return None
+        while order:
+            culprit, aside_for = _first_failing(order, reason, attempt)
+            aside[culprit] = aside_for
+            order.remove(culprit)
+            found = attempt(order)
+            if isinstance(found, PolicyAnswer):
+                return found
+            if culprit not in arrived:
+                break
+            reason = found
+        return None
+
+
+def _first_failing(
+    order: Sequence[int], reason: str, attempt: Callable[[Collection[int]], PolicyAnswer | str]
+) -> tuple[int, str]:
+    """Return the last job of the shortest beginning of `order` that fails, and why; all of it fails for `reason`."""
+    works, fails = 0, len(order)
+    while fails - works > 1:
+        middle = (works + fails) // 2
+        found = attempt(order[:middle])
+        if isinstance(found, str):
+            fails, reason = middle, found
+        else:
+            works = middle
+    return order[fails - 1], reason
+
+
+def _without(moment: Moment, gone: Set[int]) -> Moment:
+    """Return what a policy would see if some jobs were not there: those that it knows have ended."""
+    if not gone:
+        return moment
+    shares: list[Share] = []
+    for share in moment.shares:
+        for job in gone & set(share.jobs):
+            share = share.without(job)
+        if share.jobs:
+            shares.append(share)
+    jobs = {
+        k: replace(job, share=next((one for one in shares if k in one.jobs), None))
+        for k, job in moment.jobs.items()
+        if k not in gone
+    }
+    arrived, stopped = ([k for k in those if k not in gone] for those in (moment.arrived, moment.stopped))
+    ended = [*moment.ended, *(k for k in moment.jobs if k in gone and k not in moment.arrived)]
+    return replace(
+        moment,
+        jobs=jobs,
+        shares=tuple(shares),
+        arrived=tuple(arrived),
+        ended=tuple(ended),
+        stopped=tuple(stopped),
+    )
+
+
+def _check_types(decision: Decision) -> None:
+    """Refuse a decision that a state could not hold."""
+    if type(decision) is not Decision or type(decision.shares) is not tuple:
+        raise TypeError(f"decides on {type(decision).__name__}, not on a Decision with a tuple of shares")
+    wake_us = decision.wake_us
+    if wake_us is not None and (type(wake_us) is not int or wake_us > LARGEST):
+        raise TypeError(f"wants to be asked at {wake_us!r}, which is no time in whole microseconds")
+    for share in decision.shares:
+        slowdown = share.slowdown
+        if not all(type(number) is int for number in (*share.jobs, *share.gpus)):
+            raise TypeError("gives GPUs or jobs by what is no integer")
+        if type(share.jobs) is not tuple or type(share.gpus) is not tuple or type(share.depths) is not tuple:
+            raise TypeError("gives jobs, GPUs or depth rules that are no tuple")
+        if slowdown is not None and (type(slowdown) not in (int, float) or not 1 <= slowdown <= MOST_SLOWDOWN):
+            raise TypeError(f"gives a slowdown of {slowdown!r}, not of 1 to {MOST_SLOWDOWN}")
+        share.plain()  # raises for a depth rule that a state cannot hold
+
+
+@contextmanager
+def failures_of(what: str) -> Iterator[None]:
+    """Raise whatever the block raises as a PluginError that names `what`, but for what ends the program."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise PluginError(f"{what}: {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """Return an error in words; one that has none by its class."""
+    with suppress(Exception):
+        return printable(f"{type(error).__name__}: {error}")
+    return type(error).__name__
