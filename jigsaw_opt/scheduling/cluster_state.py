@@ -58,6 +58,8 @@ class ClusterState:
         Number of the next job.
     told
         What each job by name runs on, as far as steps have told.
+    cancelled
+        What jobs by name run on that were cancelled since the last step. Another job may have the name by now.
     reasons
         Why jobs have lost their GPUs since then, beside the policy, by name.
     added
@@ -79,6 +81,7 @@ class ClusterState:
         self.wake_us: int | None = None
         self.next_job = 0
         self.told: dict[str, JobAssignment] = {}
+        self.cancelled: dict[str, JobAssignment] = {}
         self.reasons: dict[str, str] = {}
         self.added: list[ServerAdded] = []
         self.quotas: dict[str, int] = {}
@@ -188,11 +191,10 @@ class ClusterState:
         del self.jobs[index], self.numbers[event.job]
         if not job.held:
             self.news.end(index)
-        if isinstance(event, JobFinished):
-            self.told.pop(event.job, None)
-            self.reasons.pop(event.job, None)
-        else:
-            self.reasons[event.job] = "it is cancelled"
+        told = self.told.pop(event.job, None)
+        self.reasons.pop(event.job, None)
+        if told is not None and isinstance(event, JobCancelled):
+            self.cancelled[event.job] = told
 
     def _prioritise(self, event: PriorityChanged) -> None:
         job = self._job(event.job)

@@ -21,7 +21,7 @@ from jigsaw_opt.scheduling.policy import Moment, Policy, PolicySetting
 from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
 from jigsaw_opt.text import printable
 
-__all__ = ["PolicyAnswer", "LivePolicy", "failures_of"]
+__all__ = ["LivePolicy", "PolicyAnswer", "failures_of"]
 
 
 @dataclass(frozen=True, slots=True)

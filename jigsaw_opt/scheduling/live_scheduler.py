@@ -284,7 +284,8 @@ class LiveScheduler:
         state = self._state
         after = state.assignments()
         found = list(changes(state.told, after, state.reasons, f"policy {self._policy.name!r}"))
-        state.told, state.reasons = dict(after), {}
+        found += [JobStop(job, old.gpus, "it is cancelled") for job, old in state.cancelled.items()]
+        state.told, state.reasons, state.cancelled = dict(after), {}, {}
         return PlanChange(
             state.now_us,
             tuple(one for one in found if isinstance(one, JobStart)),

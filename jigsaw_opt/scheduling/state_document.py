@@ -90,6 +90,7 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
         "asked": state.asked,
         "wake_us": state.wake_us,
         "told": [one.plain() for one in state.told.values()],
+        "cancelled": [one.plain() for one in state.cancelled.values()],
         "reasons": dict(state.reasons),
         "policy": memory,
     }
@@ -181,6 +182,7 @@ def _shape(limits: NumberLimits) -> Shape:
         asked=TRUTH,
         wake_us=optional(whole()),
         told=listed(JobAssignment.shape()),
+        cancelled=listed(JobAssignment.shape()),
         reasons={"type": "object", "additionalProperties": _TEXT},
         policy=ANYTHING,
     )
@@ -212,8 +214,9 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
         _check_once(news[key], among, f"$.news.{key}", report)
     placed = [index for share in tree["shares"] for index in share["jobs"]]
     _check_once(placed, active - set(news["arrived"]) - set(news["stopped"]), "$.shares", report)
-    told = [one["job"] for one in tree["told"]]
-    _check_once(told, set(told), "$.told", report)
+    for key in ("told", "cancelled"):
+        names = [one["job"] for one in tree[key]]
+        _check_once(names, set(names), f"$.{key}", report)
 
 
 def _check_once(found: Sequence[object], known: set[object] | set[int] | set[str], place: str, report: Report) -> None:
@@ -239,7 +242,9 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
             state.jobs[index].active.share = share
     state.news = News(**{key: list(value) for key, value in tree["news"].items()})
     state.asked, state.wake_us = tree["asked"], tree["wake_us"]
-    state.told = {one["job"]: JobAssignment.restored(one) for one in tree["told"]}
+    state.told, state.cancelled = (
+        {one["job"]: JobAssignment.restored(one) for one in tree[key]} for key in ("told", "cancelled")
+    )
     state.reasons = dict(tree["reasons"])
     try:
         check_shares(state.setting, state.active, state.shares, (), f"at {state.now_us} us", remains=True)
