@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
 from jigsaw_opt.scheduling.cluster_state import ClusterState
+from jigsaw_opt.scheduling.events import ClusterEvent, JobSubmitted, PriorityChanged
 from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.policy import PRIORITIES, Policy
 
-__all__ = ["check_addition", "check_event"]
+__all__ = ["check_addition", "check_event", "without_effect"]
 
 
 def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob], str | None], report: Report) -> None:
@@ -106,3 +108,19 @@ def _check_job(job: TraceJob, state: ClusterState, refuses: Callable[[TraceJob],
         reason = refuses(job)
     if reason is not None:
         report.add("$.job", reason)
+
+
+def without_effect(event: ClusterEvent, state: ClusterState, policy: Policy) -> Iterator[str]:
+    """Yield what an event says of the priority of a job and the policy does not read, in a sentence each."""
+    if isinstance(event, JobSubmitted):
+        name, weight, foreground = event.job.name, event.job.weight != 1, event.job.foreground
+    elif isinstance(event, PriorityChanged):
+        name, before = event.job, state.jobs[state.numbers[event.job]].active.job
+        weight, foreground = event.weight != before.weight, event.foreground != before.foreground
+    else:
+        return
+    ignored = PRIORITIES.difference(getattr(policy, "reads", PRIORITIES))
+    if weight and "weight" in ignored:
+        yield f"policy {policy.name!r} reads no weights: that of job {name!r} counts only in a queue with a quota"
+    if foreground and "foreground" in ignored:
+        yield f"policy {policy.name!r} does not read whether job {name!r} is in the foreground"

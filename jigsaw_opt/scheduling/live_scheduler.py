@@ -15,7 +15,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.scheduling.cluster_state import ClusterState
-from jigsaw_opt.scheduling.event_checks import check_event
+from jigsaw_opt.scheduling.event_checks import check_event, without_effect
 from jigsaw_opt.scheduling.events import (
     NAME,
     TIME,
@@ -118,8 +118,13 @@ class LiveScheduler:
         """The cluster, with the servers that were added."""
         return self._state.setting.cluster
 
-    def handle(self, event: ClusterEvent) -> None:
+    def handle(self, event: ClusterEvent) -> tuple[str, ...]:
         """Take an event in; nothing is decided before the next step.
+
+        Returns
+        -------
+        tuple[str, ...]
+            What of the event has no effect, in a sentence each: a weight that the policy does not read.
 
         Raises
         ------
@@ -131,7 +136,7 @@ class LiveScheduler:
             report = Report()
             try:
                 entry = entry_of(event, report)
-                self._take_in(entry, report)
+                return self._take_in(entry, report)
             except InvalidInputError as error:
                 raise UsageError(*map(str, error.problems)) from None
 
@@ -159,7 +164,8 @@ class LiveScheduler:
     def explain(self, job: str, seconds: float = 2.0) -> LiveExplanation:
         """Why a job waits or runs as it does, and what would start it or make it faster; nothing changes.
 
-        What would start a job is tried on a copy of this scheduler, so it takes a step of the policy each.
+        It looks at copies of this scheduler alone, which meanwhile takes events and steps. What would start a job is
+        tried on them, and takes a step of the policy each.
 
         Parameters
         ----------
@@ -181,12 +187,12 @@ class LiveScheduler:
                 raise UsageError(f"{self._asked.name} is still deciding about {job!r}")
             state = self._encoded()
 
-            def twin() -> LiveScheduler:
-                made = self._again()
-                made.restore(state)
-                return made
+        def twin() -> LiveScheduler:
+            made = self._again()
+            made.restore(state)
+            return made
 
-            return explained(self._state, job, twin, seconds)
+        return explained(twin()._state, job, twin, seconds)
 
     def state(self) -> Plain:
         """All that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/2``.
@@ -251,17 +257,19 @@ class LiveScheduler:
     def _encoded(self) -> Plain:
         return encode_state(self._state, self._inputs, self._asked.memory)
 
-    def _take_in(self, entry: Plain, report: Report) -> None:
-        """Take an event in, unless something is wrong in itself, which is reported, or here."""
+    def _take_in(self, entry: Plain, report: Report) -> tuple[str, ...]:
+        """Take an event in, unless something is wrong in itself, which is reported, or here; what has no effect."""
         check_event(entry, self._state, self._asked.refusal, report)
         if report.problems:
             raise UsageError(*map(str, report.problems))
         event = event_of(entry)
+        unread = tuple(without_effect(event, self._state, self._policy))
         setting = self._enlarged(event) if isinstance(event, ServerAdded) else None
         self._note(entry)
         if setting is not None:
             self._set_up(setting)
         self._state.handle(event)
+        return unread
 
     def _step(self, now_us: int, budget_s: float | None, late: bool | None) -> PlanChange:
         """A step; `late` tells, of one that is done again, whether its policy was late."""

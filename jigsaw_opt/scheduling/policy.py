@@ -19,6 +19,7 @@ from jigsaw_opt.text import nearest
 
 __all__ = [
     "GROUP",
+    "PRIORITIES",
     "Active",
     "ClusterSetting",
     "Moment",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 GROUP = "jigsaw_opt.policies"
+PRIORITIES = frozenset({"weight", "foreground"})
+"""What jobs say of their priority. A policy that has `reads` reads those of them, and any other may read all."""
 ROUND_US = 60_000_000
 RESTART_US = 30_000_000
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.cluster_state import ClusterState
 from jigsaw_opt.scheduling.events import (
@@ -186,7 +187,7 @@ def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
 
 
 def _urgent(state: ClusterState, job: LiveJob) -> Remedy:
-    weight = 1 + max(other.active.job.weight for other in state.jobs.values())
+    weight = min(LARGEST, 1 + max(other.active.job.weight for other in state.jobs.values()))
     event = PriorityChanged(state.now_us, job.active.job.name, weight, foreground=True)
     return Remedy("priority", (event,), f"it goes to the foreground with weight {weight}")
 

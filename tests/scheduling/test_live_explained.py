@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,12 +18,17 @@ from jigsaw_opt.scheduling import (
     JobSubmitted,
     LinkDown,
     LinkUp,
+    LiveExplanation,
     LiveScheduler,
+    PriorityChanged,
     QuotaChanged,
     ServerBack,
     ServerDrained,
     ServerLost,
+    live_scheduler,
 )
+from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
 from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
 
 
@@ -147,3 +154,56 @@ def test_a_partner_and_partial_depth_are_told_with_what_they_do(depth: str) -> N
     alone = told(scheduler, JobFinished(0, "b")).explain("a")
     assert alone.assignment is not None and alone.assignment.partners == ()
     assert "partner" not in {one.kind for one in alone.influences}
+
+
+class _Gated(Stateless):
+    """Starts no job, and in the thread that explains waits until it may go on."""
+
+    name, display_name = "gated", "waits in one thread"
+    options: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    def __init__(self) -> None:
+        self.entered, self.gate = threading.Event(), threading.Event()
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Gated:
+        return self
+
+    def decide(self, moment: Moment) -> Decision:
+        if threading.current_thread().name == "explaining":
+            self.entered.set()
+            assert self.gate.wait(20)
+        return Decision(moment.shares)
+
+
+def test_explaining_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, found = _Gated(), list[LiveExplanation]()
+    monkeypatch.setattr(live_scheduler, "choose", lambda text: (policy, {}))
+    scheduler = live("gated")
+    scheduler.handle(job("a", 1))
+    thread = threading.Thread(target=lambda: found.append(scheduler.explain("a")), name="explaining")
+    thread.start()
+    assert policy.entered.wait(20)
+    # From here on the explaining thread stands still, so these would wait for ever if it held them up.
+    scheduler.handle(job("b", 1))
+    assert scheduler.step(0).time_us == 0 and len(scheduler.state()["jobs"]) == 2
+    scheduler.handle(JobCancelled(SECOND, "a"))
+    assert scheduler.explain("b").complete and not found
+    policy.gate.set()
+    thread.join()
+    assert (found[0].job, found[0].kind) == ("a", "unknown")
+
+
+@pytest.mark.parametrize(("policy", "unread"), [("fifo", 2), ("las", 2), ("fill", 1), ("separate", 1)])
+def test_a_priority_that_the_policy_does_not_read_is_told_at_the_event(policy: str, unread: int) -> None:
+    scheduler = LiveScheduler(star("v"), policy, models=MODELS)
+    assert scheduler.handle(JobSubmitted(0, TraceJob("a", 0, "small", 1, 10))) == ()
+    told = scheduler.handle(JobSubmitted(0, TraceJob("b", 0, "small", 1, 10, weight=3, foreground=True)))
+    assert len(told) == unread and all(policy in one and "'b'" in one for one in told)
+    assert scheduler.handle(PriorityChanged(1, "b", 3, True)) == ()
+    assert scheduler.handle(PriorityChanged(1, "b", 4, False)) == told
+    assert scheduler.handle(JobCancelled(1, "b")) == ()
+
+
+def test_gavel_reads_weights() -> None:
+    scheduler = made("gavel")
+    assert scheduler.handle(JobSubmitted(0, TraceJob("a", 0, "a", 1, 10, weight=3))) == ()

@@ -39,6 +39,7 @@ class _FifoScheduler(Stateless):
 class _Fifo:
     name: str = "fifo"
     display_name: str = "first in, first out: in order of submission, without preemption"
+    reads: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

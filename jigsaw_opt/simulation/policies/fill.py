@@ -165,6 +165,7 @@ def _is_alone(active: Active, share: Share) -> bool:
 class _Separate:
     name: str = "separate"
     display_name: str = "foreground jobs first, and background jobs on GPUs without one"
+    reads: frozenset[str] = frozenset({"foreground"})
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
@@ -180,6 +181,7 @@ class _Separate:
 class _Fill:
     name: str = "fill"
     display_name: str = "foreground jobs first, and background jobs in their holes and on other GPUs"
+    reads: frozenset[str] = frozenset({"foreground"})
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

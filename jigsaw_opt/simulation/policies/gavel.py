@@ -182,6 +182,7 @@ def _take(free: dict[int, None], gpus: Sequence[int]) -> tuple[int, ...]:
 class _Gavel:
     name: str = "gavel"
     display_name: str = "shares of each job's time on each type of GPU, by a linear program (Gavel)"
+    reads: frozenset[str] = frozenset({"weight"})
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

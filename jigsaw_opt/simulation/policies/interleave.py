@@ -168,6 +168,7 @@ def _sorted(group: Iterable[StagedJob]) -> Group:
 class _Interleave:
     name: str = "interleave"
     display_name: str = "groups of jobs that take turns at the stages of an iteration (Muri)"
+    reads: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -263,6 +263,7 @@ def _couples(jobs: Sequence[int], running: Mapping[int, Share]) -> Iterator[tupl
 class _Jigsaw:
     name: str = "jigsaw"
     display_name: str = "jobs that share GPUs by timetables; some workers stop their backward passes early"
+    reads: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -64,6 +64,7 @@ class _LasScheduler:
 class _Las:
     name: str = "las"
     display_name: str = "least attained service: jobs that had little GPU time so far come first (Tiresias)"
+    reads: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -179,6 +179,7 @@ class _SiaScheduler:
 class _Sia:
     name: str = "sia"
     display_name: str = "GPUs and batch sizes of all jobs for the most goodput, chosen anew each round (Sia)"
+    reads: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

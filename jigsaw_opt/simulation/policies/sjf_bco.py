@@ -128,6 +128,7 @@ class _SjfBcoScheduler:
 class _SjfBco:
     name: str = "sjf_bco"
     display_name: str = "smallest jobs first, on servers that balance contention for links and overhead (SJF-BCO)"
+    reads: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

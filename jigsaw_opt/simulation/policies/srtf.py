@@ -49,6 +49,7 @@ class _SrtfScheduler(Stateless):
 class _Srtf:
     name: str = "srtf"
     display_name: str = "shortest remaining time first, with preemption; by choice the least remaining time x GPUs"
+    reads: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
