@@ -190,6 +190,7 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
 
 
 def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents.readers import read_deeppool, read_kineto, read_pipedream
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.configurations import read_model
@@ -200,7 +201,7 @@ def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
         return read_deeppool(data, gpu_type, arguments.batch, **common)
     if arguments.format == "kineto":
         stated = _parameters(arguments.parameters)
-        return read_kineto(data, gpu_type, layers=arguments.layers, parameter_bytes=stated, **common)
+        return read_kineto(data, gpu_type, layers=arguments.layers, parameter_bytes=stated, tell=note, **common)
     if arguments.format == "huggingface":
         if arguments.segments < 1:
             raise UsageError(f"a model needs at least 1 segment, not {arguments.segments}")

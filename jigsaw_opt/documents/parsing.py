@@ -106,8 +106,8 @@ def parse(data: bytes | str, source: str, report: Report) -> Any:
     try:
         tree = json.loads(text, object_pairs_hook=build)
     except json.JSONDecodeError as error:
-        column = _column(data, error)
-        report.add(source, f"not JSON: {error.msg} at line {error.lineno}, column {column}")
+        column, what = _column(data, error), error.msg.removesuffix(" at")
+        report.add(source, f"not JSON: {what} at line {error.lineno}, column {column}")
         return None
     except ValueError:  # the only other one: int() refuses to convert so many digits
         report.add(source, f"an integer has more than {_LONGEST_INTEGER} digits")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
+import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 from jigsaw_opt.errors import InvalidInputError, Problem, reason_of
 
-__all__ = ["MEMORY_FOR_ANY", "MOST_BYTES", "MOST_MEMORY_A_BYTE", "read_file"]
+__all__ = ["MEMORY_FOR_ANY", "MOST_BYTES", "MOST_MEMORY_A_BYTE", "read_file", "unpacked", "unpacked_head"]
 
 MOST_BYTES = 2 * 2**30
 """Of a regular file: a plan of 20 million blocks, the most that a solver writes, takes half of it."""
 MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE = 64 * 2**20, 10
 """Bytes of memory that what is read from a file may take: so many for any, and so many for each byte of it."""
 _MOST_STREAMED = 256 * 2**20
-"""Of a pipe or a device, which does not say beforehand how much there is."""
+"""Of a pipe, a device or a compressed file, which do not say beforehand how much there is."""
+_GZIP = b"\x1f\x8b"
 _PART = 2**20
 
 
@@ -61,3 +65,41 @@ def _all_of(file: BinaryIO, path: str | os.PathLike[str], most: int) -> bytes:
 
 def _too_large(path: str | os.PathLike[str], found: str, most: int) -> InvalidInputError:
     return InvalidInputError([Problem(os.fspath(path), f"too large: {found}, and at most {most} are read")])
+
+
+def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED) -> bytes:
+    """Return what bytes hold that gzip has compressed; others as they are.
+
+    Parameters
+    ----------
+    data, source
+        The bytes, and what problems call them.
+    most
+        The most bytes that they may hold.
+
+    Raises
+    ------
+    InvalidInputError
+        They hold more, end too early, or are broken.
+    """
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        found = gzip.GzipFile(fileobj=BytesIO(data)).read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidInputError([Problem(source, f"cannot be unpacked: {error}")]) from error
+    if len(found) > most:
+        raise InvalidInputError(
+            [Problem(source, f"too large: it unpacks to more than {most} bytes", "unpack it with gunzip")]
+        )
+    return found
+
+
+def unpacked_head(data: bytes, size: int) -> bytes:
+    """Return the first bytes of what `unpacked` would return, as far as it can be read."""
+    if not data.startswith(_GZIP):
+        return data[:size]
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data, size)
+    except zlib.error:
+        return b""

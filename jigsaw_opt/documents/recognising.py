@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from jigsaw_opt.documents.readers.traces import READERS
+from jigsaw_opt.documents.reading import unpacked_head
 from jigsaw_opt.errors import InvalidInputError, Problem
 
 __all__ = ["FORMS", "Form", "expecting", "likely_form", "stated_kind"]
@@ -132,8 +133,8 @@ def stated_kind(data: bytes | str) -> str | None:
 
 def _head(data: bytes | str) -> str:
     """The beginning of a text."""
-    part = data[:_HEAD]
-    return (part.decode(errors="replace") if isinstance(part, bytes) else part).removeprefix("\ufeff")
+    part = unpacked_head(data, _HEAD).decode(errors="replace") if isinstance(data, bytes) else data[:_HEAD]
+    return part.removeprefix("\ufeff")
 
 
 def _resemblance(form: str, head: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from statistics import median
@@ -12,9 +13,11 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.documents.readers import read_kineto, read_kineto_layers
+from jigsaw_opt.documents.reading import unpacked
 from jigsaw_opt.errors import InvalidInputError
 
 FILE = Path(__file__).parents[1] / "data" / "trace.kineto.json"
+CASES = FILE.parent / "cases" / "kineto"
 NODE = "autograd::engine::evaluate_function: "
 GRADIENT = "torch::autograd::AccumulateGrad"
 Event = dict[str, Any]
@@ -210,21 +213,184 @@ def test_every_problem_of_events() -> None:
 
 def test_every_problem_of_what_the_trace_shows() -> None:
     assert [line.split(" (")[0] for line in problems(trace())] == [
-        "t: no layer: no annotation or module holds operations with sequence numbers",
+        "t: no layer: no annotation or module that holds operations with a gradient",
         "t: no node of a backward pass",
         "t: no operation takes time",
     ]
     second = [one for one in step(2, 200) if one["name"] != "b"]
-    late = event("a", 90, 5, "user_annotation")
+    assert problems(trace(*step(1, 0), *second)) == ['t: ProfilerStep#2 has no layer "b"']
     shapeless = [{**one, "args": {}} if one["name"] == GRADIENT else one for one in step(1, 0)]
-    again = [late, event("aten::mm", 91, 1, Sequence_number=19)]
-    found = problems(trace(*shapeless, *again, *second), parameter_bytes={"a": 8, "c": 9})
+    found = problems(trace(*shapeless), parameter_bytes={"a": 8, "c": 9})
     assert [line.split(" (")[0] for line in found] == [
-        "t: $.traceEvents[17]: ProfilerStep#1 begins a layer after its backward pass; it has one of each",
-        't: ProfilerStep#2 has no layer "b"',
         "t: $.traceEvents[11]: a gradient without shape and type",
         't: parameters of a layer "c", which there is not',
     ]
+
+
+def test_a_trace_without_a_layer_names_what_it_has() -> None:
+    events = [one for one in step(1, 0) if one["name"] not in "ab"]
+    (found,) = problems(trace(*events, event("mine", 80, 5, "user_annotation")))
+    assert 'spans are "Optimizer.step#SGD.step" (1 times), "mine" (1 times): choose with --layers' in found
+    (found,) = problems(trace(*step(1, 0)), layers=["x*", "y"])
+    assert 'no annotation or module called "x*" or "y"' in found and '"a" (1 times)' in found
+
+
+def test_compressed_traces_within_a_limit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    packed = (CASES / "t_rf.json.gz").read_bytes()
+    assert read_kineto_layers(packed) == read_kineto_layers(gzip.decompress(packed))
+    for broken, message in (
+        (packed[: len(packed) // 2], "cannot be unpacked: Compressed file ended"),
+        (packed[:40] + b"xxxx" + packed[44:], "cannot be unpacked"),
+    ):
+        with pytest.raises(InvalidInputError, match=message) as caught:
+            read_kineto_layers(broken, source="t.json.gz")
+        assert [problem.path for problem in caught.value.problems] == ["t.json.gz"]
+    with pytest.raises(InvalidInputError, match="unpacks to more than 1000 bytes"):
+        unpacked(gzip.compress(bytes(10**6)), "t", 1000)
+    assert unpacked(gzip.compress(bytes(1000)), "t", 1000) == bytes(1000)
+    assert (
+        main(["convert", "kineto", str(CASES / "t_rf.json.gz"), "--gpu-type", "v100", "-o", str(tmp_path / "i")]) == 0
+    )
+    assert "belong to no layer and are left out" in capsys.readouterr().err
+    assert main(["convert", "pipedream", str(CASES / "t_rf.json.gz"), "--gpu-type", "v100"]) == 3
+    assert "looks like a trace of the PyTorch profiler" in capsys.readouterr().err
+
+
+def test_a_name_that_is_no_utf8_is_replaced_and_told() -> None:
+    told: list[str] = []
+    layers = read_kineto_layers((CASES / "t_badutf8.json.gz").read_bytes(), source="t", tell=told.append)
+    assert layers == read_kineto_layers((CASES / "t_stack.json.gz").read_bytes())
+    assert told[0] == "t: replaced: no UTF-8 (2 times)"
+
+
+def case(name: str) -> tuple[list[tuple[str, int, int]], str]:
+    """Name, forward time and activations of the layers of a case, and what is told of it."""
+    told: list[str] = []
+    layers = read_kineto_layers((CASES / f"{name}.json.gz").read_bytes(), tell=told.append)
+    return [(one.name, one.forward_us, one.activation_bytes) for one in layers], "\n".join(told)
+
+
+def test_a_batch_that_is_converted_before_the_model_is_no_part_of_it() -> None:
+    for name in ("none", "pre"):
+        (first, *one), (second, *other) = case(name)[0]
+        assert (first, second) == ("layer1", "layer2")
+        assert 39 <= one[0] <= 116 and 39 <= other[0] <= 116
+        assert (one[1], other[1]) == (16_384, 9_472)
+    assert "34287 of 35326 us of work in 3 steps (97.1 %) belong to no layer" in case("pre")[1]
+    assert "aten::div 22000, aten::to 7538" in case("pre")[1]
+
+
+def test_annotations_of_the_framework_are_no_layers() -> None:
+    for name in ("t_rf", "t_rf+dl"):
+        layers, told = case(name)
+        assert [(layer, activations) for layer, _, activations in layers] == [
+            ("A", 131_072),
+            ("B", 131_072),
+            ("C", 68_096),
+        ]
+    assert "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ 661" in told
+
+
+def test_work_between_modules_with_a_gradient_is_the_layer_s_before() -> None:
+    layers = read_kineto_layers((CASES / "t_stack.json.gz").read_bytes())
+    assert [
+        (one.name, one.forward_us, one.backward_us, one.parameter_bytes, one.activation_bytes) for one in layers
+    ] == [
+        ("Linear_0", 114, 146, 263_168, 131_072),
+        ("Linear_1", 75, 198, 263_168, 131_072),
+        ("Linear_2", 52, 83, 10_280, 68_096),
+    ]
+
+
+def test_what_has_no_node_outside_all_layers_is_left_out() -> None:
+    before = event("aten::to", 0, 1, Sequence_number=10)
+    after = [event("metric", 80, 9, "user_annotation"), event("aten::eq", 81, 7, Sequence_number=14)]
+    told: list[str] = []
+    events = [*step(1, 0), before, *after]
+    assert read_kineto_layers(trace(*events), source="t", tell=told.append) == read_kineto_layers(trace(*step(1, 0)))
+    assert told == [
+        "t: 8 of 51 us of work in 1 steps (15.7 %) belong to no layer and are left out: metric 7, aten::to 1"
+    ]
+
+
+def test_what_is_named_takes_its_own_work_alone() -> None:
+    told: list[str] = []
+    (only,) = read_kineto_layers(trace(*step(1, 0)), layers=["a"], tell=told.append)
+    assert (only.name, only.forward_us, only.backward_us) == ("a", 4 + 3, 10 + 1 + 7 + 2)
+    assert "16 of 43 us" in told[0] and "MmBackward 8, b 7" in told[0]
+
+
+def test_backward_passes_of_a_step_are_added_up() -> None:
+    second = [
+        {**one, "args": {**one["args"], "Sequence number": one["args"]["Sequence number"] + 5}}
+        if "Sequence number" in one["args"]
+        else one
+        for one in step(1, 100)[1:]
+    ]
+    first = [one for one in step(1, 0)[1:] if not one["name"].startswith("Optimizer") and one["name"] != "aten::add_"]
+    told: list[str] = []
+    mark = event("ProfilerStep#1", 0, 200, "user_annotation")
+    once = read_kineto_layers(trace(*step(1, 0)))
+    twice = read_kineto_layers(trace(mark, *first, *second), tell=told.append)
+    assert "a step has 2 backward passes" in told[0]
+    for one, both in zip(once, twice, strict=True):
+        assert both.forward_us == 2 * one.forward_us
+        assert (both.parameter_bytes, both.activation_bytes) == (one.parameter_bytes, one.activation_bytes)
+    unmarked = trace(*first, *[one for one in second if not one["name"].startswith("Optimizer")])
+    assert "2 backward passes, and no step is marked" in problems(unmarked)[0]
+
+
+def test_without_marks_a_step_ends_with_the_optimiser_s() -> None:
+    events = [one for k in (1, 2, 3) for one in step(k, 200 * k) if not one["name"].startswith("ProfilerStep")]
+    assert read_kineto_layers(trace(*events)) == read_kineto_layers(trace(*step(1, 0)))
+
+
+def test_steps_without_both_passes_are_left_out() -> None:
+    told: list[str] = []
+    empty = event("ProfilerStep#2", 200, 50, "user_annotation")
+    assert read_kineto_layers(trace(*step(1, 0), empty), tell=told.append) == read_kineto_layers(trace(*step(1, 0)))
+    assert "1 of 2 profiled steps have no forward and backward pass: left out" in told[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("annotated", [False, True])
+def test_layers_that_are_computed_again(tmp_path: Path, annotated: bool, reentrant: bool) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.checkpoint import checkpoint
+
+    parts = {name: torch.nn.Linear(32, size) for name, size in (("A", 32), ("B", 32), ("C", 8))}
+
+    def layer(name: str, batch: Any) -> Any:
+        if not annotated:
+            return parts[name](batch).relu()
+        with torch.profiler.record_function(name):
+            return parts[name](batch).relu()
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = torch.nn.ModuleDict(parts)
+
+        def forward(self, batch: Any) -> Any:
+            def body(batch: Any) -> Any:
+                return layer("B", layer("A", batch))
+
+            return layer("C", checkpoint(body, batch, use_reentrant=reentrant))
+
+    network, file = Network(), tmp_path / "trace.json.gz"
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, with_stack=not annotated
+    ) as profiler:
+        for _ in range(2):
+            network(torch.randn(16, 32, requires_grad=reentrant)).sum().backward()
+            optimiser.step()
+    profiler.export_chrome_trace(str(file))
+    a, b, c = read_kineto_layers(file.read_bytes())
+    assert [one.parameter_bytes for one in (a, b, c)] == [4 * 33 * 32, 4 * 33 * 32, 4 * 33 * 8]
+    assert (a.activation_bytes, b.activation_bytes) == (4 * 16 * 32, 0)
+    assert a.backward_us > a.forward_us and b.backward_us > b.forward_us and c.forward_us
 
 
 def test_stated_parameters_need_no_shapes() -> None:

@@ -3,16 +3,20 @@
 A span is a complete event (``"ph": "X"``). Spans of one thread are nested by their times. What a GPU does is work of
 the span that launched it: the call of the runtime with its ``correlation``, or else the operation with its
 ``External id``.
+
+PyTorch writes the next number of a thread's sequence on every operation that it runs while gradients are recorded. The
+operation that makes a node of the backward pass takes the number, so it is the last that bears it before the node runs.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.foreign_json import parsed_foreign
+from jigsaw_opt.documents.reading import unpacked
 from jigsaw_opt.documents.report import Place, Report, describe
 
 __all__ = ["MODULE", "NODE", "OP", "Trace", "TraceSpan", "read_trace_events"]
@@ -65,6 +69,11 @@ class TraceSpan:
         return number if type(number) is int and number >= 0 else None
 
     @property
+    def is_node(self) -> bool:
+        """Whether it is the run of a node of the backward pass."""
+        return self.name.startswith(NODE)
+
+    @property
     def is_annotation(self) -> bool:
         """Whether it is one of ``record_function``."""
         return self.category == _ANNOTATION
@@ -92,15 +101,21 @@ class Trace:
         Of the CPU, by their start.
     work
         What takes time, each with the span that it belongs to: what the GPU does, without communication; or, where
-        there is no GPU, the outermost operations.
+        there is no GPU, the outermost operations that hold no annotation and no module.
+    makers
+        By span of a node that has run, the operation that made it.
+    unknown_us
+        Microseconds of what a GPU does and nothing is known to have launched.
     """
 
     spans: tuple[TraceSpan, ...]
     work: tuple[tuple[TraceSpan, float], ...]
+    makers: Mapping[TraceSpan, TraceSpan]
+    unknown_us: float = 0.0
 
 
-def read_trace_events(data: bytes | str, source: str) -> Trace:
-    """The spans of a trace.
+def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None]) -> Trace:
+    """The spans of a trace, which may be compressed; `tell` is called with what is mended in its text.
 
     Raises
     ------
@@ -117,11 +132,15 @@ def read_trace_events(data: bytes | str, source: str) -> Trace:
             return
         found.extend(span for k, event in enumerate(events) if (span := _span((root, k), event, report)))
 
-    parsed(data, source, read)
+    parsed_foreign(unpacked(data, source) if isinstance(data, bytes) else data, source, read, tell)
     host = sorted((one for one in found if one.category not in _DEVICE), key=lambda one: (one.start, -one.duration))
     _nest(host)
-    device = [one for one in found if one.category in _DEVICE]
-    return Trace(tuple(host), tuple(_of_device(device, host) if device else _outermost(host)))
+    device = [one for one in found if one.category in _DEVICE and not one.name.startswith(_COMMUNICATION)]
+    if not any(one.category in _DEVICE for one in found):
+        return Trace(tuple(host), tuple(_outermost(host)), _makers(host))
+    work = tuple(_of_device(device, host))
+    unknown = sum(one.duration for one in device) - sum(duration for _, duration in work)
+    return Trace(tuple(host), work, _makers(host), unknown)
 
 
 def _span(place: Place, event: Any, report: Report) -> TraceSpan | None:
@@ -160,11 +179,38 @@ def _nest(spans: Iterable[TraceSpan]) -> None:
         stack.append(span)
 
 
-def _outermost(spans: Iterable[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:
-    """Operations that no other holds."""
+def _outermost(spans: Sequence[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:
+    """Outermost operations; one that holds annotations or modules runs Python, and counts for what it holds."""
+    python = {above for span in spans if span.is_annotation or span.is_module for above in span.above()}
     for span in spans:
-        if span.category == OP and not any(one.category == OP for one in span.above() if one is not span):
-            yield span, span.duration
+        if span.category == OP and span not in python:
+            above = (one for one in span.above() if one is not span and one not in python)
+            if not any(one.category == OP for one in above):
+                yield span, span.duration
+
+
+def _makers(spans: Iterable[TraceSpan]) -> dict[TraceSpan, TraceSpan]:
+    """By node, the last operation with its sequence number before it.
+
+    Every thread counts for itself. Which thread a node means by its `Fwd thread id` is learnt from nodes whose number
+    one thread alone has used.
+    """
+    latest: dict[int, dict[tuple[Any, Any], TraceSpan]] = defaultdict(dict)
+    threads: dict[Any, tuple[Any, Any]] = {}
+    found: dict[TraceSpan, TraceSpan] = {}
+    for span in spans:
+        number = span.sequence
+        if span.category != OP or number is None:
+            continue
+        if not span.is_node:
+            if not (span.parent is not None and span.parent.is_node and span.parent.sequence == number):
+                latest[number][span.thread] = span
+        elif known := latest.get(number):
+            forward = str(span.arguments.get("Fwd thread id"))
+            if len(known) == 1:
+                threads[forward] = next(iter(known))
+            found[span] = known.get(threads.get(forward, ("", ""))) or max(known.values(), key=lambda one: one.start)
+    return found
 
 
 def _of_device(device: Iterable[TraceSpan], host: Iterable[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:
@@ -180,7 +226,7 @@ def _of_device(device: Iterable[TraceSpan], host: Iterable[TraceSpan]) -> Iterat
         known.pop("", None)
     for work in device:
         launch = launches.get(_key(work, "correlation")) or operations.get(_key(work, "External id"))
-        if launch is not None and not work.name.startswith(_COMMUNICATION):
+        if launch is not None:
             yield launch, work.duration
 
 

@@ -1,0 +1,144 @@
+"""Which spans of a trace of the PyTorch profiler are layers; docs/documents.md tells the rules."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from math import inf
+
+from jigsaw_opt.documents.readers.kineto_events import MODULE, OP, Trace, TraceSpan
+from jigsaw_opt.documents.report import quoted
+
+__all__ = ["OPTIMISER", "STEP", "layer_spans", "node_around", "spans_seen", "unlayered"]
+
+OPTIMISER = "Optimizer.step"
+STEP = re.compile(r"ProfilerStep#[0-9]+")
+_FRAMEWORK = re.compile(
+    r"ProfilerStep#[0-9]+|enumerate\(.*|Optimizer\..*|(Distributed|FullySharded)?DataParallel\..*|FSDP::.*"
+    r"|Torch-Compiled Region.*|## Call CompiledFxGraph.*|TorchDynamo .*|AOTDispatcher .*|Pregraph bytecode"
+    r"|.*\(dynamo_timed\)|(nccl|gloo|mpi|ucc):.*",
+    re.DOTALL,
+)
+"""Annotations that PyTorch itself makes, none of which is a layer."""
+_MOST_SEEN = 5
+
+
+def node_around(span: TraceSpan) -> TraceSpan | None:
+    """Return the innermost node of the backward pass that holds a span, or is it."""
+    return next((one for one in span.above() if one.is_node), None)
+
+
+def _is_named(span: TraceSpan) -> bool:
+    """Whether a span has a name that could be a layer's: an annotation or a module."""
+    return span.is_annotation or span.is_module
+
+
+def layer_spans(trace: Trace, patterns: Sequence[str]) -> dict[TraceSpan, str]:
+    """Return the spans that are layers, with their names.
+
+    Those that run within a node of the backward pass compute a layer again, and are in it under its name.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    patterns
+        Of names, as of a shell. Without one, layers are the outermost annotations, or the outermost modules where
+        those are fewer than two. They belong to a forward pass: see `_of_forward_passes`.
+    """
+    holding = {one for span in trace.spans if span.category == OP for one in span.above() if _is_named(one)}
+    spans = [span for span in trace.spans if span in holding and not STEP.fullmatch(span.name)]
+    if patterns:
+        chosen = [span for span in spans if any(fnmatchcase(_layer_name(span), one) for one in patterns)]
+        return _outermost(chosen)
+    found = [_of_kind(trace, [span for span in spans if span.is_module is module], module) for module in (False, True)]
+    first = next((one for one in found if len(set(one.values())) > 1), found[0] or found[1])
+    names, module = set(first.values()), any(span.is_module for span in first)
+    again = [
+        span
+        for span in spans
+        if span.is_module is module and _layer_name(span) in names and node_around(span) is not None
+    ]
+    return dict(sorted((first | _outermost(again)).items(), key=lambda one: one[0].start))
+
+
+def spans_seen(trace: Trace) -> str:
+    """Return the names of some spans that could be named as layers, with how many there are; empty without any."""
+    counts = Counter(_layer_name(span) for span in trace.spans if _is_named(span) and not STEP.fullmatch(span.name))
+    shown = [f"{quoted(name)} ({count} times)" for name, count in counts.most_common(_MOST_SEEN)]
+    return ", ".join(shown) + (f" and {len(counts) - len(shown)} others" if len(counts) > len(shown) else "")
+
+
+def _layer_name(span: TraceSpan) -> str:
+    return span.name.removeprefix(MODULE)
+
+
+def _of_kind(trace: Trace, spans: Sequence[TraceSpan], modules: bool) -> dict[TraceSpan, str]:
+    """Return the layers among the annotations, or among the modules."""
+    around_nodes = {one for span in trace.spans if span.is_node for one in span.above()}
+    candidates = {
+        span
+        for span in spans
+        if span not in around_nodes and node_around(span) is None and (modules or not _FRAMEWORK.fullmatch(span.name))
+    }
+    return _divided(list(_of_forward_passes(trace, candidates)), modules)
+
+
+def _of_forward_passes(trace: Trace, candidates: Collection[TraceSpan]) -> Iterator[TraceSpan]:
+    """Yield the candidates that are part of a forward pass.
+
+    A pass reaches from the first to the last span that holds an operation with a node, or is in one as a layer whose
+    activations are forgotten; it ends where a node runs. So
+    what prepares a batch before it and what measures the result after it is none of it, and a layer within it that is
+    frozen or whose result nobody uses is.
+    """
+    made = set(trace.makers.values())
+    with_node = {one for maker in made for one in maker.above()}
+    waiting: list[TraceSpan] = []
+    end: float | None = None
+    for span in trace.spans:
+        if span.is_node:
+            waiting, end = [], None
+        elif span in candidates:
+            if span in with_node or any(one in made for one in span.above()):
+                yield from waiting
+                waiting, end = [], max(end or -inf, span.end)
+                yield span
+            elif end is not None and span.start < end:
+                yield span
+            elif end is not None:
+                waiting.append(span)
+
+
+def _outermost(spans: Sequence[TraceSpan]) -> dict[TraceSpan, str]:
+    among = set(spans)
+    return {
+        span: _layer_name(span) for span in spans if not any(one in among for one in span.above() if one is not span)
+    }
+
+
+def _divided(spans: Sequence[TraceSpan], modules: bool) -> dict[TraceSpan, str]:
+    """Return the outermost of some spans, but not one alone that holds others.
+
+    Outermost modules are the model and, often, a loss: the only one that holds others counts for what is in it.
+    """
+    found = _outermost(spans)
+    at_root = modules
+    while inner := [span for span in spans if span not in found]:
+        holders = {found[one] for span in inner for one in span.above() if one in found}
+        if len(holders) != 1 or not (at_root or len(set(found.values())) == 1):
+            break
+        at_root = False
+        spans = [span for span in spans if found.get(span) not in holders]
+        found = _outermost(spans)
+    return found
+
+
+def unlayered(trace: Trace, chosen: Mapping[TraceSpan, str]) -> set[TraceSpan]:
+    """Return the named spans that are no layer, and neither hold one nor are the framework's."""
+    around = {one for span in chosen for one in span.above()}
+    return {
+        span for span in trace.spans if _is_named(span) and span not in around and not _FRAMEWORK.fullmatch(span.name)
+    }

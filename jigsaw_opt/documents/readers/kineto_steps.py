@@ -1,0 +1,286 @@
+"""What one profiled step of a trace does in which layer."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from math import prod
+
+from jigsaw_opt.documents.readers.kineto_events import NODE, OP, Trace, TraceSpan
+from jigsaw_opt.documents.readers.kineto_layers import OPTIMISER, STEP, node_around
+from jigsaw_opt.documents.report import Report
+
+__all__ = ["Owners", "ProfiledStep"]
+
+_GRADIENT = "torch::autograd::AccumulateGrad"
+_BYTES: Mapping[str, int] = {
+    "float": 4,
+    "double": 8,
+    "c10::Half": 2,
+    "c10::BFloat16": 2,
+    "c10::complex<float>": 8,
+    "c10::complex<double>": 16,
+}
+"""Of the types that gradients have."""
+_MOST_SIZE = 2**40
+_Shape = tuple[int, ...]
+_Part = tuple[str, int]
+"""A layer, and the number of a backward pass within the step."""
+
+
+class Owners:
+    """Which layer a span belongs to, as far as the whole trace says.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    chosen
+        Names of the layers by their spans.
+    others
+        Spans whose work is no layer's, though it has a gradient.
+    """
+
+    def __init__(self, trace: Trace, chosen: Mapping[TraceSpan, str], others: Collection[TraceSpan]) -> None:
+        self.chosen, self.makers = chosen, trace.makers
+        self.first = next(iter(chosen.values()), "")
+        self._others = frozenset(others)
+        self._made = frozenset(trace.makers.values())
+        self._with_node = {one for maker in self._made for one in maker.above()}
+        self._first_inside: dict[TraceSpan, str] = {}
+        for span, name in chosen.items():
+            for one in span.above():
+                self._first_inside.setdefault(one, name)
+
+    def layer_around(self, span: TraceSpan) -> str | None:
+        """Return the layer that holds a span, or is it; None where a node of the backward pass lies between."""
+        found = next((one for one in span.above() if one in self.chosen or one.is_node), None)
+        return None if found is None else self.chosen.get(found)
+
+    def makes_node(self, operation: TraceSpan) -> bool:
+        """Whether an operation, or one in it, made a node of the backward pass."""
+        return operation in self._with_node
+
+    def beside_layers(self, operation: TraceSpan, recent: str) -> str | None:
+        """Return the layer of an operation of the forward pass that is in none.
+
+        It is the first one that runs within the operation, which then keeps only what it reads; or else the most recent
+        one, if the operation, one in it or one around it made a node.
+        """
+        if operation in self._first_inside:
+            return self._first_inside[operation]
+        above = list(operation.above())
+        if any(one in self._others for one in above):
+            return None
+        return recent if self.makes_node(operation) or any(one in self._made for one in above) else None
+
+
+class ProfiledStep:
+    """What one step does in which layer; spans, and then work, are given by their start.
+
+    Parameters
+    ----------
+    name
+        Of its annotation.
+    owners
+        Which layer spans belong to.
+    """
+
+    def __init__(self, name: str, owners: Owners) -> None:
+        self.name, self._owners = name, owners
+        self.seen: dict[str, None] = {}
+        self.forward_us: dict[str, float] = defaultdict(float)
+        self.backward_us: dict[str, float] = defaultdict(float)
+        self.optimiser_us = self.total_us = 0.0
+        self.left_out: dict[str, float] = defaultdict(float)
+        self._recent = owners.first
+        self._recent_again: dict[TraceSpan, str] = {}
+        self._owner: dict[TraceSpan, str | None] = {}
+        """Of operations with a sequence number or beside the layers, and of nodes."""
+        self._latest: dict[object, str | None] = {}
+        self._inputs_within: dict[TraceSpan, Counter[_Shape]] = {}
+        self._inputs_after: dict[TraceSpan, Counter[_Shape]] = {}
+        self._before: dict[tuple[TraceSpan | None, object], TraceSpan] = {}
+        self._pass = 0
+        self._forward_runs = False
+        self._ran: set[TraceSpan] = set()
+        self._passes: set[int] = set()
+        self._gradients: dict[_Part, list[TraceSpan]] = defaultdict(list)
+        self._kept: dict[_Part, list[TraceSpan]] = defaultdict(list)
+        self._computed_again: dict[_Part, Counter[str]] = defaultdict(Counter)
+        self._regions: dict[TraceSpan, tuple[_Part, TraceSpan]] = {}
+
+    @property
+    def passes(self) -> int:
+        """Number of its backward passes."""
+        return len(self._passes)
+
+    def see(self, span: TraceSpan) -> None:
+        """Take a span in, after all that began before it."""
+        node = node_around(span)
+        if node is span:
+            self._see_node(span)
+        elif node is None:
+            self._see_forward(span)
+        elif span in self._owners.chosen:
+            self._recent_again[node] = self._owners.chosen[span]
+        elif span.name == _GRADIENT:
+            owner = self._owner.get(node)
+            if owner and not self._is_of_an_input(span, node):
+                self._gradients[owner, self._pass].append(span)
+        elif span.category == OP and span.sequence not in (None, node.sequence):
+            self._see_again(span, node)
+
+    def _see_forward(self, span: TraceSpan) -> None:
+        """Take a span in that runs in no node: a layer, or an operation of the forward pass or of none."""
+        if span in self._owners.chosen:
+            self._begin_forward()
+            self._recent = self._owners.chosen[span]
+            self.seen[self._recent] = None
+        elif span.category == OP:
+            if self._owners.makes_node(span):
+                self._begin_forward()
+            layer = self._owners.layer_around(span) or self._owners.beside_layers(span, self._recent)
+            self._owner[span] = layer
+            outermost = not any(one.category == OP for one in span.above() if one is not span)
+            if layer and outermost and self._owners.makes_node(span):
+                self._kept[layer, self._pass].append(span)
+
+    def _begin_forward(self) -> None:
+        """Begin another pass, if nodes have run since the last operation of one."""
+        if not self._forward_runs:
+            self._forward_runs = True
+            self._pass += 1
+            self._recent = self._owners.first
+
+    def _see_node(self, node: TraceSpan) -> None:
+        maker = self._owners.makers.get(node)
+        if maker is not None and maker in self._ran:  # once more through the same graph
+            self._ran.clear()
+            self._pass += 1
+        if maker is not None:
+            self._ran.add(maker)
+        if maker is not None and maker in self._owner:
+            owner = self._owner[maker]
+        else:
+            owner = self._latest.get(node.thread, self._recent)
+        self._latest[node.thread] = self._owner[node] = owner
+        if outer := node.parent and node_around(node.parent):
+            self._inputs_within.setdefault(outer, self._inputs_of(outer))
+        if node.name != NODE + _GRADIENT:
+            self._before[outer, node.thread] = node
+        self._forward_runs = False
+        self._passes.add(self._pass)
+
+    def _inputs_of(self, node: TraceSpan) -> Counter[_Shape]:
+        maker = self._owners.makers.get(node)
+        return Counter(shape for shape, _ in _inputs(maker)) if maker is not None else Counter()
+
+    def _is_of_an_input(self, gradient: TraceSpan, node: TraceSpan) -> bool:
+        """Whether a gradient is no parameter's: that of what an operation reads whose node runs a backward pass itself.
+
+        There is one for each input within the node, of the copy that is cut from the graph, and another after it where
+        the input is a leaf of the graph.
+        """
+        outer = node.parent and node_around(node.parent)
+        before = self._before.get((outer, node.thread))
+        expected = [] if outer is None else [self._inputs_within[outer]]
+        if before in self._inputs_within:
+            expected.append(self._inputs_after.setdefault(before, self._inputs_of(before)))
+        for shape, _ in _inputs(gradient)[:1]:
+            for left in expected:
+                if left[shape]:
+                    left[shape] -= 1
+                    return True
+        return False
+
+    def _see_again(self, span: TraceSpan, node: TraceSpan) -> None:
+        """Take in an operation that a node runs in order to compute activations again that were not kept."""
+        layer = self._owners.layer_around(span) or self._recent_again.get(node) or self._owner.get(node)
+        self._owner[span] = layer
+        inner = any(one.sequence not in (None, node.sequence) for one in span.above() if one is not span)
+        if layer is None or inner:
+            return
+        part, key = (layer, self._pass), _key(span)
+        kept = sum(_key(one) == key for one in self._kept[part])
+        if kept > self._computed_again[part][key]:
+            self._computed_again[part][key] += 1
+            self._regions.setdefault([one for one in span.above() if one.is_node][-1], (part, span))
+
+    def add(self, span: TraceSpan, duration: float) -> None:
+        """Add work to the pass that it belongs to, if to any."""
+        self.total_us += duration
+        node, layer = node_around(span), self._owners.layer_around(span)
+        for one in span.above():
+            layer = layer or self._owner.get(one)
+            if one is node:
+                break
+        if node is None and layer is None and any(one.name.startswith(OPTIMISER) for one in span.above()):
+            self.optimiser_us += duration
+        elif layer is None:
+            self.left_out[_label(span)] += duration
+        else:
+            (self.forward_us if node is None else self.backward_us)[layer] += duration
+
+    def activation_bytes(self, name: str) -> int:
+        """Bytes that the outermost operations of a layer read in a pass, what is shaped as a parameter aside.
+
+        Of operations that are computed again in the backward pass, what the first of them reads is kept alone.
+        """
+        parameters = {
+            shape
+            for part, found in self._gradients.items()
+            if part[0] == name
+            for one in found
+            for shape, _ in _inputs(one)
+        }
+        most = 0
+        for part in [part for part in self._kept if part[0] == name]:
+            again = self._computed_again[part].copy()
+            keeping = [first for of, first in self._regions.values() if of == part]
+            for span in self._kept[part]:
+                if again[_key(span)]:
+                    again[_key(span)] -= 1
+                else:
+                    keeping.append(span)
+            read = [one for span in keeping for one in _inputs(span)]
+            size = sum(prod(shape) * _BYTES[kind] for shape, kind in read if kind in _BYTES and shape not in parameters)
+            most = max(most, size)
+        return most
+
+    def gradient_bytes(self, name: str, report: Report) -> int:
+        """Bytes of the gradients that a layer adds up in a pass; one without shape and type is noted."""
+        parts = [found for part, found in self._gradients.items() if part[0] == name]
+        return max((sum(_gradient(one, report) for one in found) for found in parts), default=0)
+
+
+def _inputs(span: TraceSpan) -> list[tuple[_Shape, str]]:
+    """Shapes and types of the tensors that an operation reads, as far as the trace has them."""
+    shapes, kinds = span.arguments.get("Input Dims"), span.arguments.get("Input type")
+    if not isinstance(shapes, list) or not isinstance(kinds, list):
+        return []
+    return [
+        (tuple(shape), str(kind))
+        for shape, kind in zip(shapes, kinds, strict=False)
+        if isinstance(shape, list) and all(type(size) is int and 0 <= size <= _MOST_SIZE for size in shape)
+    ]
+
+
+def _key(span: TraceSpan) -> str:
+    """What an operation and the same one computed again have in common."""
+    return f"{span.name} {span.arguments.get('Input Dims')}"
+
+
+def _label(span: TraceSpan) -> str:
+    """What work is called that belongs to no layer: the outermost annotation or module around it, or operation."""
+    above = [one for one in span.above() if not STEP.fullmatch(one.name)]
+    named = [one for one in above if one.is_annotation or one.is_module]
+    return (named or above)[-1].name.removeprefix(NODE)
+
+
+def _gradient(span: TraceSpan, report: Report) -> int:
+    found = _inputs(span)[:1]
+    if found and found[0][1] in _BYTES:
+        return prod(found[0][0]) * _BYTES[found[0][1]]
+    report.add(span.place, "a gradient without shape and type", "profile with record_shapes=True, or state parameters")
+    return 0

@@ -1,0 +1,58 @@
+"""JSON of other programs: faults in strings are replaced and told, all else is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.documents.foreign_json import parsed_foreign
+from jigsaw_opt.errors import InvalidInputError
+
+
+def read(text: bytes) -> tuple[Any, list[str]]:
+    told: list[str] = []
+    return parsed_foreign(text, "t", lambda tree, report: None, told.append), told
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "told"),
+    [
+        (b'{"a": "x\xffy", "b": [1]}', "x\ufffdy", "no UTF-8 (1 times)"),
+        (b'{"a": "x\x01\n\ty", "b": [1]}', "x\ufffd\ufffd\ufffdy", "a control character (3 times)"),
+        (b'{"a": "C:\\Users\\new", "b": [1]}', "C:\ufffdUsers\new", "a lone backslash (1 times)"),
+        (b'{"a": "x\\u12", "b": [1]}', "x\ufffdu12", "a lone backslash (1 times)"),
+        (b'{"a": "dir\\", "b": [1]}', "dir\ufffd", "a lone backslash (1 times)"),
+        (b'{"b": [1], "a": "dir\\"}', "dir\ufffd", "a lone backslash (1 times)"),
+        (b'{"a": "x\\ud800y", "b": [1]}', "x\ufffdy", "half a surrogate pair (1 times)"),
+        (b'\xef\xbb\xbf{"a": "x", "b": [1]}', "x", "a byte order mark (1 times)"),
+        (b'{"a": "\xff\\ud83d\\ude00\\"q\\"", "b": [1]}', '\ufffd\U0001f600"q"', "no UTF-8 (1 times)"),
+    ],
+)
+def test_faults_in_strings_are_replaced_and_told(text: bytes, value: str, told: str) -> None:
+    assert read(text) == ({"a": value, "b": [1]}, [f"t: replaced: {told}"])
+
+
+def test_what_is_right_stays_as_it_is() -> None:
+    tree = {"a": 'say "x", y: \\', "\ufffd": "\U0001f600\n", "b": {"c": [1.5, None]}}
+    assert read(json.dumps(tree, ensure_ascii=False).encode()) == (tree, [])
+
+
+def test_keys_that_stand_twice_are_told() -> None:
+    assert read(b'{"a": 1, "a": 2}') == (
+        {"a": 2},
+        ["t: 1 keys stand more than once in an object: the last of each counts"],
+    )
+
+
+@pytest.mark.parametrize("text", [b'{"a": ', b'{"a": "x', b'{"a": "\xff", ]', b"[]", b"", b'{"a" "b"}', b'{"a": \x01}'])
+def test_all_else_is_refused(text: bytes) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read(text)
+    assert len(caught.value.problems) == 1
+
+
+def test_where_a_string_begins_that_never_ends() -> None:
+    with pytest.raises(InvalidInputError, match=r"not JSON: Unterminated string starting at line 1, column 7"):
+        read(b'{"a": "x')
