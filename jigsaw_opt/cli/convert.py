@@ -19,7 +19,6 @@ _FORMATS = (
     "and huggingface is a config.json, of which times are estimated"
 )
 _LONGEST = 15
-_TOKENS = 512
 _ESTIMATE = ("tokens", "peak_flops", "memory_bandwidth", "efficiency")
 _COUNTS = ("servers", "gpus", "gpu_memory", "bandwidth", "fabric_bandwidth", "workers", "iterations")
 
@@ -89,7 +88,9 @@ def _configure_cluster(group: argparse._ArgumentGroup) -> None:
 
 
 def _configure_estimate(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--tokens", type=int, metavar="N", help=f"tokens of a sequence (default: {_TOKENS})")
+    group.add_argument(
+        "--tokens", type=int, metavar="N", help="tokens of a sequence (default: 512, or as many as there are positions)"
+    )
     group.add_argument(
         "--peak-flops",
         type=int,
@@ -206,7 +207,7 @@ def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
         if arguments.segments < 1:
             raise UsageError(f"a model needs at least 1 segment, not {arguments.segments}")
         return read_model(
-            data, {gpu_type: _gpu(arguments)}, arguments.batch, tokens=arguments.tokens or _TOKENS, **common
+            data, {gpu_type: _gpu(arguments)}, arguments.batch, tokens=arguments.tokens, tell=note, **common
         )
     return read_pipedream(data, gpu_type, **common)
 

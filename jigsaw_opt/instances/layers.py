@@ -85,10 +85,12 @@ def elementwise(elements: int) -> Layer:
     return Layer(8 * elements, 0, elements, elements)
 
 
-def attention(width: int, heads: int, rows: int) -> Layer:
-    """Scores, softmax and weighted sum of self-attention, without its dense layers."""
-    scores = heads * rows * rows
-    return Layer(4 * rows * rows * width + 5 * scores, 0, 3 * rows * width + 2 * scores, 2 * scores + rows * width)
+def attention(width: int, heads: int, rows: int, others: int | None = None) -> Layer:
+    """Scores, softmax and weighted sum, without dense layers: of `rows` tokens on themselves or on `others`."""
+    others = rows if others is None else others
+    scores = heads * rows * others
+    reads = (rows + 2 * others) * width + 2 * scores
+    return Layer(4 * rows * others * width + 5 * scores, 0, reads, 2 * scores + rows * width)
 
 
 def embedding(entries: int, width: int, rows: int) -> Layer:

@@ -14,9 +14,12 @@ from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import profile
 from jigsaw_opt.instances.architectures import gpt2
 from jigsaw_opt.instances.configurations import Configuration, read_configuration, read_model
+from jigsaw_opt.instances.configurations.defaults import DEFAULTS
+from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
 from jigsaw_opt.instances.gpus import GPU_TYPES
 
-FILE = Path(__file__).parents[1] / "data" / "llama.config.json"
+DATA = Path(__file__).parents[1] / "data"
+FILE, CASES = DATA / "llama.config.json", DATA / "cases" / "huggingface"
 GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_positions": 1024}
 BERT = {
     "model_type": "bert",
@@ -49,7 +52,7 @@ QWEN = {
 }
 
 
-def read(tree: dict[str, Any], tokens: int = 512) -> Configuration:
+def read(tree: dict[str, Any], tokens: int | None = 512) -> Configuration:
     return read_configuration(json.dumps(tree), tokens, "c")
 
 
@@ -86,6 +89,163 @@ def test_known_numbers_of_parameters(name: str, tree: dict[str, Any], parameters
     assert read(tree).parameters == parameters, name
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "parameters"),
+    [
+        ("pythia-70m", {}, 70_426_624),
+        ("pythia-70m", {"attention_bias": False}, 70_414_336),
+        ("llama-3.1-70b", {}, 70_553_706_496),
+        # Those below are of transformers 5.24.0 on the meta device (benchmarks/hugging_face_counts.py).
+        ("mixtral-8x7b", {}, 46_702_792_704),
+        ("qwen3-8b", {}, 8_190_735_360),
+        ("gemma2", {}, 2_614_341_888),
+        ("opt-1.3b", {}, 1_315_758_080),
+        ("t5-base", {}, 222_903_552),
+        ("vit-base", {}, 86_389_248),
+    ],
+)
+def test_configurations_with_known_numbers(name: str, changes: dict[str, Any], parameters: int) -> None:
+    tree = json.loads((CASES / f"{name}.json").read_text())
+    assert read({**tree, **changes}).parameters == parameters
+
+
+@pytest.mark.parametrize(
+    ("tree", "parameters"),
+    [
+        ({"model_type": "t5", "architectures": ["T5EncoderModel"]}, 35_330_816),
+        ({"model_type": "t5", "architectures": ["T5ForSequenceClassification"]}, 60_770_306),
+        ({"model_type": "t5", "tie_word_embeddings": False}, 60_506_624),
+        ({"model_type": "whisper", "tie_word_embeddings": False}, 57_676_800),
+        ({"model_type": "distilbert"}, 66_362_880),
+        ({"model_type": "xlm-roberta"}, 109_482_240),
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, 109_514_298),
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"], "tie_word_embeddings": False}, 132_985_716),
+        ({"model_type": "bert", "architectures": ["BertForPreTraining"]}, 110_106_428),
+        ({"model_type": "roberta", "architectures": ["RobertaForSequenceClassification"]}, 124_646_402),
+        ({"model_type": "qwen3", "num_key_value_heads": None, "architectures": ["Qwen3Model"]}, 11_427_131_392),
+        ({"model_type": "qwen3_moe", "head_dim": 128, "num_hidden_layers": 2}, 1_868_573_184),
+        ({"model_type": "opt", "word_embed_proj_dim": 512, "do_layer_norm_before": False}, 113_154_560),
+        ({"model_type": "vit", "head_dim": 32}, 72_219_648),
+        ({"model_type": "vit", "num_labels": 0, "architectures": ["ViTForImageClassification"]}, 85_798_656),
+        (
+            {
+                "model_type": "vit",
+                "image_size": [224, 160],
+                "patch_size": [16, 32],
+                "id2label": {"0": "a"},
+                "architectures": ["ViTForImageClassification"],
+            },
+            86_292_481,
+        ),
+        (
+            {
+                "model_type": "llama",
+                "num_labels": 5,
+                "num_hidden_layers": 1,
+                "architectures": ["LlamaForTokenClassification"],
+            },
+            333_479_941,
+        ),
+    ],
+)
+def test_classes_and_defaults_as_transformers_has_them(tree: dict[str, Any], parameters: int) -> None:
+    # Numbers of transformers 5.24.0 on the meta device; `benchmarks/hugging_face_counts.py` compares many more.
+    assert read(tree, None).parameters == parameters
+
+
+def test_every_type_has_a_name_and_defaults() -> None:
+    assert set(MODEL_TYPES) == set(DEFAULTS)
+    for kind, model_type in MODEL_TYPES.items():
+        found = read({"model_type": kind}, None)
+        assert found.name == model_type.classes + model_type.usual and not found.notes
+
+
+def test_places_of_sounds_are_not_trained() -> None:
+    found = read({"model_type": "whisper"}, None)
+    assert (found.name, found.parameters, found.frozen) == ("WhisperForConditionalGeneration", 37_760_640, 576_000)
+    assert read(LLAMA_2).frozen == 0
+
+
+def test_encoders_come_before_decoders_which_attend_to_them() -> None:
+    tree = {"model_type": "t5", "num_layers": 2, "num_decoder_layers": 1}
+    units = {unit.name: unit for unit in read(tree, 100).units}
+    encoder = ["encoder.embeddings", "encoder.layer0", "encoder.layer1", "encoder.norm"]
+    assert list(units) == [*encoder, "decoder.embeddings", "decoder.layer0", "output"]
+    assert units["encoder.layer0"].parameters - units["encoder.layer1"].parameters == 32 * 8
+    crossed = 4 * 512 * 512 + 512
+    assert units["decoder.layer0"].parameters == units["encoder.layer0"].parameters + crossed
+    assert units["decoder.embeddings"].parameters == 0 and units["output"].parameters == 512
+    sound = {unit.name: unit for unit in read({"model_type": "whisper"}, 10).units}
+    assert sound["decoder.layer0"].flops > 2 * 1500 * 2 * 384 * 384  # keys and values of all that was heard
+
+
+def test_experts_count_as_parameters_and_the_active_ones_as_operations() -> None:
+    tree = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    tokens, width, inner = 64, 4096, 14336
+    some = read(tree, tokens).units[1]
+    more = read({**tree, "num_local_experts": 16}, tokens).units[1]
+    assert more.parameters - some.parameters == 8 * (3 * width * inner + width)
+    assert more.flops - some.flops == tokens * 8 * (2 * width + 8)  # the router alone
+    one = read({**tree, "num_experts_per_tok": 1}, tokens).units[1]
+    assert one.parameters == some.parameters
+    assert some.flops - one.flops == tokens * (2 * 3 * width * inner + 8 * inner + 8 * width)
+    assert problems({**tree, "num_experts_per_tok": 9}) == ["c: $.num_experts_per_tok: a token takes 9 of 8 experts"]
+    mixed = read({"model_type": "qwen3_moe", "decoder_sparse_step": 2, "mlp_only_layers": [3], "num_hidden_layers": 5})
+    sizes = [unit.parameters for unit in mixed.units[1:-1]]
+    assert sizes[0] == sizes[2] == sizes[3] == sizes[4] < sizes[1]
+
+
+def test_tokens_that_are_not_stated_are_as_many_as_there_are_places() -> None:
+    few = {**GPT2, "n_positions": 128}
+    assert read(few, None).units == read(few, 128).units
+    assert read(LLAMA_2, None).units == read(LLAMA_2, 512).units
+    opt = {"model_type": "opt", "max_position_embeddings": 64}
+    assert problems(opt, 65) == ["c: $.max_position_embeddings: there are 64 positions, and the sequence has 65 tokens"]
+    assert read({"model_type": "vit"}, 5).units == read({"model_type": "vit"}, None).units
+
+
+def test_what_would_be_another_network_is_refused() -> None:
+    wrong = {
+        "auto_map": {"AutoModel": "own.Model"},
+        "quantization_config": {"bits": 4},
+        "pruned_heads": {"0": [1]},
+        "add_cross_attention": True,
+        "position_embedding_type": "relative_key",
+    }
+    assert [line.split(":")[1] for line in problems({**BERT, **wrong})] == [
+        " $.add_cross_attention",
+        " $.auto_map",
+        " $.pruned_heads",
+        " $.quantization_config",
+        " $.position_embedding_type",
+    ]
+    allowed = {"auto_map": None, "pruned_heads": {}, "add_cross_attention": False}
+    assert read({**BERT, **allowed, "position_embedding_type": "absolute"}).parameters == 109_482_240
+    for names in (["LlamaForCausalLM"], ["BertModel", "BertForMaskedLM"], "BertModel", [7]):
+        assert problems({**BERT, "architectures": names})[0].startswith(
+            "c: $.architectures: a list of one of BertModel, BertForMaskedLM, "
+        )
+    assert problems({"model_type": "t5", "feed_forward_proj": "gated-gelu-new"}) == [
+        'c: $.feed_forward_proj: is a function, or gated- and a function, not "gated-gelu-new"'
+    ]
+    assert problems({"model_type": "vit", "image_size": [224], "id2label": ["a"]})[0] == (
+        "c: $.image_size: one or two whole numbers from 1 to 2147483648 are expected, not a list"
+    )
+    assert problems({"model_type": "qwen3_moe", "mlp_only_layers": "all"}) == [
+        'c: $.mlp_only_layers: a list of whole numbers is expected, not "all"'
+    ]
+
+
+def test_what_is_not_read_is_told() -> None:
+    harmless = {"rope_theta": 1e6, "rms_norm_eps": 1e-5, "bos_token_id": 1, "use_cache": True, "hidden_act": "silu"}
+    assert read({**LLAMA_3, **harmless}).notes == ()
+    assert read({**LLAMA_3, "hiden_size": 64, "num_nextn_predict_layers": 1, "moe": False}).notes == (
+        'not read, though it may change the network: "hiden_size", "num_nextn_predict_layers"',
+    )
+    assert "before version 5" in read({"model_type": "t5", "tie_word_embeddings": False}).notes[0]
+    assert read({**LLAMA_3, "dtype": "float32", "torch_dtype": "float16"}).parameter_bytes == 4
+
+
 def test_operations_of_a_token_are_two_a_weight_and_those_of_attention() -> None:
     tokens, width, heads = 256, 4096, 32
     layer = read(LLAMA_2, tokens).units[1]
@@ -120,23 +280,27 @@ def test_every_problem_with_its_path() -> None:
     wrong = {**LLAMA_3, "hidden_size": 4095, "intermediate_size": "big", "num_key_value_heads": 5}
     assert problems({**wrong, "vocab_size": 0, "attention_bias": 1, "torch_dtype": "int8"}) == [
         'c: $.torch_dtype: is one of float32, float16, bfloat16, not "int8"',
-        "c: $.vocab_size: a whole number from 1 to 2147483648 is expected, not 0",
         "c: $.num_key_value_heads: 5 does not divide 32",
         "c: $.num_attention_heads: 32 does not divide 4095",
-        "c: $.attention_bias: true or false is expected, not 1",
         'c: $.intermediate_size: a whole number from 1 to 2147483648 is expected, not "big"',
+        "c: $.vocab_size: a whole number from 1 to 2147483648 is expected, not 0",
+        "c: $.attention_bias: true or false is expected, not 1",
     ]
     assert problems({"model_type": "mamba"}) == [
-        'c: $.model_type: is one of bert, gpt2, gpt_neox, llama, mistral, qwen2, roberta, not "mamba"'
+        f'c: $.model_type: is one of {", ".join(MODEL_TYPES)}, not "mamba"',
     ]
+    assert problems({"model_type": ["bert"]})[0].endswith("not a list")
     assert problems(GPT2, 2048) == ["c: $.n_positions: there are 1024 positions, and the sequence has 2048 tokens"]
-    assert len(problems({"model_type": "llama"})) == 5
+    assert problems({**GPT2, "hidden_size": 1024}) == [
+        "c: $.hidden_size: is 1024, and n_embd, which means the same, is 768"
+    ]
 
 
 def test_models_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     convert = ["convert", "huggingface", str(FILE), "--batch", "4", "--gpu-type"]
     model, own, slow = tmp_path / "m.json", tmp_path / "own.json", tmp_path / "slow.json"
     assert main([*convert, "a100", "--only-model", "-o", str(model)]) == 0
+    assert f"{FILE}: counted as LlamaForCausalLM, " in capsys.readouterr().err
     words = ["--cluster", "1x4:a100", "--profile", f"llama={model}", "--job", "a:llama:4:5"]
     assert main(["new", *words, "-o", str(own)]) == 0
     assert load_instance(own).models["llama"].state_factor == 8

@@ -1,0 +1,170 @@
+"""Transformers counted from their ``config.json``, as models on the Hugging Face hub have it; no code is run.
+
+What is counted is the class that ``architectures`` names, as ``transformers`` 5.24.0 builds it. Attention is counted in
+full: no mask and no window saves anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.report import Report, describe, quoted
+from jigsaw_opt.instances.architectures import Unit
+from jigsaw_opt.instances.configurations.blocks import frozen_parameters, units_of
+from jigsaw_opt.instances.configurations.defaults import DEFAULTS
+from jigsaw_opt.instances.configurations.describing import ModelType
+from jigsaw_opt.instances.configurations.fields import Fields
+from jigsaw_opt.instances.configurations.keys import refuse_others, unread
+from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
+from jigsaw_opt.instances.gpus import GpuType
+from jigsaw_opt.instances.profiles import estimate
+from jigsaw_opt.problem.model import Model
+
+__all__ = ["Configuration", "read_configuration", "read_model"]
+
+_DTYPES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
+_STATE_BYTES = 16
+"""Of a parameter: itself, its gradient, and what Adam holds at 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A network as its configuration tells it.
+
+    Parameters
+    ----------
+    name
+        Class that is counted, as ``transformers`` calls it.
+    units
+        From input to output.
+    parameter_bytes
+        Bytes of one parameter.
+    frozen
+        Number of parameters that are not trained.
+    notes
+        What a reader has to know about the count.
+    """
+
+    name: str
+    units: tuple[Unit, ...]
+    parameter_bytes: int
+    frozen: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, shared ones once and those that are not trained with them."""
+        return sum(unit.parameters for unit in self.units)
+
+
+def read_configuration(data: bytes | str, tokens: int | None = None, source: str = "config.json") -> Configuration:
+    """Read the configuration of a transformer.
+
+    Parameters
+    ----------
+    data
+        The text of the file.
+    tokens
+        Length of a sequence, at least 1; None means 512, or as many as there are positions. Pictures and sounds have
+        their own.
+    source
+        What problems call the text.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem and its path.
+    """
+    found: list[Configuration] = []
+
+    def read(tree: Any, report: Report) -> None:
+        kind = tree.get("model_type")
+        model_type = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
+        if model_type is None:
+            report.add(f"{source}: $.model_type", f"is one of {', '.join(MODEL_TYPES)}, not {describe(kind)}")
+        else:
+            fields = Fields(tree, DEFAULTS[kind], model_type.aliases, source, report)
+            found.append(_read(fields, model_type, tokens))
+
+    parsed(data, source, read)
+    return found[0]
+
+
+def _read(fields: Fields, model_type: ModelType, tokens: int | None) -> Configuration:
+    # Where both names of the type of numbers are there, the newer one counts, as in `transformers`.
+    dtype = "torch_dtype" if fields.value("dtype") is None and fields.value("torch_dtype") is not None else "dtype"
+    name = fields.text(dtype) or "float32"
+    if name not in _DTYPES:
+        fields.add(dtype, f"is one of {', '.join(_DTYPES)}, not {quoted(name)}")
+    refuse_others(fields)
+    end = _end(model_type, fields)
+    units = units_of(model_type, end, fields, tokens)
+    notes = tuple(_notes(model_type, fields))
+    frozen = frozen_parameters(model_type, fields)
+    return Configuration(model_type.classes + end, units, _DTYPES.get(name, 4), frozen, notes)
+
+
+def _end(model_type: ModelType, fields: Fields) -> str:
+    """Return the end of the name of the class that is counted."""
+    names = fields.value("architectures")
+    if names is None or names == []:
+        return model_type.usual
+    known = {model_type.classes + end: end for end in model_type.heads}
+    if isinstance(names, list) and len(names) == 1 and isinstance(names[0], str) and names[0] in known:
+        return known[names[0]]
+    shown = names[0] if isinstance(names, list) and len(names) == 1 else names
+    fields.add("architectures", f"a list of one of {', '.join(known)} is expected, not {describe(shown)}")
+    return model_type.usual
+
+
+def _notes(model_type: ModelType, fields: Fields) -> Iterator[str]:
+    others = unread(fields)
+    if others:
+        yield f"not read, though it may change the network: {', '.join(map(quoted, others))}"
+    if model_type.always_tied and fields.value("tie_word_embeddings") is False:
+        yield (
+            "tie_word_embeddings is false, and the class shares the table of words with its output all the same; "
+            "before version 5 it did not"
+        )
+
+
+def read_model(
+    data: bytes | str,
+    gpus: Mapping[str, GpuType],
+    batch: int,
+    *,
+    tokens: int | None = None,
+    segments: int = 6,
+    source: str = "config.json",
+    tell: Callable[[str], object] | None = None,
+) -> Model:
+    """The estimated model of a configuration, as `profile` estimates; 16 bytes a parameter are held, as Adam needs.
+
+    Parameters
+    ----------
+    data, tokens, source
+        As of `read_configuration`.
+    gpus
+        Figures of GPUs by the type that they are called.
+    batch
+        Sequences a worker and iteration, at least 1.
+    segments
+        Most segments, at least 1.
+    tell
+        Takes what is counted, and every note about it.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem and its path.
+    """
+    read = read_configuration(data, tokens, source)
+    if tell is not None:
+        tell(f"{source}: counted as {read.name}, {read.parameters} parameters")
+        for note in read.notes:
+            tell(f"{source}: {note}")
+    parts = estimate(read.units, batch, gpus, min(segments, len(read.units)), read.parameter_bytes)
+    return Model(parts, state_factor=_STATE_BYTES // read.parameter_bytes)
