@@ -64,11 +64,16 @@ def _staged(name: str, draw: random.Random) -> TraceJob:
     return TraceJob(name, 0, model, int(model[-1]), draw.randrange(50, 2000))
 
 
+def _mixed(name: str, draw: random.Random) -> TraceJob:
+    return replace(_segments(name, draw), foreground=draw.random() < 0.4)
+
+
 MadeJob = Callable[[str, random.Random], TraceJob]
 CASES: dict[str, tuple[MadeJob, Cluster, dict[str, Any]]] = {
     **dict.fromkeys(("jigsaw", "las", "srtf"), (_segments, star("v", "v", "v"), {"models": MODELS})),
     "jigsaw:packing=columns": (_segments, star("v", "v"), {"models": MODELS}),
     **dict.fromkeys(("fifo", "sjf_bco"), (_segments, star("v", "v"), {"models": MODELS, "round_us": 0})),
+    **dict.fromkeys(("fill", "separate"), (_mixed, star("v", "v"), {"models": MODELS})),
     "gavel": (_measured, star("fast", "slow", "fast", gpus=2), {"performance": lambda cluster: Table(cluster, RATES)}),
     "sia": (_adaptive, star("v", "v", "v"), {"performance": goodput}),
     "interleave": (_staged, star("v", "v", gpus=2), {"performance": lambda cluster: Stages(STAGES)}),

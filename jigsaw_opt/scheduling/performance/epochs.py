@@ -32,6 +32,11 @@ class Epochs:
         Whose GPU types are names in `profiles`; a job runs on GPUs of one type.
     profiles
         By GPU type and model.
+
+    Raises
+    ------
+    UsageError
+        A type of GPU of the cluster has no profiles.
     """
 
     name = "epochs"
@@ -39,6 +44,9 @@ class Epochs:
     def __init__(self, cluster: Cluster, profiles: Mapping[str, Mapping[str, ApplicationProfile]]) -> None:
         self.cluster = cluster
         self.profiles = profiles
+        missing = next((one.gpu_type for one in cluster.servers if one.gpu_type not in profiles), None)
+        if missing is not None:
+            raise UsageError(f"no profiles on GPUs of type {missing!r}; {nearest(missing, sorted(profiles))}")
         self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
         self._paces: dict[tuple[str, str, tuple[int, ...], int, bool, int], Pace] = {}
         self._alone: dict[TraceJob, int] = {}
