@@ -16,6 +16,7 @@ from common import timed
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable import build, objective_step, windows
+from jigsaw_opt.formulations.scaled_program import ScaledProgram
 from jigsaw_opt.problem import (
     Cluster,
     Instance,
@@ -31,7 +32,6 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.critical import candidate_levels, tail_us
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.engines.highs import Setting, solve_program
-from jigsaw_opt.solvers.engines.highs_search import ScaledProgram
 from jigsaw_opt.solvers.engines.mip import Ending
 from jigsaw_opt.solvers.greedy import greedy_timetable
 

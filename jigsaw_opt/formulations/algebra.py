@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from math import inf
+from collections.abc import Iterable
+from dataclasses import replace
+from math import inf, nextafter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
+from jigsaw_opt.formulations.program_files import FileKind, NamedProgram
+from jigsaw_opt.formulations.scaled_program import ScaledProgram
 from jigsaw_opt.problem.clock import look, looking
-from jigsaw_opt.system.children import temporary_folder
 
 if TYPE_CHECKING:
     import pulp
@@ -96,7 +98,8 @@ class AlgebraicModel:
         costs = [0.0] * len(variables)
         for variable, cost in self.problem.objective.items():
             costs[self._column[variable]] = cost
-        lower, upper = [v.lowBound for v in variables], [v.upBound for v in variables]
+        lower = [_no_greater(v.lowBound) for v in variables]
+        upper = [-_no_greater(-v.upBound) for v in variables]
         builder.add_columns(costs, lower, upper, [v.cat == "Integer" for v in variables])
         rows: list[int] = []
         columns: list[int] = []
@@ -114,17 +117,21 @@ class AlgebraicModel:
         builder.add_rows(Entries(rows, columns, values), least, most)
         return builder.program()
 
-    def document(self, kind: Literal["mps", "lp"]) -> bytes:
-        """The program as an MPS or an LP file."""
-        with temporary_folder() as folder:
-            path = folder / f"program.{kind}"
-            self.write(path, kind)
-            return path.read_bytes()
+    def document(self, kind: FileKind, scaled: ScaledProgram | None = None) -> bytes:
+        """Return the program as an MPS or an LP file, in the units of `scaled`, its objective in its own.
 
-    def write(self, path: Path, kind: Literal["mps", "lp"]) -> None:
-        """Write the program to a new file."""
-        write: dict[str, Callable[[str], object]] = {"mps": self.problem.writeMPS, "lp": self.problem.writeLP}
-        write[kind](str(path))
+        Raises
+        ------
+        OutOfTimeError
+            The time of the solve is over.
+        """
+        scaled = scaled or ScaledProgram(self.program())
+        program = replace(scaled.program, costs=scaled.program.costs * scaled.objective)
+        remarks = (
+            f"columns of times are in units of {scaled.time:.0f} us;"
+            f" the column of the objective times {scaled.objective:.0f} is the objective",
+        )
+        return NamedProgram(program, self.problem.name, tuple(self.columns), self.rows, remarks).document(kind)
 
     def _add_variable(self, name: str, low: int, high: float, category: str) -> pulp.LpVariable:
         variable = self.problem.add_variable(name, low, max(low, high), category)
@@ -134,6 +141,12 @@ class AlgebraicModel:
 
     def _contradiction(self) -> pulp.LpConstraint:
         return self.integer(f"never_{len(self._column)}", 0, 0) >= 1
+
+
+def _no_greater(bound: float) -> float:
+    """Return the largest float that is no greater than a number, for integers may have more digits than floats."""
+    nearest = float(bound)
+    return nearest if nearest <= bound else nextafter(nearest, -inf)
 
 
 def cbc_executable() -> Path:

@@ -46,6 +46,8 @@ _SHARE_OF_ROOM = 2**20
 """Deadlines are put off by one part in so many: an engine in floats loses plans that fill their windows exactly."""
 _EXACT_FLOATS = 2**53
 """Above, an engine's bound proves nothing: on weighted sums so large it was seen well above the optimum."""
+_MOST_STEPS = 10**12
+"""An exported program has at most so many: a quarter of a step is more than an engine's usual tolerance of 1e-6."""
 _RELATIVE_ERROR = 1e-9
 """What an engine's bound may be off, as a share of the largest objective of interest."""
 
@@ -85,7 +87,7 @@ ILP = Ilp()
 
 
 def model_document(instance: Instance, kind: Literal["mps", "lp"]) -> bytes:
-    """The program of a finite instance as a file, times and objective in microseconds.
+    """Return the program of a finite instance as a file; its objective is in microseconds.
 
     Parameters
     ----------
@@ -97,7 +99,7 @@ def model_document(instance: Instance, kind: Literal["mps", "lp"]) -> bytes:
     Raises
     ------
     UsageError
-        An instance that `ILP` does not take.
+        An instance that `ILP` does not take, or with more times than floats tell apart.
     MissingEngineError
         PuLP is not installed.
     """
@@ -106,10 +108,19 @@ def model_document(instance: Instance, kind: Literal["mps", "lp"]) -> bytes:
     reason = refusal(ILP, instance)
     if reason is not None:
         raise UsageError(f"instance {instance.name!r} has no mixed-integer program: {reason}")
-    operations = cut(instance)
-    limit = serial_limit(operations)
-    half = time_step(operations) / 2
-    return _model(operations, lower_bound(operations).value, limit, limit, half).program.document(kind)
+    return _exported(cut(instance)).program.document(kind)
+
+
+def _exported(operations: Operations) -> IlpTimetable:
+    """The model of all plans worth finding, the same one each time; its ends have a quarter of a step of room."""
+    limit, step = serial_limit(operations), time_step(operations)
+    if serial_end(operations) > _MOST_STEPS * step or limit >= _EXACT_FLOATS:
+        raise UsageError(
+            f"instance {operations.instance.name!r} has no mixed-integer program that engines solve exactly: its times "
+            f"go up to {serial_end(operations):,} us in steps of {step:,} us, its objective to {limit:,}; at most "
+            f"{_MOST_STEPS:,} steps and {_EXACT_FLOATS:,} are taken"
+        )
+    return _model(operations, lower_bound(operations).value, limit, limit, step / 4)
 
 
 def _model(operations: Operations, bound: int, limit: int, cutoff: float, room: float) -> IlpTimetable:

@@ -22,6 +22,7 @@ from jigsaw_opt.formulations.ilp_timetable import (
     serial_limit,
     windows,
 )
+from jigsaw_opt.formulations.scaled_program import ScaledProgram
 from jigsaw_opt.problem import Cluster, FullDepth, Instance, Job, Link, Plan, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem import Model as Network
 from jigsaw_opt.problem.timetable import objective_of
@@ -64,8 +65,9 @@ def optimum_in_file(instance: Instance, path: Path) -> int | None:
     if engine.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
         return None
     assert engine.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    values = dict(zip(engine.allVariableNames(), engine.getSolution().col_value, strict=True))
-    timetable = model.plan(lambda variable: values.get(variable.name, variable.lowBound))
+    solution = dict(zip(engine.allVariableNames(), engine.getSolution().col_value, strict=True))
+    values = ScaledProgram(model.program.program()).unscaled([solution[name] for name in model.program.columns])
+    timetable = model.plan(lambda variable: values[model.program.column(variable)])
     objective = objective_of(cut(instance), timetable.jobs)
     assert objective == round(engine.getObjectiveValue())
     digest = instance_sha256(instance)

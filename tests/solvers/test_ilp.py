@@ -241,6 +241,7 @@ def optimum_of_export(instance: Instance, path: Path) -> float | None:
     path.write_bytes(model_document(instance, "mps" if path.suffix == ".mps" else "lp"))
     engine = highspy.Highs()
     engine.setOptionValue("output_flag", False)
+    engine.setOptionValue("mip_rel_gap", 0.0)
     assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
     engine.run()
     if engine.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
@@ -260,6 +261,26 @@ def test_deadlines_are_in_the_program(name: str, expected: int | None, kind: str
     instance = load_instance(Path(__file__).parents[1] / "data" / "cases" / "export" / f"{name}.json")
     assert optimum_of_export(instance, tmp_path / f"{name}.{kind}") == (expected and pytest.approx(expected))
     assert run(instance).objective == expected
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_exported_programs_of_long_durations_keep_the_optimum(objective: str, tmp_path: Path) -> None:
+    for seed in range(200, 206):
+        instance = slower(random_instance(seed, "finite", objective, operations=7), 123_456_789)
+        first, *rest = instance.jobs
+        instance = replace(instance, jobs=(replace(first, release_us=first.release_us + 1), *rest))
+        best = optimum(instance)
+        for kind in ("mps", "lp"):
+            found = optimum_of_export(instance, tmp_path / f"{seed}.{kind}")
+            assert found == (best and pytest.approx(best, rel=1e-8)), instance.name
+
+
+def test_times_beyond_what_engines_tell_apart_are_not_exported() -> None:
+    instance = slower(random_instance(200, "finite", "makespan", operations=7), 10**13)
+    assert model_document(instance, "mps")
+    first, *rest = instance.jobs
+    with pytest.raises(UsageError, match=r"steps of 1 us"):
+        model_document(replace(instance, jobs=(replace(first, release_us=first.release_us + 1), *rest)), "mps")
 
 
 def test_what_it_refuses(pair: Instance) -> None:

@@ -56,7 +56,9 @@ class IlpTimetable:
         return Timetable(assemble(self.ground.operations, decisions_of(self.ground, self.jobs, value)))
 
 
-def build(operations: Operations, spans: Sequence[Window], bound: int, limit: float, room: float = 0.5) -> IlpTimetable:
+def build(
+    operations: Operations, spans: Sequence[Window], bound: int, limit: float, room: float = 0.25
+) -> IlpTimetable:
     """Build the model of a finite instance.
 
     Parameters

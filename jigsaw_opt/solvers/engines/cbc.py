@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jigsaw_opt.errors import EngineDiedError
 from jigsaw_opt.formulations.algebra import cbc_executable
+from jigsaw_opt.formulations.scaled_program import ScaledProgram
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
 from jigsaw_opt.system.children import Keeper
@@ -67,6 +68,7 @@ class CbcSearch:
 
     def __init__(self, task: MipTask) -> None:
         self.task = task
+        self._scaled = ScaledProgram(task.model.program())
         self._lock = threading.Lock()
         self._cancelled: float | None = None
         self._keeper: Keeper | None = None
@@ -92,7 +94,7 @@ class CbcSearch:
         """
         with Keeper() as keeper:
             program, solution = keeper.folder / "program.mps", keeper.folder / "solution.txt"
-            self.task.model.write(program, "mps")
+            program.write_bytes(self.task.model.document("mps", self._scaled))
             self._execute(keeper, [str(program), *self._settings(), "-solve", "-solution", str(solution)])
             report = solution.read_text() if solution.exists() else ""
             log = keeper.log()
@@ -153,4 +155,4 @@ class CbcSearch:
             _, name, value, _ = line.removeprefix("**").split()
             if name in columns:
                 values[columns[name]] = float(value)
-        self.task.offer(values)
+        self.task.offer(self._scaled.unscaled(values))
