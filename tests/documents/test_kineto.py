@@ -320,6 +320,74 @@ def test_what_is_named_takes_its_own_work_alone() -> None:
     assert "16 of 43 us" in told[0] and "MmBackward 8, b 7" in told[0]
 
 
+@pytest.mark.parametrize("layers", [[], ["[ab]"]])
+def test_a_model_that_runs_again_after_its_backward_pass_is_not_counted(layers: list[str]) -> None:
+    again = [
+        event("a", 80, 5, "user_annotation"),
+        event("aten::linear", 81, 3, Sequence_number=14),
+        event("b", 85, 5, "user_annotation"),
+        event("aten::mm", 86, 3),
+    ]
+    assert read_kineto_layers(trace(*step(1, 0), *again), layers=layers) == read_kineto_layers(trace(*step(1, 0)))
+
+
+def test_a_frozen_layer_is_one_where_it_is_named_or_in_the_model() -> None:
+    frozen = [event("f", 0.2, 0.8, "user_annotation"), event("aten::linear", 0.4, 0.4, Sequence_number=10)]
+    assert [one.name for one in read_kineto_layers(trace(*frozen, *step(1, 0)))] == ["a", "b"]
+    named = read_kineto_layers(trace(*frozen, *step(1, 0)), layers=["?"])
+    assert (named[0].name, named[0].backward_us, named[0].parameter_bytes) == ("f", 0, 0)
+    module = [{**one, "name": "nn.Module: " + one["name"], "cat": "python_function"} for one in frozen[:1]]
+    net = event("nn.Module: Net_0", 0.1, 20.5, "python_function")
+    rest = [one for one in modules() if one["name"] != net["name"]]
+    found = read_kineto_layers(trace(*rest, *module, frozen[1], net))
+    assert [one.name for one in found] == ["f", "Linear_0", "Linear_1"]
+
+
+def test_a_loss_beside_the_model_leaves_its_layers() -> None:
+    loss = event("nn.Module: Loss_0", 21.5, 4, "python_function")
+    outer = event("nn.Module: Wrapped_0", 0.4, 20.5, "python_function")
+    found = read_kineto_layers(trace(*modules(), loss, outer))
+    assert [(one.name, one.forward_us) for one in found] == [("Linear_0", 4), ("Linear_1", 7), ("Loss_0", 3)]
+
+
+def test_weights_are_no_activations_also_where_they_are_frozen() -> None:
+    events = step(1, 0)
+    events[2]["args"] |= {"Input Dims": [[7, 5], [9, 5], [9]], "Input type": ["float", "float", "float"]}
+    events[7]["args"] |= {"Input Dims": [[7, 9], [7], []], "Input type": ["float", "long int", "Scalar"]}
+    a, b = read_kineto_layers(trace(*events))
+    assert (a.activation_bytes, b.activation_bytes) == (4 * 7 * 5, 4 * 7 * 9)
+
+
+def test_numbers_count_for_each_thread() -> None:
+    """On a GPU, the thread of the backward pass computes again with numbers of its own."""
+    events = [
+        event("ProfilerStep#1", 0, 200, "user_annotation"),
+        event("CheckpointFunction", 1, 30, Sequence_number=3),
+        event("a", 2, 10, "user_annotation"),
+        event("aten::mm", 3, 5),
+        event("b", 14, 10, "user_annotation"),
+        event("aten::mm", 15, 6),
+        event("aten::loss", 40, 2, Sequence_number=4),
+        event(NODE + "LossBackward", 50, 3, tid=2, Sequence_number=4, Fwd_thread_id=1),
+        event(NODE + "CheckpointFunctionBackward", 55, 100, tid=2, Sequence_number=3, Fwd_thread_id=1),
+        event("a", 56, 10, "user_annotation", tid=2),
+        event("aten::mm", 57, 7, tid=2, Sequence_number=3),
+        event("b", 68, 10, "user_annotation", tid=2),
+        event("aten::mm", 69, 8, tid=2, Sequence_number=4),
+        event(NODE + "MmBackward", 80, 20, tid=2, Sequence_number=4, Fwd_thread_id=2),
+        *gradient(101, 2, 2, 2),
+        event(NODE + "MmBackward", 110, 30, tid=2, Sequence_number=3, Fwd_thread_id=2),
+        *gradient(141, 2, 3, 3),
+    ]
+    events[1]["args"] |= {"Input Dims": [[], [6, 3]], "Input type": ["", "float"]}
+    events += gradient(150, 2, 6, 3)  # of the copy of what the checkpoint reads
+    a, b = read_kineto_layers(trace(*events))
+    assert (a.forward_us, b.forward_us) == (5, 6 + 2)
+    assert (a.backward_us, b.backward_us) == (7 + 30 + 1 + 1, 3 + 8 + 20 + 1)
+    assert (a.parameter_bytes, b.parameter_bytes) == (36, 16)
+    assert (a.activation_bytes, b.activation_bytes) == (4 * 6 * 3, 0)
+
+
 def test_backward_passes_of_a_step_are_added_up() -> None:
     second = [
         {**one, "args": {**one["args"], "Sequence number": one["args"]["Sequence number"] + 5}}

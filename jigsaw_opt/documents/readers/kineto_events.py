@@ -74,6 +74,13 @@ class TraceSpan:
         return self.name.startswith(NODE)
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether it is an operation that ran while gradients were recorded, and no node or the node's own function."""
+        if self.category != OP or self.sequence is None or self.is_node:
+            return False
+        return self.parent is None or not self.parent.is_node or self.parent.sequence != self.sequence
+
+    @property
     def is_annotation(self) -> bool:
         """Whether it is one of ``record_function``."""
         return self.category == _ANNOTATION
@@ -200,12 +207,11 @@ def _makers(spans: Iterable[TraceSpan]) -> dict[TraceSpan, TraceSpan]:
     found: dict[TraceSpan, TraceSpan] = {}
     for span in spans:
         number = span.sequence
-        if span.category != OP or number is None:
+        if number is None:
             continue
-        if not span.is_node:
-            if not (span.parent is not None and span.parent.is_node and span.parent.sequence == number):
-                latest[number][span.thread] = span
-        elif known := latest.get(number):
+        if span.is_recorded:
+            latest[number][span.thread] = span
+        elif span.is_node and (known := latest.get(number)):
             forward = str(span.arguments.get("Fwd thread id"))
             if len(known) == 1:
                 threads[forward] = next(iter(known))

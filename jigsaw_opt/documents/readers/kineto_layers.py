@@ -46,13 +46,19 @@ def layer_spans(trace: Trace, patterns: Sequence[str]) -> dict[TraceSpan, str]:
         The trace.
     patterns
         Of names, as of a shell. Without one, layers are the outermost annotations, or the outermost modules where
-        those are fewer than two. They belong to a forward pass: see `_of_forward_passes`.
+        those are fewer than two. They belong to a forward pass: see `_of_forward_passes`. Spans that a pattern names
+        may lie outside, as of a frozen layer, where none of their name lies inside.
     """
     holding = {one for span in trace.spans if span.category == OP for one in span.above() if _is_named(one)}
     spans = [span for span in trace.spans if span in holding and not STEP.fullmatch(span.name)]
     if patterns:
-        chosen = [span for span in spans if any(fnmatchcase(_layer_name(span), one) for one in patterns)]
-        return _outermost(chosen)
+        chosen = _outermost([span for span in spans if any(fnmatchcase(_layer_name(span), one) for one in patterns)])
+        beside = {span for span in chosen if node_around(span) is None}
+        inside = set(_of_forward_passes(trace, beside))
+        names = {chosen[span] for span in inside}
+        return {
+            span: name for span, name in chosen.items() if span not in beside or span in inside or name not in names
+        }
     found = [_of_kind(trace, [span for span in spans if span.is_module is module], module) for module in (False, True)]
     first = next((one for one in found if len(set(one.values())) > 1), found[0] or found[1])
     names, module = set(first.values()), any(span.is_module for span in first)
@@ -122,17 +128,19 @@ def _outermost(spans: Sequence[TraceSpan]) -> dict[TraceSpan, str]:
 def _divided(spans: Sequence[TraceSpan], modules: bool) -> dict[TraceSpan, str]:
     """Return the outermost of some spans, but not one alone that holds others.
 
-    Outermost modules are the model and, often, a loss: the only one that holds others counts for what is in it.
+    Outermost modules are the model and, often, a loss: the only one that holds others counts for what is in it, and so
+    on while that is one module.
     """
     found = _outermost(spans)
-    at_root = modules
+    alone = modules
     while inner := [span for span in spans if span not in found]:
         holders = {found[one] for span in inner for one in span.above() if one in found}
-        if len(holders) != 1 or not (at_root or len(set(found.values())) == 1):
+        beside = set(found.values()) - holders
+        if len(holders) != 1 or (beside and not alone):
             break
-        at_root = False
         spans = [span for span in spans if found.get(span) not in holders]
         found = _outermost(spans)
+        alone = modules and len(set(found.values()) - beside) == 1
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from math import prod
 
 from jigsaw_opt.documents.readers.kineto_events import NODE, OP, Trace, TraceSpan
@@ -22,6 +23,17 @@ _BYTES: Mapping[str, int] = {
     "c10::complex<double>": 16,
 }
 """Of the types that gradients have."""
+_WEIGHTS: Mapping[str, frozenset[int]] = {
+    "aten::linear": frozenset({1, 2}),
+    "aten::embedding": frozenset({0}),
+    **dict.fromkeys((f"aten::conv{kind}d" for kind in (1, 2, 3)), frozenset({1, 2})),
+    **dict.fromkeys((f"aten::conv_transpose{kind}d" for kind in (1, 2, 3)), frozenset({1, 2})),
+    "aten::layer_norm": frozenset({2, 3}),
+    "aten::rms_norm": frozenset({2}),
+    "aten::group_norm": frozenset({2, 3}),
+    "aten::batch_norm": frozenset({1, 2, 3, 4}),
+}
+"""Which tensors of an operation are parameters and statistics, also where they are frozen and have no gradient."""
 _MOST_SIZE = 2**40
 _Shape = tuple[int, ...]
 _Part = tuple[str, int]
@@ -107,6 +119,7 @@ class ProfiledStep:
         self._passes: set[int] = set()
         self._gradients: dict[_Part, list[TraceSpan]] = defaultdict(list)
         self._kept: dict[_Part, list[TraceSpan]] = defaultdict(list)
+        self._kept_keys: dict[_Part, Counter[str]] = defaultdict(Counter)
         self._computed_again: dict[_Part, Counter[str]] = defaultdict(Counter)
         self._regions: dict[TraceSpan, tuple[_Part, TraceSpan]] = {}
 
@@ -128,7 +141,7 @@ class ProfiledStep:
             owner = self._owner.get(node)
             if owner and not self._is_of_an_input(span, node):
                 self._gradients[owner, self._pass].append(span)
-        elif span.category == OP and span.sequence not in (None, node.sequence):
+        elif span.is_recorded:
             self._see_again(span, node)
 
     def _see_forward(self, span: TraceSpan) -> None:
@@ -145,6 +158,7 @@ class ProfiledStep:
             outermost = not any(one.category == OP for one in span.above() if one is not span)
             if layer and outermost and self._owners.makes_node(span):
                 self._kept[layer, self._pass].append(span)
+                self._kept_keys[layer, self._pass][_key(span)] += 1
 
     def _begin_forward(self) -> None:
         """Begin another pass, if nodes have run since the last operation of one."""
@@ -198,12 +212,11 @@ class ProfiledStep:
         """Take in an operation that a node runs in order to compute activations again that were not kept."""
         layer = self._owners.layer_around(span) or self._recent_again.get(node) or self._owner.get(node)
         self._owner[span] = layer
-        inner = any(one.sequence not in (None, node.sequence) for one in span.above() if one is not span)
-        if layer is None or inner:
+        within = takewhile(lambda one: one is not node, span.above())
+        if layer is None or any(one.is_recorded for one in within if one is not span):
             return
         part, key = (layer, self._pass), _key(span)
-        kept = sum(_key(one) == key for one in self._kept[part])
-        if kept > self._computed_again[part][key]:
+        if self._kept_keys[part][key] > self._computed_again[part][key]:
             self._computed_again[part][key] += 1
             self._regions.setdefault([one for one in span.above() if one.is_node][-1], (part, span))
 
@@ -243,7 +256,7 @@ class ProfiledStep:
                     again[_key(span)] -= 1
                 else:
                     keeping.append(span)
-            read = [one for span in keeping for one in _inputs(span)]
+            read = [one for span in keeping for one in _inputs(span, _WEIGHTS.get(span.name, frozenset()))]
             size = sum(prod(shape) * _BYTES[kind] for shape, kind in read if kind in _BYTES and shape not in parameters)
             most = max(most, size)
         return most
@@ -254,15 +267,17 @@ class ProfiledStep:
         return max((sum(_gradient(one, report) for one in found) for found in parts), default=0)
 
 
-def _inputs(span: TraceSpan) -> list[tuple[_Shape, str]]:
-    """Shapes and types of the tensors that an operation reads, as far as the trace has them."""
+def _inputs(span: TraceSpan, besides: Collection[int] = ()) -> list[tuple[_Shape, str]]:
+    """Shapes and types of the tensors that an operation reads, as far as the trace has them, besides some positions."""
     shapes, kinds = span.arguments.get("Input Dims"), span.arguments.get("Input type")
     if not isinstance(shapes, list) or not isinstance(kinds, list):
         return []
     return [
         (tuple(shape), str(kind))
-        for shape, kind in zip(shapes, kinds, strict=False)
-        if isinstance(shape, list) and all(type(size) is int and 0 <= size <= _MOST_SIZE for size in shape)
+        for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=False))
+        if k not in besides
+        and isinstance(shape, list)
+        and all(type(size) is int and 0 <= size <= _MOST_SIZE for size in shape)
     ]
 
 
