@@ -28,7 +28,9 @@ _HIDDEN = {**_BODY, "intermediate_size": 96}
 _GROUPED = {**_HIDDEN, "num_key_value_heads": 2}
 SMALL: Mapping[str, Tree] = {
     "bert": _HIDDEN,
+    "camembert": _HIDDEN,
     "distilbert": {"dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 96, "vocab_size": 99},
+    "gemma": {**_GROUPED, "head_dim": 16},
     "gemma2": {**_GROUPED, "head_dim": 16},
     "gpt2": {"n_embd": 64, "n_layer": 3, "n_head": 4, "vocab_size": 99, "n_positions": 128},
     "gpt_neox": _HIDDEN,
@@ -37,6 +39,7 @@ SMALL: Mapping[str, Tree] = {
     "mixtral": {**_GROUPED, "num_local_experts": 4},
     "opt": {**_BODY, "ffn_dim": 96},
     "qwen2": _GROUPED,
+    "qwen2_moe": {**_GROUPED, "num_experts": 4, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48},
     "qwen3": {**_GROUPED, "head_dim": 16},
     "qwen3_moe": {**_GROUPED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
     "roberta": _HIDDEN,
@@ -63,12 +66,14 @@ VARIED: Mapping[str, tuple[Tree, ...]] = {
         {"architectures": ["*ForQuestionAnswering"], "num_labels": 3},
         {"architectures": ["*ForSequenceClassification"], "id2label": {"0": "no", "1": "perhaps", "2": "yes"}},
     ),
+    "camembert": (*_ENCODER, {**_MASKED, **_UNTIED}),
     "distilbert": (
         {"max_position_embeddings": 600},
         {"sinusoidal_pos_embds": True},
         {"hidden_dim": 130},
         {**_MASKED, **_UNTIED},
     ),
+    "gemma": (_UNTIED, {"head_dim": 24}, {"num_key_value_heads": 1}, {"attention_bias": True}),
     "gemma2": (_UNTIED, {"head_dim": 24}, {"num_key_value_heads": 1}, {"attention_bias": True}, {"hidden_size": 96}),
     "gpt2": ({"n_inner": 130}, {"n_inner": None}, {"n_positions": 2048}, _UNTIED),
     "gpt_neox": ({"attention_bias": False}, {"rotary_pct": 1.0}, {"use_parallel_residual": False}, _TIED),
@@ -101,6 +106,14 @@ VARIED: Mapping[str, tuple[Tree, ...]] = {
         {"word_embed_proj_dim": 32, "architectures": ["OPTForSequenceClassification"]},
     ),
     "qwen2": ({"num_key_value_heads": 1}, {"head_dim": 24}, {"use_sliding_window": True}, _TIED),
+    "qwen2_moe": (
+        {"shared_expert_intermediate_size": 80},
+        {"qkv_bias": False},
+        {"num_experts": 16, "num_experts_per_tok": 2},
+        {"decoder_sparse_step": 2, "mlp_only_layers": [1]},
+        {"head_dim": 24},
+        _TIED,
+    ),
     "qwen3": ({"head_dim": 24}, {"num_key_value_heads": 4}, {"attention_bias": True}, _TIED),
     "qwen3_moe": (
         {"decoder_sparse_step": 2},

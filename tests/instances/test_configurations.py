@@ -125,6 +125,8 @@ def test_configurations_with_known_numbers(name: str, changes: dict[str, Any], p
         ({"model_type": "qwen3", "num_key_value_heads": None, "architectures": ["Qwen3Model"]}, 11_427_131_392),
         ({"model_type": "qwen3_moe", "head_dim": 128, "num_hidden_layers": 2}, 1_868_573_184),
         ({"model_type": "opt", "word_embed_proj_dim": 512, "do_layer_norm_before": False}, 113_154_560),
+        ({"model_type": "qwen2_moe"}, 14_315_784_192),
+        ({"model_type": "gemma"}, 8_537_680_896),
         ({"model_type": "vit", "head_dim": 32}, 72_219_648),
         ({"model_type": "vit", "num_labels": 0, "architectures": ["ViTForImageClassification"]}, 85_798_656),
         (
@@ -234,6 +236,24 @@ def test_what_would_be_another_network_is_refused() -> None:
     assert problems({"model_type": "qwen3_moe", "mlp_only_layers": "all"}) == [
         'c: $.mlp_only_layers: a list of whole numbers is expected, not "all"'
     ]
+
+
+def test_names_of_other_types_of_networks_and_of_training_are_no_news() -> None:
+    whisper = {
+        "model_type": "whisper",
+        "architectures": ["WhisperForConditionalGeneration"],
+        "num_hidden_layers": 4,
+        "encoder_layers": 4,
+        "forced_decoder_ids": [[1, 50259]],
+        "begin_suppress_tokens": [220, 50257],
+        "encoder_layerdrop": 0.1,
+        "max_length": 448,
+        "mask_time_prob": 0.05,
+        "init_std": 0.02,
+    }
+    assert read(whisper, None).notes == ()
+    t5 = {"model_type": "t5", "n_positions": 512, "task_specific_params": {"a": {}}, "output_past": True}
+    assert read(t5).notes == ()
 
 
 def test_what_is_not_read_is_told() -> None:

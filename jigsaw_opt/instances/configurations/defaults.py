@@ -36,8 +36,19 @@ _LLAMA: Defaults = {
 _MISTRAL: Defaults = {**_LLAMA, "intermediate_size": 14336, "num_key_value_heads": 8}
 _QWEN: Defaults = {**_LLAMA, "vocab_size": 151936, "intermediate_size": 22016, "num_key_value_heads": 32}
 
+_QWEN_MOE: Defaults = {
+    **_LLAMA,
+    "vocab_size": 151936,
+    "hidden_size": 2048,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 32,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": None,
+}
+
 DEFAULTS: Mapping[str, Defaults] = {
     "bert": _BERT,
+    "camembert": _BERT,
     "distilbert": {
         "vocab_size": 30522,
         "max_position_embeddings": 512,
@@ -45,6 +56,17 @@ DEFAULTS: Mapping[str, Defaults] = {
         "n_heads": 12,
         "dim": 768,
         "hidden_dim": 3072,
+        "tie_word_embeddings": True,
+    },
+    "gemma": {
+        **_LLAMA,
+        "vocab_size": 256000,
+        "hidden_size": 3072,
+        "intermediate_size": 24576,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+        "head_dim": 256,
         "tie_word_embeddings": True,
     },
     "gemma2": {
@@ -94,19 +116,25 @@ DEFAULTS: Mapping[str, Defaults] = {
         "tie_word_embeddings": True,
     },
     "qwen2": _QWEN,
+    "qwen2_moe": {
+        **_QWEN_MOE,
+        "intermediate_size": 5632,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+        "qkv_bias": True,
+        "num_experts": 60,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 1408,
+        "shared_expert_intermediate_size": 5632,
+    },
     "qwen3": {**_QWEN, "head_dim": 128},
     "qwen3_moe": {
-        **_LLAMA,
-        "vocab_size": 151936,
-        "hidden_size": 2048,
+        **_QWEN_MOE,
         "intermediate_size": 6144,
-        "num_hidden_layers": 24,
         "num_key_value_heads": 4,
         "num_experts": 128,
         "num_experts_per_tok": 8,
         "moe_intermediate_size": 768,
-        "decoder_sparse_step": 1,
-        "mlp_only_layers": None,
     },
     "roberta": {**_BERT, "vocab_size": 50265},
     "t5": {

@@ -32,7 +32,7 @@ class Fields:
     Attributes
     ----------
     read
-        Names of the values that were asked for, as the document has them.
+        Names of the values that were asked for, and other names of keys.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Fields:
         report: Report,
     ) -> None:
         self.tree, self._defaults, self._source, self._report = tree, defaults, source, report
-        self.read: set[str] = set()
+        self.read = set(aliases)
         self._noted: set[tuple[str, str]] = set()
         self._names = {key: name for name, key in aliases.items() if name in tree and key not in tree}
         for name, key in aliases.items():

@@ -54,6 +54,7 @@ def _encoder(width: str) -> Mapping[str, Head]:
     }
 
 
+_GEMMA_HEADS = _without(_DECODER, "ForQuestionAnswering")
 _BERT_HEADS = _encoder("hidden_size")
 _ROBERTA_HEADS = _without(_BERT_HEADS, "ForNextSentencePrediction", "ForPreTraining")
 _DISTILBERT_HEADS = {
@@ -88,6 +89,8 @@ _MIXTRAL_EXPERTS = Experts("num_local_experts", "num_experts_per_tok", "intermed
 _QWEN_EXPERTS = Experts(
     "num_experts", "num_experts_per_tok", "moe_intermediate_size", "decoder_sparse_step", "mlp_only_layers"
 )
+_SHARED_EXPERT = replace(_QWEN_EXPERTS, shared="shared_expert_intermediate_size")
+_QWEN_2_MOE = replace(_UNBIASED, input_bias="qkv_bias", experts=_SHARED_EXPERT)
 _GPT2 = Stack(
     (_WORDS, LookupTable("n_positions", positions=True)),
     layers="n_layer",
@@ -176,10 +179,12 @@ def _renamed(width: str, heads: str, layers: str) -> dict[str, str]:
 
 MODEL_TYPES: Mapping[str, ModelType] = {
     "bert": _bert("Bert", 0, _BERT_HEADS),
+    "camembert": _bert("Camembert", 2, _ROBERTA_HEADS),
     "distilbert": ModelType(
         "DistilBert", (_DISTILBERT,), _DISTILBERT_HEADS, "Model", aliases=_renamed("dim", "n_heads", "n_layers")
     ),
-    "gemma2": _causal("Gemma2", replace(_BIASED_ATTENTION, norms=2), _without(_DECODER, "ForQuestionAnswering")),
+    "gemma": _causal("Gemma", _BIASED_ATTENTION, _GEMMA_HEADS),
+    "gemma2": _causal("Gemma2", replace(_BIASED_ATTENTION, norms=2), _GEMMA_HEADS),
     "gpt2": _causal(
         "GPT2",
         _GPT2,
@@ -193,6 +198,7 @@ MODEL_TYPES: Mapping[str, ModelType] = {
     "mixtral": _causal("Mixtral", replace(_UNBIASED, experts=_MIXTRAL_EXPERTS), num_experts="num_local_experts"),
     "opt": _causal("OPT", _OPT, _without(_DECODER, "ForTokenClassification")),
     "qwen2": _causal("Qwen2", replace(_UNBIASED, input_bias=True)),
+    "qwen2_moe": _causal("Qwen2Moe", _QWEN_2_MOE),
     "qwen3": _causal("Qwen3", _QWEN_3),
     "qwen3_moe": _causal("Qwen3Moe", replace(_QWEN_3, experts=_QWEN_EXPERTS), num_local_experts="num_experts"),
     "roberta": _bert("Roberta", 2, _ROBERTA_HEADS),
