@@ -28,8 +28,8 @@ _HARMLESS = re.compile(
     | query_pre_attn_scalar | scale_\w+ | norm_topk_prob | reorder_and_upcast_attn | use_parallel_residual
     # places that have no table, and what attends to what
     | rope_\w+ | rotary_\w+ | partial_rotary_factor | max_position_embeddings | relative_attention_max_distance
-    | n_ctx | n_positions | (use_)?sliding_window(_pattern)? | max_window_layers | layer_types | use_bidirectional_attention
-    | is_decoder | is_encoder_decoder | sinusoidal_pos_embds | cross_attention_hidden_size
+    | n_ctx | n_positions | (use_)?sliding_window(_pattern)? | max_window_layers | layer_types
+    | use_bidirectional_attention | is_decoder | is_encoder_decoder | sinusoidal_pos_embds | cross_attention_hidden_size
     # what only some classes have
     | vocab_size | tie_\w+ | num_decoder_layers | pooler_output_size | classifier_proj_size | use_weighted_layer_sum
     | summary_\w+ | encoder_stride | n_special | predict_special_tokens | directionality
