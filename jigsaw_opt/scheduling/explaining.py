@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jigsaw_opt.errors import PluginError
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.cluster_state import ClusterState
 from jigsaw_opt.scheduling.events import encode_event
 from jigsaw_opt.scheduling.live_job import LiveJob
+from jigsaw_opt.scheduling.live_policy import failures_of
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobAssignment
 from jigsaw_opt.scheduling.remedies import Remedy, Twin, count_gpus, end_us, pace_in, span, tried
@@ -180,33 +182,45 @@ def _running(state: ClusterState, job: LiveJob) -> LiveExplanation:
     )
     servers = len({state.setting.server_of[gpu] for gpu in share.gpus})
     with_whom = f" with {', '.join(assignment.partners)}" if assignment.partners else ""
-    left_us = end_us(state, job) - state.now_us
+    ends_us = end_us(state, job)
+    until = "" if ends_us is None else f", and ends in about {span(ends_us - state.now_us)}"
     where = f"it runs on {count_gpus(len(share.gpus))} of {servers} server{'s' if servers > 1 else ''}{with_whom}"
     free = [gpu for gpu in _unheld(state) if gpu not in state.down]
-    reason = f"{where}, at depth rule {assignment.depth.rule}, and ends in about {span(left_us)}"
+    reason = f"{where}, at depth rule {assignment.depth.rule}{until}"
     return LiveExplanation(name, assignment, reason, "", _cluster(state, len(free)), influences=influences)
 
 
 def _influences(state: ClusterState, job: LiveJob, share: Share) -> Iterator[Influence]:
-    """Of each partner, of partial depth, and of where its GPUs are, by the performance model."""
+    """Yield that of each partner, of partial depth, and of where its GPUs are, where the performance model tells."""
     index, own = job.active.index, job.active.job
     now = pace_in(state, share, job)
+    if now is None:
+        return
     for other in share.jobs:
-        if other != index:
-            name = state.jobs[other].active.job.name
-            factor = pace_in(state, share.without(other), job) / now
+        if other != index and (pace := pace_in(state, share.without(other), job)) is not None:
+            name, factor = state.jobs[other].active.job.name, pace / now
             yield Influence("partner", f"without {name} on its GPUs it would be {factor:.2f} times as fast", factor)
     if share.depth(index) != FullDepth():
         depths = tuple(FullDepth() if other == index else share.depth(other) for other in share.jobs)
-        factor = pace_in(state, Share(share.jobs, share.gpus, depths, share.slowdown), job) / now
-        rule = share.depth(index).rule
-        yield Influence("level rule", f"at full depth, not {rule}, it would be {factor:.2f} times as fast", factor)
-    if len(share.gpus) == own.gpus:
-        here = pace_in(state, Share((index,), share.gpus), job)
-        factor = state.setting.performance.work(own) / state.setting.performance.alone_us(own) / here
-        yield Influence(
-            "placement", f"alone and well placed it would be {factor:.2f} times as fast as alone here", factor
-        )
+        pace = pace_in(state, Share(share.jobs, share.gpus, depths, share.slowdown), job)
+        if pace is not None:
+            rule, factor = share.depth(index).rule, pace / now
+            yield Influence("level rule", f"at full depth, not {rule}, it would be {factor:.2f} times as fast", factor)
+    here = pace_in(state, Share((index,), share.gpus), job) if len(share.gpus) == own.gpus else None
+    well = _pace_placed_well(state, job)
+    if here is not None and well is not None:
+        text = f"alone and well placed it would be {well / here:.2f} times as fast as alone here"
+        yield Influence("placement", text, well / here)
+
+
+def _pace_placed_well(state: ClusterState, job: LiveJob) -> float | None:
+    """Return units of work a microsecond of a job alone and well placed; None where there is no such place."""
+    performance = state.setting.performance
+    try:
+        with failures_of(performance.name):
+            return performance.work(job.active.job) / performance.alone_us(job.active.job)
+    except PluginError:
+        return None
 
 
 # The cluster -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from jigsaw_opt.documents.report import Place
 from jigsaw_opt.errors import JigsawError, PluginError, UsageError
-from jigsaw_opt.problem.workload import LARGEST, TraceJob
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import MOST_SLOWDOWN, Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import Moment, Policy, PolicySetting
@@ -273,7 +273,7 @@ def _check_types(decision: Decision) -> None:
     if type(decision) is not Decision or type(decision.shares) is not tuple:
         raise TypeError(f"decides on {type(decision).__name__}, not on a Decision with a tuple of shares")
     wake_us = decision.wake_us
-    if wake_us is not None and (type(wake_us) is not int or wake_us > LARGEST):
+    if wake_us is not None and type(wake_us) is not int:
         raise TypeError(f"wants to be asked at {wake_us!r}, which is no time in whole microseconds")
     for share in decision.shares:
         slowdown = share.slowdown

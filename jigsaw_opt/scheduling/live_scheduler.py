@@ -324,7 +324,7 @@ class LiveScheduler:
         failures = state.put_aside(answer.aside)
         state.apply(shares, without)
         if answer.decision.wake_us is not None:
-            state.wake_us = self._round_up(max(answer.decision.wake_us, state.now_us + 1))
+            state.wake_us = self._round_up(min(LARGEST, max(answer.decision.wake_us, state.now_us + 1)))
         return "; ".join(failures)
 
     def _take_back(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from jigsaw_opt.errors import PluginError
 from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.cluster_state import ClusterState
@@ -20,6 +21,7 @@ from jigsaw_opt.scheduling.events import (
     ServerBack,
 )
 from jigsaw_opt.scheduling.live_job import LiveJob
+from jigsaw_opt.scheduling.live_policy import failures_of
 from jigsaw_opt.scheduling.plan_change import PlanChange
 
 __all__ = ["Remedy", "Twin", "count_gpus", "end_us", "pace_in", "span", "tried"]
@@ -33,7 +35,7 @@ _MOST_NAMES = 4
 class Twin(Protocol):
     """A scheduler with the same state."""
 
-    def handle(self, event: ClusterEvent) -> None:
+    def handle(self, event: ClusterEvent) -> tuple[str, ...]:
         """Take an event in."""
 
     def step(self, now_us: int) -> PlanChange:
@@ -181,7 +183,7 @@ def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
             found.append(Remedy("order", (JobCancelled(now, name),), text))
         else:
             ends = end_us(state, other)
-            text = f"{name} ends, in about {span(ends - now)}"
+            text = f"{name} ends" if ends is None else f"{name} ends, in about {span(ends - now)}"
             running.append(Remedy("gpus", (JobFinished(now, name),), text, ends))
     return [*found, *sorted(running, key=lambda it: it.expected_us or 0)]
 
@@ -192,11 +194,12 @@ def _urgent(state: ClusterState, job: LiveJob) -> Remedy:
     return Remedy("priority", (event,), f"it goes to the foreground with weight {weight}")
 
 
-def end_us(state: ClusterState, job: LiveJob) -> int:
-    """When a job that runs ends by its measured pace, or by that of the performance model."""
+def end_us(state: ClusterState, job: LiveJob) -> int | None:
+    """Return when a job that runs ends by its measured pace, or by that of the performance model, if it tells one."""
     share = job.active.share
     assert share is not None
-    return state.now_us - (-job.active.left // (job.pace or pace_in(state, share, job)))
+    pace = job.pace or pace_in(state, share, job)
+    return state.now_us - (-job.active.left // pace) if pace else None
 
 
 def span(time_us: int) -> str:
@@ -208,11 +211,15 @@ def span(time_us: int) -> str:
     return f"{seconds:.0f} s"
 
 
-def pace_in(state: ClusterState, share: Share, job: LiveJob) -> int:
-    """Units of work a microsecond of a job in a share."""
+def pace_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
+    """Return units of work a microsecond of a job in a share; None where the performance model tells none."""
     members = [state.jobs[index].active for index in share.jobs]
-    paces = state.setting.performance.paces(share, [it.job for it in members], [it.done for it in members])
-    return paces[share.jobs.index(job.active.index)].rate
+    try:
+        with failures_of(state.setting.performance.name):
+            paces = state.setting.performance.paces(share, [it.job for it in members], [it.done for it in members])
+            return paces[share.jobs.index(job.active.index)].rate or None
+    except PluginError:
+        return None
 
 
 def count_gpus(count: int) -> str:

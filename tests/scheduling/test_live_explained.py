@@ -207,3 +207,24 @@ def test_a_priority_that_the_policy_does_not_read_is_told_at_the_event(policy: s
 def test_gavel_reads_weights() -> None:
     scheduler = made("gavel")
     assert scheduler.handle(JobSubmitted(0, TraceJob("a", 0, "a", 1, 10, weight=3))) == ()
+
+
+def test_what_the_performance_model_cannot_tell_is_left_out() -> None:
+    cluster = replace(star("v", "v"), switches=(), links=())
+    scheduler = told(live("fifo", cluster, models=MODELS), job("wide", 8, model="small"), job("next", 8, model="small"))
+    found = scheduler.explain("wide")
+    assert found.reason == "it runs on 8 GPUs of 2 servers, at depth rule full" and found.influences == ()
+    found = scheduler.explain("next")
+    assert (found.kind, found.remedies[0].text, found.remedies[0].expected_us) == ("gpus", "wide ends", None)
+
+
+def test_jobs_whose_servers_nothing_joins_are_put_aside_where_the_policy_must_know_how_long_they_take() -> None:
+    cluster = replace(star("v", "v"), switches=(), links=())
+    for policy in ("srtf", "srtf:measure=service"):
+        scheduler = live(policy, cluster, models=MODELS)
+        scheduler.handle(job("wide", 8, model="small"))
+        scheduler.handle(job("good", 4, model="small"))
+        change = scheduler.step(0)
+        assert [start.to.job for start in change.starts] == ["good"]
+        assert change.failure.startswith("job 'wide' is put aside: policy 'srtf': UsageError: no links join")
+        assert "no links join" in scheduler.explain("wide").reason

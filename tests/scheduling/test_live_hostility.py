@@ -37,7 +37,7 @@ def hold_out(text: str, seed: int, count: int) -> None:
             if now_us > 2**53 - 1:
                 break
             change = live.step(now_us)
-            assert not change.failure
+            assert not change.failure, change.failure
             assert restored.step(now_us) == change
             state = in_json(live.state())
             assert in_json(restored.state()) == state

@@ -353,7 +353,6 @@ def test_whatever_else_a_policy_raises_is_a_failure_that_names_it(
         Decision((Share((0,), (0, 1)),)),
         Decision((Share((0,), (-1,)),)),
         Decision((), 1.5),  # type: ignore[arg-type]
-        Decision((), 2**60),
         Decision((Share((0,), (0,), slowdown=float("nan")),)),
         Decision((Share((0,), (0,), ("full",)),)),  # type: ignore[arg-type]
     ],

@@ -101,7 +101,7 @@ class Table:
     def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
         gpu_type = self.cluster.servers[self._server_of[share.gpus[0]]].gpu_type
         first, *others = (GavelJobType(job.model, job.gpus) for job in jobs)
-        rates = self.throughputs[gpu_type].get(first, {})
+        rates = self.throughputs.get(gpu_type, {}).get(first, {})
         if self._is_spread(share, gpu_type):  # what was not measured there is taken to run as on few servers
             rates = self.throughputs.get(gpu_type + _SPREAD, {}).get(first, rates)
         return rates.get(others[0] if others else None, (0.0,) * len(jobs))
