@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of, seeds_of
+from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of, seeds_of, tell_reading
 from jigsaw_opt.cli.sweeping import configure_engine, engine_of, reporter
 from jigsaw_opt.errors import UsageError
 
@@ -79,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(folder / _PAGE)
     base = request_of(arguments, arguments.workload, arguments.today, 0)
     advisor = Advisor(base, arguments.policy, seeds_of(arguments.seeds), arguments.measure)
+    tell_reading(advisor.prepared.values())
     engine, report = engine_of(arguments), reporter(arguments, _line)
     make_folder(folder, (_PAGE, _DOCUMENT), inputs_of(arguments, [arguments.workload]))
     with interrupt_flag() as interrupted, Record(folder / _ROWS, is_row) as record:

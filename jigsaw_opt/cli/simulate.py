@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of
+from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of, tell_reading
 from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_simulations
 from jigsaw_opt.errors import UsageError
 
@@ -74,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     _require_one(arguments)
     require_place(folder, arguments.resume, arguments.force)
     prepared = prepare(request)
+    tell_reading([prepared])
     simulation = begin(prepared, folder, arguments.resume)
     make_folder(folder, (SNAPSHOT, *RESULTS), inputs_of(arguments, arguments.workload))
     with interrupt_flag() as interrupted:
@@ -101,7 +102,7 @@ def _finish(
 
     write_results(arguments.output, request, prepared, outcome, summary, report)
     note(f"wrote {arguments.output}/{', '.join(RESULTS)}")
-    _print(summary, request, arguments.json)
+    _print(summary, request, prepared, arguments.json)
     flush()
 
 
@@ -166,13 +167,14 @@ def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
     return INTERRUPTED
 
 
-def _print(summary: SimulationSummary, request: SimulationRequest, as_json: bool) -> None:
+def _print(summary: SimulationSummary, request: SimulationRequest, prepared: Prepared, as_json: bool) -> None:
     from dataclasses import asdict
 
     from jigsaw_opt.cli.output import print_json, print_table
+    from jigsaw_opt.simulation.results import summary_tree
 
     if as_json:
-        print_json({**request.about(), **asdict(summary)})
+        print_json(summary_tree(prepared.setting, summary, request.about()))
         return
     rows = [(name, f"{value:.4f}" if isinstance(value, float) else value) for name, value in asdict(summary).items()]
     print_table(("measure", "value"), rows, ("value",))

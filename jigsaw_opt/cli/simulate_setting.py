@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
-    from jigsaw_opt.simulation.request import SimulationRequest
+    from jigsaw_opt.simulation.request import Prepared, SimulationRequest
 
-__all__ = ["configure_setting", "inputs_of", "request_of", "seeds_of"]
+__all__ = ["configure_setting", "inputs_of", "request_of", "seeds_of", "tell_reading"]
 
 
 def configure_setting(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +63,13 @@ def configure_setting(parser: argparse.ArgumentParser) -> None:
         help="jobs of at least N GPUs are in the foreground, beside those that the workload names",
     )
     parser.add_argument(
+        "--too-wide",
+        choices=("refuse", "skip"),
+        default="refuse",
+        help="what becomes of a workload with a job of more GPUs than the cluster has: refuse it, or skip the job"
+        " (default: refuse)",
+    )
+    parser.add_argument(
         "--failures",
         default="",
         metavar="mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE",
@@ -87,7 +94,17 @@ def request_of(arguments: argparse.Namespace, workload: str, policy: str, seed: 
         arguments.foreground_gpus,
         arguments.failures,
         arguments.columns,
+        arguments.too_wide,
     )
+
+
+def tell_reading(prepared: Iterable[Prepared]) -> None:
+    """Say on standard error what was left out of each workload, and what else was decided in reading it, once."""
+    from jigsaw_opt.cli.output import note
+
+    workloads = (one.setting.workload for one in prepared)
+    for line in dict.fromkeys(f"{workload.name}: {line}" for workload in workloads for line in workload.reading_told()):
+        note(line)
 
 
 def inputs_of(arguments: argparse.Namespace, workloads: Iterable[str]) -> list[str]:

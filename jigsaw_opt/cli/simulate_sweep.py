@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.simulate_setting import inputs_of, seeds_of
+from jigsaw_opt.cli.simulate_setting import inputs_of, seeds_of, tell_reading
 from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import UsageError
 
@@ -49,6 +49,7 @@ def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> i
         arguments.policy,
         seeds_of(str(arguments.seed) if arguments.seeds is None else arguments.seeds),
     )
+    tell_reading(task.arguments[0] for task in tasks)
     engine = engine_of(arguments)
     make_folder(arguments.output, (*TABLES, _PAGE), inputs_of(arguments, arguments.workload))
     draw = partial(_draw, tasks=tasks, path=arguments.output / _PAGE)

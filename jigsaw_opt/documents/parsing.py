@@ -37,22 +37,22 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def parsed(data: bytes | str, source: str, check: Callable[[Any, Report], None]) -> Any:
+def parsed(data: bytes | str, source: str, check: Callable[[Any, Report], None], top: str = "{") -> Any:
     """The tree of a document that is right.
 
     Parameters
     ----------
-    data, source
+    data, source, top
         As `parse` takes them.
     check
-        Reports what is wrong with a tree, which may be any object.
+        Reports what is wrong with a tree, which may be any object (or list, where `top` says so).
 
     Raises
     ------
     InvalidInputError
         With every problem of the document and its path.
     """
-    return checked(lambda report: parse(data, source, report), source, check)
+    return checked(lambda report: parse(data, source, report, top), source, check)
 
 
 def checked(read: Callable[[Report], Any], source: str, check: Callable[[Any, Report], None]) -> Any:
@@ -68,8 +68,8 @@ def checked(read: Callable[[Report], Any], source: str, check: Callable[[Any, Re
     return tree
 
 
-def parse(data: bytes | str, source: str, report: Report) -> Any:
-    """Parse one JSON document whose top is an object.
+def parse(data: bytes | str, source: str, report: Report, top: str = "{") -> Any:
+    """Parse one JSON document whose top is an object, or what `top` says.
 
     Parameters
     ----------
@@ -80,6 +80,8 @@ def parse(data: bytes | str, source: str, report: Report) -> Any:
     report
         Receives duplicate keys and lone surrogates, which leave a tree to look at further, and what leaves none: text
         that is no JSON, or so many values in so few bytes that their tree would take far more memory than the text.
+    top
+        How the document begins: ``{`` for an object, ``[`` for a list.
 
     Returns
     -------
@@ -91,7 +93,7 @@ def parse(data: bytes | str, source: str, report: Report) -> Any:
     RecursionError
         If values are nested deeper than Python's stack.
     """
-    text = _text(data, source, report)
+    text = _text(data, source, report, top)
     if text is None or _is_too_dense(text, len(data), source, report):
         return None
     repeats: Repeats = {}
@@ -123,7 +125,7 @@ def report_oddities(tree: Any, report: Report, repeats: Repeats | None = None) -
         report.add(place, message)
 
 
-def _text(data: bytes | str, source: str, report: Report) -> str | None:
+def _text(data: bytes | str, source: str, report: Report, top: str) -> str | None:
     try:
         text = data.decode() if isinstance(data, bytes) else data
         if isinstance(data, str) and not data.isascii():
@@ -139,7 +141,7 @@ def _text(data: bytes | str, source: str, report: Report) -> str | None:
         report.add(source, "starts with a byte order mark", "save it as UTF-8 without a byte order mark")
     elif not text or text.isspace():
         report.add(source, "empty; an object is expected")
-    elif start and start[0] != "{":  # a large file of something else would take long to parse
+    elif start and start[0] != top:  # a large file of something else would take long to parse
         report.add(source, f"not a JSON object: it starts with {quoted(start[:10])}")
     else:
         # One character may make all of a text four times as large; escaped it says the same.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from jigsaw_opt.documents.csv_text import csv_text, restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.text import nearest
@@ -20,7 +22,6 @@ _DATED = "submit"
 _DURATION: Mapping[str, int] = {f"duration_{unit}": us for unit, us in _UNITS.items()}
 _OPTIONAL = ("min_gpus", "max_gpus", "weight", "batch_size", "foreground")
 _HEADER = ("name", "submit_us", "model", "gpus", "iterations", *_OPTIONAL)
-_SECONDS = "seconds"
 
 
 def columns_of(text: str) -> dict[str, str]:
@@ -93,9 +94,9 @@ def decode_workload(
     return from_first(workload) if submit == _DATED else workload
 
 
-def _on_gpus(job_of: Callable[[Row], TraceJob], row: Row) -> TraceJob | None:
-    """The job of a line, or None where it has no GPU."""
-    return None if row.is_zero("gpus") else job_of(row)
+def _on_gpus(job_of: Callable[[Row], TraceJob | str], row: Row) -> TraceJob | str:
+    """The job of a line, or why it is none: it has no GPU, or never started."""
+    return NO_GPU if row.is_zero("gpus") else job_of(row)
 
 
 def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:
@@ -138,7 +139,9 @@ def _cell(job: TraceJob, name: str) -> object:
     return "" if value in (None, 0) and name != "submit_us" else int(value) if isinstance(value, bool) else value
 
 
-def _job(row: Row, submit: str, duration: str | None) -> TraceJob:
+def _job(row: Row, submit: str, duration: str | None) -> TraceJob | str:
+    if duration and row.is_missing(duration):
+        return NEVER_STARTED
     gpus = row.integer("gpus")
     fewest, most = row.optional("min_gpus") or 0, row.optional("max_gpus") or 0
     if row.good and not (fewest or gpus) <= gpus <= (most or gpus):
@@ -146,20 +149,11 @@ def _job(row: Row, submit: str, duration: str | None) -> TraceJob:
     foreground = row.optional("foreground", least=0) or 0
     if foreground > 1:
         row.add(f"foreground is 0 or 1, not {foreground}")
-    return TraceJob(
-        restored(row.text("name")) if row.has("name") else f"line-{row.number}",
-        row.moment(submit) if submit == _DATED else row.microseconds(submit, _SUBMIT[submit]),
-        _SECONDS if duration else restored(row.shared("model")),
-        gpus,
-        _seconds(row, duration) if duration else row.optional("iterations"),
-        fewest,
-        most,
-        row.optional("weight") or 1,
-        row.optional("batch_size"),
-        foreground == 1,
-    )
-
-
-def _seconds(row: Row, duration: str) -> int:
-    """The duration in seconds, each of which is an iteration; at least one."""
-    return max(1, round(row.microseconds(duration, _DURATION[duration]) / 1_000_000))
+    name = restored(row.text("name")) if row.has("name") else f"line-{row.number}"
+    submit_us = row.moment(submit) if submit == _DATED else row.microseconds(submit, _SUBMIT[submit])
+    if duration:
+        job = TraceJob.lasting(name, submit_us, gpus, row.duration(duration, _DURATION[duration]))
+    else:
+        job = TraceJob(name, submit_us, restored(row.shared("model")), gpus, row.optional("iterations"))
+    weight, batch = row.optional("weight") or 1, row.optional("batch_size")
+    return replace(job, min_gpus=fewest, max_gpus=most, weight=weight, batch_size=batch, foreground=foreground == 1)

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.text import printable
 
-__all__ = ["LARGEST", "LONGEST_NAME", "MOST_GPUS", "StageTimes", "TraceJob", "Workload", "is_name", "job_problems"]
+__all__ = [
+    "DURATION_UNITS_US",
+    "LARGEST",
+    "LONGEST_NAME",
+    "MOST_GPUS",
+    "StageTimes",
+    "TraceJob",
+    "Workload",
+    "is_name",
+    "job_problems",
+    "left_out_told",
+]
 
 LARGEST = 2**53 - 1
 """The largest time, count or size of an input, which every reader of JSON keeps exactly."""
@@ -16,6 +27,9 @@ MOST_GPUS = 10**6
 LONGEST_NAME = 1000
 """So many characters a name has at most."""
 _LONGEST_QUOTE = 60
+_SECOND = "seconds"
+DURATION_UNITS_US: Mapping[str, int] = {_SECOND: 1_000_000, "milliseconds": 1_000, "microseconds": 1}
+"""Models of jobs that state only how long they run, with the microseconds of one iteration; the largest unit first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,27 @@ class TraceJob:
     weight: int = 1
     batch_size: int | None = None
     foreground: bool = False
+
+    @classmethod
+    def lasting(cls, name: str, submit_us: int, gpus: int, duration_us: int) -> TraceJob:
+        """Return a job that states only how long it runs: an iteration is the largest unit that divides the duration.
+
+        Parameters
+        ----------
+        name, submit_us, gpus
+            As of any job.
+        duration_us
+            Microseconds on the GPUs that it asks for; 0, which logs in seconds write for less than one, is a second.
+        """
+        duration_us = duration_us or DURATION_UNITS_US[_SECOND]
+        model, unit_us = next(it for it in DURATION_UNITS_US.items() if duration_us % it[1] == 0)
+        return cls(name, submit_us, model, gpus, duration_us // unit_us)
+
+    @property
+    def duration_us(self) -> int | None:
+        """How long it runs on the GPUs that it asks for, where it states no more than that."""
+        unit_us = DURATION_UNITS_US.get(self.model)
+        return None if unit_us is None or self.iterations is None else self.iterations * unit_us
 
     @property
     def fewest(self) -> int:
@@ -145,11 +180,39 @@ class Workload:
         At least one.
     stages
         Stage times by model, where the trace itself gives them.
+    left_out
+        How many jobs of the trace are not among `jobs`, by the reason why.
+    remarks
+        What else was decided in reading the trace, with how often.
     """
 
     name: str
     jobs: tuple[TraceJob, ...]
     stages: Mapping[str, StageTimes] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    remarks: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "jobs", tuple(sorted(self.jobs, key=lambda job: job.submit_us)))
+
+    def reading_told(self) -> list[str]:
+        """Return sentences on the jobs that were left out and on what else was decided; none where nothing was."""
+        told = left_out_told(self.left_out, len(self.jobs))
+        return [*([told] if told else []), *(f"{remark}: {count:,}" for remark, count in self.remarks.items())]
+
+
+def left_out_told(left_out: Mapping[str, int], kept: int) -> str:
+    """Return a sentence as in ``34 of 372 jobs left out: 20 cancelled while pending, 14 without a GPU``.
+
+    Parameters
+    ----------
+    left_out
+        How many jobs were left out, by reason.
+    kept
+        How many were not.
+    """
+    total = sum(left_out.values())
+    if not total:
+        return ""
+    reasons = sorted(left_out.items(), key=lambda it: (-it[1], it[0]))
+    return f"{total:,} of {total + kept:,} jobs left out: " + ", ".join(f"{n:,} {why}" for why, n in reasons)

@@ -95,7 +95,8 @@ def write_results(
         Makes the report, as HTML.
     """
     (folder / SUMMARY).unlink(missing_ok=True)
-    tables = jobs_csv(prepared.setting, outcome), rounds_csv(outcome), report(), summary_json(summary, request.about())
+    text = summary_json(prepared.setting, summary, request.about())
+    tables = jobs_csv(prepared.setting, outcome), rounds_csv(outcome), report(), text
     for name, text in zip(RESULTS, tables, strict=True):
         write_atomically(folder / name, text.encode())
     (folder / SNAPSHOT).unlink(missing_ok=True)

@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.problem.workload import DURATION_UNITS_US, TraceJob, Workload
 from jigsaw_opt.scheduling.performance import Performance
 
 __all__ = ["with_models"]
+
+_SECOND_US = 1_000_000
 
 
 def with_models(workload: Workload, performance: Performance, models: Sequence[str], seed: int) -> Workload:
     """The workload with a model drawn for every job, each as likely as the others.
 
     A job gets as many iterations as last, alone at full depth on the GPUs that it asks for, as long as the trace says
-    (its iterations are seconds). It keeps its name, submission and GPUs, so the mix by GPUs is that of the trace.
+    (its iterations are seconds, or what its model says). It keeps its name, submission and GPUs, so the mix by GPUs is
+    that of the trace.
 
     Parameters
     ----------
@@ -53,6 +56,6 @@ def _with_model(job: TraceJob, performance: Performance, models: Sequence[str], 
     for model in order:
         one = replace(job, model=model, iterations=1)
         if performance.unknown(one) is None:
-            count = round(job.iterations * 1_000_000 / performance.alone_us(one))
+            count = round(job.iterations * DURATION_UNITS_US.get(job.model, _SECOND_US) / performance.alone_us(one))
             return replace(one, iterations=max(1, count))
     return f"job {job.name!r} can run with none of the models: {performance.unknown(replace(job, model=order[0]))}"

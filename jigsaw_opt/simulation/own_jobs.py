@@ -21,7 +21,6 @@ from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
 from jigsaw_opt.text import nearest, suggestion
 
@@ -175,10 +174,9 @@ def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
 
 
 def _of_trace(job: TraceJob, model: str) -> OwnJob:
-    if job.model != Seconds.name:
+    if job.duration_us is None:
         return OwnJob(job.name, job.model, job.gpus, job.iterations, None, job.submit_us, job.weight)
-    assert job.iterations is not None
-    return OwnJob(job.name, model, job.gpus, None, job.iterations * 1_000_000, job.submit_us, job.weight)
+    return OwnJob(job.name, model, job.gpus, None, job.duration_us, job.submit_us, job.weight)
 
 
 def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]:

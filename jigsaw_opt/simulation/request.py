@@ -20,11 +20,10 @@ from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.problem.workload import TraceJob, Workload, left_out_told
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import Policy, choose
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
 from jigsaw_opt.simulation.clusters import begins_as_grid, require_size
@@ -71,6 +70,8 @@ class SimulationRequest:
         As `failures_of` reads it; empty for none.
     columns
         What workloads in our own format call their columns, as `columns_of` reads it.
+    too_wide
+        What becomes of a workload with a job that needs more GPUs than there are: ``refuse`` it, or ``skip`` the job.
     """
 
     workload: str
@@ -85,6 +86,7 @@ class SimulationRequest:
     foreground_gpus: int | None = None
     failures: str = ""
     columns: str = ""
+    too_wide: str = "refuse"
 
     def about(self) -> dict[str, object]:
         """The words by name, as text that can be written."""
@@ -92,8 +94,10 @@ class SimulationRequest:
 
 
 _KINDS: Mapping[type, str] = {str: "text", Real: "a number", Integral: "a whole number"}
-_TEXTS = ("workload", "cluster", "policy", "performance", "contention", "failures", "columns")
+_TEXTS = ("workload", "cluster", "policy", "performance", "contention", "failures", "columns", "too_wide")
 _OPTIONAL = "foreground_gpus"
+_SKIP, _REFUSE = "skip", "refuse"
+_TOO_WIDE = "with more GPUs than the cluster has"
 _FIELDS: Mapping[str, type] = {
     **dict.fromkeys(_TEXTS, str),
     **dict.fromkeys(("round_s", "restart_s"), Real),
@@ -196,24 +200,27 @@ def _prepared(
         restart_us = _microseconds("restart", request.restart_s)
     with problems.of("seed"):
         seed = _seed(request.seed)
+    with problems.of("too wide"):
+        if request.too_wide not in (_SKIP, _REFUSE):
+            raise UsageError(f"--too-wide is {_REFUSE} or {_SKIP}, not {request.too_wide!r}")
     with problems.of("foreground"):
         wide = _wide(request.foreground_gpus)
     # Without a cluster or a performance model the trace is still read, for what is wrong with it by itself.
     accept: Accept = anything
     with problems.of("cluster"):
         cluster, models = _cluster(request.cluster, find_instance)
-        accept = _accepting(cluster, None)
+        accept = _accepting(request, cluster, None)
         with problems.of("contention"):
             contention = contention_of(request.contention, cluster)
         with problems.of("failures"):
             failures = failures_of(request.failures, cluster, request.seed)
         with problems.of("performance"):
             performance = _performance(request, cluster, models)
-            accept = _accepting(cluster, None if request.draw_models else performance)
+            accept = _accepting(request, cluster, None if request.draw_models else performance)
     with problems.of(request.workload):
         workload = _trace(request, accept)
         if not problems:
-            workload = _with_foreground(workload, wide)
+            workload = _with_foreground(_fitting(workload, cluster), wide)
             workload, performance = _joined(request, cluster, workload, performance)
             setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed, failures)
             figures = hashlib.sha256(repr(performance.figures).encode()).hexdigest()
@@ -231,6 +238,23 @@ def _wide(gpus: int | None) -> int | None:
     if gpus is not None and gpus < 1:
         raise UsageError(f"--foreground-gpus is at least 1, not {gpus}")
     return gpus
+
+
+def _fitting(workload: Workload, cluster: Cluster) -> Workload:
+    """The workload without the jobs that need more GPUs than there are; `_accepting` has refused those not to skip.
+
+    Raises
+    ------
+    UsageError
+        No job is left.
+    """
+    jobs = tuple(job for job in workload.jobs if job.fewest <= cluster.gpu_count)
+    if len(jobs) == len(workload.jobs):
+        return workload
+    left_out = {**workload.left_out, _TOO_WIDE: len(workload.jobs) - len(jobs)}
+    if not jobs:
+        raise UsageError(f"no job is left; {left_out_told(left_out, 0)}")
+    return replace(workload, jobs=jobs, left_out=left_out)
 
 
 def _with_foreground(workload: Workload, gpus: int | None) -> Workload:
@@ -317,17 +341,20 @@ def _trace(request: SimulationRequest, accept: Accept) -> Workload:
         return read_trace(name, data, source, accept, columns)
 
 
-def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:
+def _accepting(request: SimulationRequest, cluster: Cluster, performance: Performance | None) -> Accept:
     """What is wrong with a job: more GPUs than there are, or nothing that the performance model knows."""
     count = cluster.gpu_count
+    skip = f"--too-wide {_SKIP} leaves such jobs out"
 
     def problems(job: TraceJob) -> Sequence[str]:
+        if job.fewest > count and request.too_wide == _SKIP:
+            return ()
         found = []
         if job.fewest > count:
-            found.append(f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {count}")
+            found.append(f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {count}; {skip}")
         reason = None if performance is None else performance.unknown(job)
         if reason is not None:
-            of_duration = isinstance(performance, Profiled) and job.model == Seconds.name
+            of_duration = isinstance(performance, Profiled) and job.duration_us is not None
             found.append(f"job {job.name!r} {_MODELS_FOR_DURATIONS}" if of_duration else reason)
         return found
 

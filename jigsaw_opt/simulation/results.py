@@ -11,9 +11,9 @@ from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, fairness, run_slowdown
 from jigsaw_opt.simulation.records import JobRecord, Loss, SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.text import json_text
+from jigsaw_opt.text import json_text, printable
 
-__all__ = ["jobs_csv", "rounds_csv", "summary_json"]
+__all__ = ["jobs_csv", "rounds_csv", "summary_json", "summary_tree"]
 
 _JOBS = (
     "name",
@@ -65,9 +65,19 @@ def rounds_csv(outcome: SimulationOutcome) -> str:
     )
 
 
-def summary_json(summary: SimulationSummary, about: Mapping[str, object]) -> str:
-    """The measures after what the simulation was of."""
-    return json_text({**about, **asdict(summary)}, indent=2, allow_nan=True) + "\n"
+def summary_tree(setting: Setting, summary: SimulationSummary, about: Mapping[str, object]) -> dict[str, object]:
+    """Return the measures after what the simulation was of, and what its workload left out and decided, by reason."""
+    read = {"left_out": _printable(setting.workload.left_out), "remarks": _printable(setting.workload.remarks)}
+    return {**about, **asdict(summary), **read}
+
+
+def summary_json(setting: Setting, summary: SimulationSummary, about: Mapping[str, object]) -> str:
+    """Return `summary_tree` as text."""
+    return json_text(summary_tree(setting, summary, about), indent=2, allow_nan=True) + "\n"
+
+
+def _printable(counts: Mapping[str, int]) -> dict[str, int]:
+    return {printable(reason): count for reason, count in counts.items()}
 
 
 def _job_cells(setting: Setting, record: JobRecord, held_us: int, losses: Mapping[int, Loss]) -> tuple[object, ...]:

@@ -64,10 +64,12 @@ def server_uses(setting: Setting, outcome: SimulationOutcome) -> list[list[tuple
 
 
 def findings(setting: Setting, outcome: SimulationOutcome) -> list[str]:
-    """Sentences on the job that ends last, the one that waits longest, the most unfair one, and the idlest server."""
+    """Sentences on what reading left out, the last job, the longest wait, the most unfair job and the idlest server."""
+    read = [f"Workload: {printable(line)}." for line in setting.workload.reading_told()]
     if not outcome.jobs:
-        return ["No job has been submitted by the end of the simulation."]
+        return ["No job has been submitted by the end of the simulation.", *read]
     return [
+        *read,
         *_latest(setting, outcome),
         *_longest_wait(setting, outcome),
         *_unfair(setting, outcome),

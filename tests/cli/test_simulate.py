@@ -52,7 +52,7 @@ def test_a_bad_trace_lists_everything_and_writes_nothing(
     count = load_instance(pair_path).cluster.gpu_count
     assert capsys.readouterr().err.splitlines()[1:] == [
         f"  {bad}:2: submit_s is negative: -5",
-        f"  {bad}:3: job 'b' needs 99 GPUs and the cluster has {count}",
+        f"  {bad}:3: job 'b' needs 99 GPUs and the cluster has {count}; --too-wide skip leaves such jobs out",
         f"  {bad}:3: no model 'nit'; did you mean 'net'?",
     ]
     assert not (tmp_path / "out").exists()

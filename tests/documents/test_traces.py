@@ -69,10 +69,69 @@ def test_every_problem_of_the_header() -> None:
     ]
 
 
-@pytest.mark.parametrize(("unit", "seconds"), [("us", 1), ("ms", 2), ("s", 1500), ("min", 90_000), ("h", 5_400_000)])
-def test_jobs_by_duration_take_a_second_an_iteration(unit: str, seconds: int) -> None:
+@pytest.mark.parametrize(
+    ("unit", "model", "iterations"),
+    [
+        ("us", "microseconds", 1500),
+        ("ms", "milliseconds", 1500),
+        ("s", "seconds", 1500),
+        ("min", "seconds", 90_000),
+        ("h", "seconds", 5_400_000),
+    ],
+)
+def test_jobs_by_duration_take_a_unit_of_time_an_iteration(unit: str, model: str, iterations: int) -> None:
     workload = decode_workload(f"submit_s,gpus,duration_{unit}\n0,4,1500\n")
-    assert workload.jobs == (TraceJob("line-2", 0, "seconds", 4, seconds),)
+    assert workload.jobs == (TraceJob("line-2", 0, model, 4, iterations),)
+    assert decode_workload(encode_workload(workload)).jobs == workload.jobs
+
+
+@pytest.mark.parametrize(
+    ("cell", "duration_us"),
+    [
+        ("02:03:04", 7_384_000_000),
+        ("1-02:03:04", 93_784_000_000),
+        ('"1 day, 2:03:04"', 93_784_000_000),
+        ("0 days 00:00:01.499000", 1_499_000),
+        ("100:00:00", 360_000_000_000),
+    ],
+)
+def test_durations_as_a_clock_shows_them(cell: str, duration_us: int) -> None:
+    assert decode_workload(f"submit_s,gpus,duration_s\n0,4,{cell}\n").jobs[0].duration_us == duration_us
+
+
+@pytest.mark.parametrize("cell", ["02:03", "1-25:00:00", "00:61:00", "-01:00:00", "1-2-03:00:00"])
+def test_durations_that_no_clock_shows(cell: str) -> None:
+    assert problems("csv", f"submit_s,gpus,duration_s\n0,4,{cell}\n") == [f"t:2: duration_s is a number, not '{cell}'"]
+
+
+def test_semicolons_and_decimal_commas() -> None:
+    text = "name;submit_h;gpus;duration_h\na;0,5;4;2,25\nb;1.0;2;1\n"
+    assert decode_workload(text).jobs == (
+        TraceJob("a", 1_800_000_000, "seconds", 4, 8100),
+        TraceJob("b", 3_600_000_000, "seconds", 2, 3600),
+    )
+    assert decode_workload(text.replace(",", ".").replace(";", "\t")).jobs == decode_workload(text).jobs
+    assert problems("csv", "submit_h;gpus;duration_h\n1;1,000;1\n2;1;1.000,5\n") == [
+        "t:2: gpus is a whole number, not '1,000'",
+        "t:3: duration_h is a number, not '1.000,5'",
+    ]
+
+
+@pytest.mark.parametrize("cell", ["NaN", "NaT", "", "None", "null"])
+def test_jobs_without_a_duration_never_started(cell: str) -> None:
+    workload = decode_workload(f"submit_s,gpus,duration_s\n0,4,{cell}\n1,2,9\n")
+    assert workload.jobs == (TraceJob("line-3", 1_000_000, "seconds", 2, 9),)
+    assert workload.left_out == {"never started": 1}
+    assert workload.reading_told() == ["1 of 2 jobs left out: 1 never started"]
+
+
+def test_moments_have_a_zone_or_have_none() -> None:
+    head = "submit,gpus,duration_s\n"
+    zoned = decode_workload(head + "2024-03-01T08:00:00Z,1,1\n2024-03-01T10:30:00.5+02:00,1,1\n1709283600,1,1\n")
+    assert [job.submit_us for job in zoned.jobs] == [0, 1_800_500_000, 3_600_000_000]
+    assert problems("csv", head + "2024-03-01T08:00:00Z,1,1\n2024-03-01T09:00:00,1,1\n") == [
+        "t:3: submit has no zone, and the time in line 2 has one"
+    ]
 
 
 def test_jobs_by_duration_state_it_once_and_nothing_else() -> None:
@@ -130,7 +189,7 @@ def test_tables_with_dates_and_jobs_without_gpus() -> None:
         read_trace("csv", header + "a,-1,Unknown,60\n", "t", columns=columns)
     assert [str(problem) for problem in caught.value.problems] == [
         "t:2: gpus is negative: -1",
-        "t:2: submit is a local date and time, not 'Unknown'",
+        "t:2: submit is a date and time, not 'Unknown'",
     ]
     assert problems("csv", "submit_s,gpus,duration_s\n0,0,1\n") == ["t:2: gpus is too small: 0"]
 
@@ -172,7 +231,9 @@ def test_texts_of_spreadsheets() -> None:
 )
 def test_numbers_that_are_none(number: str) -> None:
     for name, text in (("csv", f"{HEADER}a,{number},m,{number},1\n"), ("philly", f"{PHILLY}2017-11-02,{number},1\n")):
-        assert all(line.startswith("t:2: ") for line in problems(name, text))
+        missing = name == "philly" and number in ("", "nan")
+        told = ["t: has no job (1 of 1 jobs left out: 1 never started)"] if missing else None
+        assert told == problems(name, text) or all(line.startswith("t:2: ") for line in problems(name, text))
 
 
 @settings(max_examples=300)
@@ -225,13 +286,42 @@ def test_philly_begins_with_its_first_job() -> None:
     text = "timestamp,duration,num_gpus\n2017-11-02 00:00:01,60.4,2\n2017-11-01 23:59:59,0.0,1\n"
     assert read_trace("philly", text, "t").jobs == (
         TraceJob("line-3", 0, "seconds", 1, 1),
-        TraceJob("line-2", 2_000_000, "seconds", 2, 60),
+        TraceJob("line-2", 2_000_000, "milliseconds", 2, 60_400),
     )
-    wrong = "timestamp,duration,num_gpus\nyesterday,-1,1\n2017-11-01T00:00:00+01:00,1,1\n"
-    assert [line.split(":")[1] for line in problems("philly", wrong)] == ["2", "2", "3"]
+    wrong = "timestamp,duration,num_gpus\n2017-11-01 00:00:00,1,1\nyesterday,-1,1\n2017-11-01T00:00:00+01:00,1,1\n"
+    assert [line.split(":")[1] for line in problems("philly", wrong)] == ["3", "3", "4"]
+
+
+PHILLY_LOG = (Path(__file__).parents[1] / "data" / "jobs.philly.json").read_text()
+
+
+def test_the_log_of_philly() -> None:
+    workload = read_trace("philly", PHILLY_LOG, "t")
+    assert workload.jobs == (
+        TraceJob("application_1_0001", 0, "seconds", 2, 352),
+        TraceJob("application_1_0002", 60_000_000, "seconds", 16, 900),
+    )
+    assert workload.left_out == {"never started": 1, "not ended": 1, "without a GPU": 1}
+    assert workload.remarks == {
+        "jobs of several attempts, which last as long as all of them together": 1,
+        "jobs whose attempts differ in their GPUs, with the most of any": 1,
+    }
+
+
+def test_every_problem_of_the_log_of_philly() -> None:
+    log = PHILLY_LOG.replace("2017-10-07 11:05:16", "2017-10-07 10:05:16").replace("2017-10-07 10:59:40", "then")
+    log = log.replace("application_1_0002", "application_1_0001")
+    assert problems("philly", log) == [
+        "$[0].attempts[0]: it ends before it starts",
+        '$[1].submitted_time: a date and time is expected, not "then"',
+        "$[1]: there is a job 'application_1_0001' already",
+    ]
+    assert problems("philly", "[]") == ["$: has no job"]
+    assert problems("philly", '[3, {"attempts": 4}]')[0] == "$[0]: an object is expected, not 3"
 
 
 SHARED = {
+    "shockwave/120jobs_32gpu_dynamic.trace": ("gavel", 120),
     "alibaba/openb_pod_list_default.csv": ("alibaba", 6_203),
     "microsoft_itp/raw/cluster04.csv": ("itp", 15_802),
     "elasticflow/philly_103959.csv": ("elasticflow", 876),

@@ -122,7 +122,7 @@ def test_everything_wrong_with_any_combination_is_told_once_and_nothing_is_writt
     ]
     files = [f"  {bad}:2: submit_s is negative: -5", f"  {missing}: cannot be read: No such file or directory"]
     assert main([*command, "--cluster", "2x4"]) == 3
-    too_large = f"  {bad}:3: job 'b' needs 99 GPUs and the cluster has 8"
+    too_large = f"  {bad}:3: job 'b' needs 99 GPUs and the cluster has 8; --too-wide skip leaves such jobs out"
     assert capsys.readouterr().err.splitlines() == ["error: 5 problems", *policies, files[0], too_large, files[1]]
     # Without a cluster nobody knows whether jobs fit on it; what is wrong with a trace by itself is still told.
     assert main([*command, "--cluster", "0x4", "--round", "-1", "--restart", "nan"]) == 3

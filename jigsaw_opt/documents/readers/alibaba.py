@@ -1,20 +1,21 @@
 """Pods of Alibaba's GPU trace of 2023 (``openb_pod_list``): a pod a line, times in seconds.
 
 ``name``, ``num_gpu``, ``creation_time``, ``deletion_time`` and ``scheduled_time`` are used. A pod is a job that lasts
-from its scheduling to its deletion. Pods without a GPU and pods that were never scheduled are left out. A pod with a
-part of a GPU (``gpu_milli``) takes a whole one, as plans share GPUs in time only. An iteration becomes a second of the
-performance model ``seconds``.
+from its scheduling to its deletion. Pods without a GPU, never scheduled or never deleted are left out. A pod with a
+part of a GPU (``gpu_milli``) takes a whole one, as plans share GPUs in time only.
 """
 
 from __future__ import annotations
 
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_alibaba", "resembles"]
 
 _COLUMNS = ("name", "num_gpu", "creation_time", "deletion_time", "scheduled_time")
-_MODEL = "seconds"
+_WHOLE_GPU = 1000
+"""Of ``gpu_milli``."""
 
 
 def resembles(head: str) -> int:
@@ -30,14 +31,25 @@ def read_alibaba(data: bytes | str, source: str = "pods.csv", accept: Accept = a
     InvalidInputError
         With every line that is wrong.
     """
-    return JobTable(data, source, _COLUMNS).workload(source, _job, accept)
+    table = JobTable(data, source, _COLUMNS)
+    return table.workload(source, lambda row: _job(row, table.tally), accept)
 
 
-def _job(row: Row) -> TraceJob | None:
-    gpus, scheduled = row.integer("num_gpu", least=0), row.optional("scheduled_time", least=0)
-    if row.good and (gpus == 0 or scheduled is None):
-        return None
-    seconds = row.integer("deletion_time", least=0) - (scheduled or 0)
-    if row.good and seconds < 0:
-        row.add(f"deletion_time is before scheduled_time: {scheduled}")
-    return TraceJob(row.text("name"), row.microseconds("creation_time"), _MODEL, max(1, gpus), max(1, seconds))
+def _job(row: Row, tally: Tally) -> TraceJob | str:
+    gpus = row.integer("num_gpu", least=0)
+    if row.good and gpus == 0:
+        return NO_GPU
+    if row.good and row.is_missing("scheduled_time"):
+        return NEVER_STARTED
+    if row.good and row.is_missing("deletion_time"):
+        return STILL_RUNNING
+    start_us, end_us = row.microseconds("scheduled_time"), row.microseconds("deletion_time")
+    if row.good and end_us < start_us:
+        row.add(f"deletion_time is before scheduled_time: {row.text('scheduled_time')}")
+    if gpus == 1 and row.good and row.has("gpu_milli") and not row.is_missing("gpu_milli"):
+        part = row.integer("gpu_milli", least=0)
+        if part < _WHOLE_GPU:
+            tally.remark("pods with a part of a GPU, which count as one GPU each")
+    return TraceJob.lasting(
+        row.text("name"), row.microseconds("creation_time"), max(1, gpus), max(0, end_us - start_us)
+    )

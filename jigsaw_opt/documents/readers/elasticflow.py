@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_elasticflow", "resembles"]
@@ -40,7 +41,9 @@ def read_elasticflow(data: bytes | str, source: str = "trace.csv", accept: Accep
     return table.workload(source, partial(_job, submit=submit[0], named=table.has("model_name")), accept)
 
 
-def _job(row: Row, submit: str, named: bool) -> TraceJob:
+def _job(row: Row, submit: str, named: bool) -> TraceJob | str:
+    if row.is_missing("duration"):
+        return NEVER_STARTED
     return TraceJob(
         row.text("job_id"),
         row.microseconds(submit),

@@ -1,7 +1,8 @@
 """Traces and measured throughputs of Gavel (OSDI 2020).
 
 A trace has a job a line and no header: type, command, folder, argument of the steps, whether it needs data, steps,
-GPUs, priority, objective of its duration (unused here) and arrival in seconds, with tabs between them. Throughputs are
+GPUs, priority, objective of its duration (unused here) and arrival in seconds, with tabs between them. Shockwave (NSDI
+2023) adds how its batch size changes before the priority, and its duration before the arrival. Throughputs are
 one JSON object: by GPU type and kind of job, iterations a second alone (``"null"``) or with another kind on the same
 GPUs (its own, and the other's). ``TYPE_unconsolidated`` is for GPUs spread over more servers than need be.
 """
@@ -13,13 +14,19 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
+from jigsaw_opt.documents.readers.tally import Tally
 from jigsaw_opt.documents.report import Report, quoted
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["GavelJobType", "Throughputs", "read_gavel", "read_throughputs", "resembles"]
 
-_COLUMNS = ("job_type", "command", "folder", "steps_argument", "data", "total_steps", "scale_factor", "priority", "slo")
+_HEAD = ("job_type", "command", "folder", "steps_argument", "data", "total_steps", "scale_factor")
+_COLUMNS = (*_HEAD, "priority", "slo", "arrival")
+_SHOCKWAVE = (*_HEAD, "mode", "priority", "slo", "duration", "arrival")
+_STATIC = "static"
+"""The mode of Shockwave's jobs whose batch size stays as it is."""
 _KIND = re.compile(r"\('(?P<model>[^']+)', (?P<gpus>[1-9][0-9]{0,5})\)")
 
 
@@ -40,23 +47,27 @@ Throughputs = Mapping[str, Mapping[GavelJobType, Mapping[GavelJobType | None, tu
 
 def resembles(head: str) -> int:
     """How many of its columns the beginning of a text has; 0 where it is of another format."""
-    cells = head.partition("\n")[0].split("\t")
-    return len(cells) if len(cells) == len(_COLUMNS) + 1 and cells[5].strip().isdecimal() else 0
+    cells = head.lstrip().partition("\n")[0].split("\t")
+    return len(cells) if len(cells) in (len(_COLUMNS), len(_SHOCKWAVE)) and cells[5].strip().isdecimal() else 0
 
 
 def read_gavel(data: bytes | str, source: str = "gavel.trace", accept: Accept = anything) -> Workload:
-    """Read a trace of Gavel; jobs are named by the line they stand in, and weigh as much as their priority.
+    """Read a trace of Gavel or Shockwave; jobs are named by their line, and weigh as much as their priority.
 
     Raises
     ------
     InvalidInputError
         With every line that is wrong.
     """
-    columns = (*_COLUMNS, "arrival")
-    return JobTable(data, source, columns, separator="\t", columns=columns).workload(source, _job, accept)
+    first = next((line for _, line in Lines(data, source)), "")
+    columns = _SHOCKWAVE if first.count("\t") + 1 == len(_SHOCKWAVE) else _COLUMNS
+    table = JobTable(data, source, columns, separator="\t", columns=columns)
+    return table.workload(source, lambda row: _job(row, table.tally), accept)
 
 
-def _job(row: Row) -> TraceJob:
+def _job(row: Row, tally: Tally) -> TraceJob:
+    if row.has("mode") and row.text("mode") != _STATIC:
+        tally.remark("jobs whose batch size changes (accordion, gns), read with that of their type throughout")
     return TraceJob(
         f"line-{row.number}",
         row.microseconds("arrival"),

@@ -1,20 +1,19 @@
 """Jobs of SenseTime's Helios clusters (SC 2021, ``cluster_log.csv``): a job a line under a header.
 
 ``job_id``, ``gpu_num``, ``submit_time``, ``start_time`` and ``duration`` are used; ``user``, ``cpu_num``, ``node_num``,
-``state``, ``end_time`` and ``queue`` are not. Times are local, durations seconds. The first submission is time 0. Jobs
-without a GPU and those that never started are left out. An iteration becomes a second of the performance model
-``seconds``.
+``state``, ``end_time`` and ``queue`` are not. Durations are seconds. The first submission is time 0. Jobs without a GPU
+and those that never started are left out. ``trace_seren.csv`` of Acme (NSDI 2024) has the same columns.
 """
 
 from __future__ import annotations
 
-from jigsaw_opt.documents.readers.table import NO_TIME, Accept, JobTable, Row, anything, from_first, headed
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_helios", "resembles"]
 
 _COLUMNS = ("job_id", "gpu_num", "submit_time", "start_time", "duration")
-_MODEL = "seconds"
 
 
 def resembles(head: str) -> int:
@@ -33,9 +32,10 @@ def read_helios(data: bytes | str, source: str = "cluster_log.csv", accept: Acce
     return from_first(JobTable(data, source, _COLUMNS).workload(source, _job, accept))
 
 
-def _job(row: Row) -> TraceJob | None:
+def _job(row: Row) -> TraceJob | str:
     gpus = row.integer("gpu_num", least=0)
-    if row.good and (gpus == 0 or row.optional_text("start_time") in NO_TIME):
-        return None
-    seconds = round(row.microseconds("duration") / 1_000_000)
-    return TraceJob(row.text("job_id"), row.moment("submit_time"), _MODEL, max(1, gpus), max(1, seconds))
+    if row.good and gpus == 0:
+        return NO_GPU
+    if row.good and (row.is_missing("start_time") or row.is_missing("duration")):
+        return NEVER_STARTED
+    return TraceJob.lasting(row.text("job_id"), row.moment("submit_time"), max(1, gpus), row.duration("duration"))

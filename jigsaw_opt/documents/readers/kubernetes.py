@@ -1,28 +1,35 @@
-"""Jobs of Kubernetes: ``kubectl get jobs -A -o json``, or of Kubeflow, as ``kubectl get pytorchjobs -A -o json``.
+"""Jobs of Kubernetes: ``kubectl get jobs -A -o json``, or another kind of them, or pods, or several kinds together.
 
-A job of ``batch/v1`` has ``parallelism`` pods at a time, one of Kubeflow the ``replicas`` of each of its replica specs.
-The limits of their containers on ``nvidia.com/gpu``, ``amd.com/gpu`` and the like are its GPUs. It lasts from
-``startTime`` to ``completionTime``, or to the moment at which it failed. Jobs without a GPU, and those that have not
-ended, are left out. The first creation is time 0. An iteration becomes a second of the performance model ``seconds``.
+A job of ``batch/v1`` has ``parallelism`` pods at a time, no more than ``completions``; one of Kubeflow or Volcano the
+``replicas`` of each of its replica specs or tasks, a ``Workload`` of Kueue the pods that were admitted. Pods of one
+owner are a job of their own where the owner is not in the list. `PodNeeds` says which GPUs count. A job lasts from its
+start to its end, well or not, to the second. Jobs without a GPU, and those that have not ended, are left out. The first
+creation is time 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.readers.kubernetes_kinds import is_read, job_of_item, job_of_pods, kind_of_item, name_of
 from jigsaw_opt.documents.readers.table import Accept, anything, from_first
-from jigsaw_opt.documents.report import Place, Report, describe
+from jigsaw_opt.documents.readers.tally import Tally
+from jigsaw_opt.documents.readers.tree import Tree
+from jigsaw_opt.documents.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_kubernetes", "resembles"]
 
-_MODEL = "seconds"
-_MOST_GPUS = 10**6
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ENDS = ("Failed", "Complete", "Succeeded")
+_LABELS = (
+    "jobset.sigs.k8s.io/jobset-name",
+    "training.kubeflow.org/job-name",
+    "volcano.sh/job-name",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+)
+"""Labels by which a pod names its job, the widest first."""
 
 
 def resembles(head: str) -> int:
@@ -39,127 +46,59 @@ def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept
         With every problem and its path.
     """
     jobs: dict[str, TraceJob] = {}
+    tally = Tally()
 
     def read(tree: Any, report: Report) -> None:
-        jobs.update(_jobs(_Tree(tree, "$", report), accept))
+        items = Tree(tree, "$", report).at("items")
+        if not isinstance(items.value, list):
+            items.add("the list of jobs is expected, as 'kubectl get jobs -A -o json' prints it")
+            return
+        for item, job in _jobs(list(items.items()), tally):
+            if isinstance(job, str):
+                tally.leave_out(job)
+                continue
+            for problem in accept(job):
+                item.add(problem)
+            if job.name in jobs:
+                item.add(f"there is a job {job.name!r} already")
+            jobs[job.name] = job
+        if not jobs and not report.problems:
+            items.add("no job has GPUs and has ended", tally.told())
 
     parsed(data, source, read)
-    ordered = sorted(jobs.values(), key=lambda job: job.submit_us)
-    return from_first(Workload(source, tuple(ordered)))
+    return from_first(tally.workload(source, jobs.values()))
 
 
-class _Tree:
-    """A value of a document that may be anything; what is not as expected is noted and read as empty."""
-
-    def __init__(self, value: Any, place: Place, report: Report) -> None:
-        self.value, self.place, self.report = value, place, report
-
-    def add(self, message: str) -> None:
-        self.report.add(self.place, message)
-
-    def at(self, *keys: str) -> _Tree:
-        """What stands under a path of keys; None where there is nothing."""
-        tree = self
-        for key in keys:
-            if tree.value is not None and not isinstance(tree.value, Mapping):
-                tree.add(f"an object is expected, not {describe(tree.value)}")
-                tree.value = None
-            tree = _Tree((tree.value or {}).get(key), (tree.place, key), self.report)
-        return tree
-
-    def items(self) -> Iterator[_Tree]:
-        """The values of a list, or of an object; None is empty."""
-        value = self.value
-        if isinstance(value, list):
-            yield from (_Tree(one, (self.place, k), self.report) for k, one in enumerate(value))
-        elif isinstance(value, Mapping):
-            yield from map(self.at, value)
-        elif value is not None:
-            self.add(f"a list or an object is expected, not {describe(value)}")
-
-    def text(self) -> str:
-        if isinstance(self.value, str) and self.value:
-            return self.value
-        self.add(f"a text is expected, not {describe(self.value)}")
-        return ""
-
-    def count(self, default: int) -> int:
-        """A whole number, also one that is written as a text, as quantities are."""
-        value = default if self.value is None else self.value
-        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 8:
-            value = int(value)
-        if type(value) is int and 0 <= value <= _MOST_GPUS:
-            return value
-        self.add(f"a whole number from 0 to {_MOST_GPUS} is expected, not {describe(self.value)}")
-        return 0
-
-    def time_us(self) -> int:
-        """A moment as in ``2026-01-31T08:30:00Z``, in microseconds since 1970."""
-        text = self.text()
-        try:
-            return round((datetime.fromisoformat(text) - _EPOCH).total_seconds()) * 1_000_000
-        except (ValueError, TypeError):  # TypeError: a time without a zone
-            if text:
-                self.add(f"a moment as 2026-01-31T08:30:00Z is expected, not {describe(text)}")
-            return 0
+def _jobs(items: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | str]]:
+    """The jobs of a list, or why there is none, with the items that they stand in."""
+    known = {(kind_of_item(item)[0], name_of(item)) for item in items if _is_job(item) and item.at("metadata", "name")}
+    pods: dict[str, list[Tree]] = {}
+    for item in items:
+        owners = item.at("metadata", "ownerReferences").items()
+        if any((owner.at("kind").value, _beside(item, owner.at("name").value)) in known for owner in owners):
+            tally.remark("items that belong to a job of the list, counted with it")
+        elif kind_of_item(item) == ("Pod", ""):
+            pods.setdefault(_job_name(item), []).append(item)
+        else:
+            yield item, job_of_item(item, tally)
+    for name, group in pods.items():
+        yield group[0], job_of_pods(name, group, tally)
 
 
-def _jobs(top: _Tree, accept: Accept) -> Iterator[tuple[str, TraceJob]]:
-    items = top.at("items")
-    if not isinstance(items.value, list):
-        items.add("the list of jobs is expected, as 'kubectl get jobs -A -o json' prints it")
-        return
-    known: set[str] = set()
-    for item in items.items():
-        job = _job(item)
-        if job is None:
-            continue
-        for problem in accept(job):
-            item.add(problem)
-        if job.name in known:
-            item.add(f"there is a job {job.name!r} already")
-        known.add(job.name)
-        yield job.name, job
-    if not known and not top.report.problems:
-        items.add("no job has GPUs and has ended")
+def _is_job(item: Tree) -> bool:
+    return bool(kind_of_item(item)[0]) and is_read(item)
 
 
-def _job(item: _Tree) -> TraceJob | None:
-    spec, status, meta = item.at("spec"), item.at("status"), item.at("metadata")
-    gpus, end = _gpus(spec), _end(status)
-    if not gpus or end is None or status.at("startTime").value is None:
-        return None
-    seconds = (end.time_us() - status.at("startTime").time_us()) // 1_000_000
-    if seconds < 0:
-        status.add("it ends before it starts")
-    space = "default" if meta.at("namespace").value is None else meta.at("namespace").text()
-    name, created = meta.at("name").text(), meta.at("creationTimestamp").time_us()
-    return TraceJob(f"{space}/{name}", created, _MODEL, gpus, max(1, seconds))
+def _beside(item: Tree, name: object) -> str:
+    """The name of something in the namespace of an item."""
+    return f"{name_of(item).partition('/')[0]}/{name}"
 
 
-def _gpus(spec: _Tree) -> int:
-    """GPUs of all pods that run at a time."""
-    replicas = [tree for key in spec.value or () if str(key).endswith("ReplicaSpecs") for tree in spec.at(key).items()]
-    if replicas:
-        return sum(one.at("replicas").count(1) * _gpus_of_pod(one) for one in replicas)
-    return spec.at("parallelism").count(1) * _gpus_of_pod(spec)
-
-
-def _gpus_of_pod(spec: _Tree) -> int:
-    containers = spec.at("template", "spec", "containers").items()
-    limits = (container.at("resources", "limits") for container in containers)
-    return sum(one.at(key).count(0) for one in limits for key in _keys(one) if key.endswith("/gpu") or "/gpu-" in key)
-
-
-def _keys(tree: _Tree) -> tuple[str, ...]:
-    return tuple(tree.value) if isinstance(tree.value, Mapping) else ()
-
-
-def _end(status: _Tree) -> _Tree | None:
-    """When the job ended, well or not; None where it has not."""
-    if status.at("completionTime").value is not None:
-        return status.at("completionTime")
-    for condition in status.at("conditions").items():
-        if condition.at("type").value in _ENDS and condition.at("status").value == "True":
-            return condition.at("lastTransitionTime")
-    return None
+def _job_name(pod: Tree) -> str:
+    """The job that a pod belongs to, by its labels or its owner; it may be one by itself."""
+    labels, owners = pod.at("metadata", "labels"), list(pod.at("metadata", "ownerReferences").items())
+    stated = [labels.at(label) for label in _LABELS if labels.at(label)]
+    owned = [owner.at("name") for owner in owners if owner.at("name")]
+    for name in (*stated[:1], *owned[:1]):
+        return _beside(pod, name.text())
+    return name_of(pod)

@@ -1,36 +1,118 @@
-"""Jobs of Microsoft's Philly cluster: ``timestamp,duration,num_gpus,gpu_time,cluster``.
+"""Jobs of Microsoft's Philly cluster (ATC 2019): its own log in JSON, or the table that others made of it.
 
-Timestamps are local times without a zone, durations seconds. The first submission is time 0. The trace has no
-models: an iteration becomes a second of the performance model ``seconds``. Jobs are named by the line they stand in.
+The log, ``cluster_job_log``, is a list of jobs: ``jobid``, ``submitted_time`` and ``attempts``, each with
+``start_time``, ``end_time`` and ``detail``, which lists the ``gpus`` of each machine. A job lasts as long as all of its
+attempts together, on as many GPUs as the largest of them has. The table is ``timestamp,duration,num_gpus``, in seconds;
+its jobs are named by the line they stand in. Times are local. The first submission is time 0.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
+from jigsaw_opt.documents.readers.times import Zone, is_missing
+from jigsaw_opt.documents.readers.tree import Tree
+from jigsaw_opt.documents.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_philly", "resembles"]
 
 _COLUMNS = ("timestamp", "duration", "num_gpus")
-_MODEL = "seconds"
+_KEYS = ('"jobid"', '"attempts"', '"submitted_time"')
+_SPACE = b" \t\r\n\xef\xbb\xbf"
 
 
 def resembles(head: str) -> int:
-    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    """How many of its columns or keys the beginning of a text has; 0 where it is of another format."""
+    if head.lstrip().startswith("["):
+        return sum(key in head for key in _KEYS) if all(key in head for key in _KEYS) else 0
     return headed(head, _COLUMNS)
 
 
 def read_philly(data: bytes | str, source: str = "philly.csv", accept: Accept = anything) -> Workload:
-    """Read a trace of Philly.
+    """Read a log or a table of Philly.
 
     Raises
     ------
     InvalidInputError
-        With every line that is wrong.
+        With every job or line that is wrong.
     """
-    return from_first(JobTable(data, source, _COLUMNS).workload(source, _job, accept))
+    start = data[:1000]
+    if (start.encode(errors="replace") if isinstance(start, str) else start).lstrip(_SPACE).startswith(b"["):
+        return _read_log(data, source, accept)
+    return from_first(JobTable(data, source, _COLUMNS).workload(source, _job_of_row, accept))
 
 
-def _job(row: Row) -> TraceJob:
-    seconds = round(row.microseconds("duration") / 1_000_000)
-    return TraceJob(f"line-{row.number}", row.moment("timestamp"), _MODEL, row.integer("num_gpus"), max(1, seconds))
+def _job_of_row(row: Row) -> TraceJob | str:
+    if row.is_missing("duration"):
+        return NEVER_STARTED
+    gpus, submit_us = row.integer("num_gpus"), row.moment("timestamp")
+    return TraceJob.lasting(f"line-{row.number}", submit_us, gpus, row.duration("duration"))
+
+
+def _read_log(data: bytes | str, source: str, accept: Accept) -> Workload:
+    tally, zone = Tally(), Zone()
+    jobs: dict[str, TraceJob] = {}
+
+    def read(tree: Any, report: Report) -> None:
+        for item in Tree(tree, "$", report).items():
+            job = _job_of_item(item, tally, zone)
+            if isinstance(job, str):
+                tally.leave_out(job)
+                continue
+            for problem in accept(job):
+                item.add(problem)
+            if job.name in jobs:
+                item.add(f"there is a job {job.name!r} already")
+            jobs[job.name] = job
+        if not jobs and not report.problems:
+            report.add("$", "has no job", tally.told())
+
+    parsed(data, source, read, top="[")
+    return from_first(tally.workload(source, jobs.values()))
+
+
+def _job_of_item(item: Tree, tally: Tally, zone: Zone) -> TraceJob | str:
+    attempts = list(item.at("attempts").items())
+    ran = [one for one in attempts if not _is_missing(one.at("start_time"))]
+    if not ran:
+        return NEVER_STARTED
+    if any(_is_missing(one.at("end_time")) for one in ran):
+        return STILL_RUNNING
+    gpus = [sum(len(_list(part.at("gpus"))) for part in one.at("detail").items()) for one in ran]
+    if not any(gpus):
+        return NO_GPU
+    lasted_us = [_time_us(one.at("end_time"), zone) - _time_us(one.at("start_time"), zone) for one in ran]
+    for one, time_us in zip(ran, lasted_us, strict=True):
+        if time_us < 0 and not one.report.problems:
+            one.add("it ends before it starts")
+    if len(ran) > 1:
+        tally.remark("jobs of several attempts, which last as long as all of them together")
+    if len(set(gpus)) > 1:
+        tally.remark("jobs whose attempts differ in their GPUs, with the most of any")
+    name, submit_us = item.at("jobid").text(), _time_us(item.at("submitted_time"), zone)
+    return TraceJob.lasting(name, submit_us, max(gpus), max(0, sum(lasted_us)))
+
+
+def _list(tree: Tree) -> list[Any]:
+    if tree and not isinstance(tree.value, list):
+        tree.add("a list is expected")
+    return tree.value if isinstance(tree.value, list) else []
+
+
+def _is_missing(tree: Tree) -> bool:
+    return tree.value is None or (isinstance(tree.value, str) and is_missing(tree.value))
+
+
+def _time_us(tree: Tree, zone: Zone) -> int:
+    """A moment, whose zone is or is not there as in all others."""
+    found = tree.moment()
+    if found is None:
+        return 0
+    problem = zone.problem(found.zoned, "the first job")
+    if problem:
+        tree.add(problem)
+    return found.time_us

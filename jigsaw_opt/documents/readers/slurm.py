@@ -1,24 +1,41 @@
-"""Jobs of Slurm's accounting: ``sacct -X -P -o JobID,Submit,Start,End,AllocTRES``, cells between bars under a header.
+"""Jobs of Slurm's accounting: ``sacct -X -P -o JobID,State,Submit,Start,End,Elapsed,AllocTRES,ReqTRES``.
 
-More columns do no harm, and ``ReqTRES`` stands in where ``AllocTRES`` is empty. A job asks for its ``gres/gpu`` and
-lasts from ``Start`` to ``End``. Steps, jobs without a GPU, and those that never started or have not ended are left
-out. Times are local; the first submission is time 0. An iteration becomes a second of the performance model
-``seconds``.
+Cells stand between bars under a header, in any order; more columns do no harm, and ``State``, ``Elapsed`` (or
+``ElapsedRaw``) and ``ReqTRES`` may be missing. A job asks for its ``gres/gpu`` and lasts for ``Elapsed``, or else from
+``Start`` to ``End``. ``ReqTRES`` stands in for an empty ``AllocTRES`` only where the job ran. Of several records of a
+job (``sacct -D``) the last counts, and the components of a heterogeneous job (``102+0``, ``102+1``) are one job. Steps,
+jobs without a GPU, and those that never ran or have not ended are left out. The first submission is time 0.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from jigsaw_opt.documents.readers.table import NO_TIME, Accept, JobTable, Row, anything, from_first, headed
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
+from jigsaw_opt.documents.readers.times import duration_us
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_slurm", "resembles"]
 
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
-_MODEL = "seconds"
-_GPUS = re.compile(r"gres/gpu=([0-9]{1,7})")
-_TYPED_GPUS = re.compile(r"gres/gpu:[^=,]+=([0-9]{1,7})")
+_COMPONENT = re.compile(r"(?P<job>[^+]+)\+[0-9]+")
+_MIG = re.compile(r"gres/gpu:[^=]*[0-9]g\.[0-9]+gb")
+_CANCELLED, _PENDING = "cancelled while pending", "still pending"
+_SHARE = "with a share of a GPU only (gres/shard)"
+_MOST_DIGITS = 8
+
+
+class _SacctLine(NamedTuple):
+    """What a line says of a job: a duration, or why it is none."""
+
+    line: int
+    submit_us: int
+    gpus: int
+    duration_us: int
+    reason: str = ""
 
 
 def resembles(head: str) -> int:
@@ -34,24 +51,98 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     InvalidInputError
         With every line that is wrong.
     """
-    return from_first(JobTable(data, source, _COLUMNS, "|").workload(source, _job, accept))
+    table = JobTable(data, source, _COLUMNS, "|")
+    records: dict[str, _SacctLine] = {}
+    for row in table:
+        name = row.text("JobID")
+        if "." in name:
+            table.tally.remark("steps of jobs passed over")
+            continue
+        if name and records.pop(name, None) is not None:
+            table.tally.remark("earlier records of a job passed over, as its last one counts (sacct -D)")
+        records[name] = _record(row, table.tally)
+    return from_first(table.workload_of(source, _jobs(records, table.tally), accept))
 
 
-def _job(row: Row) -> TraceJob | None:
-    name, gpus = row.text("JobID"), _gpus(row)
-    times = [row.optional_text(column) for column in ("Start", "End")]
-    if "." in name or gpus == 0 or not NO_TIME.isdisjoint(times):
-        return None
-    seconds = (row.moment("End") - row.moment("Start")) // 1_000_000
-    if row.good and seconds < 0:
+def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int, TraceJob | str]]:
+    """The jobs, or why there is none, with the components of each put together."""
+    parts: dict[str, list[_SacctLine]] = {}
+    for name, record in records.items():
+        component = _COMPONENT.fullmatch(name)
+        parts.setdefault(component["job"] if component else name, []).append(record)
+    for name, components in parts.items():
+        for _ in components[1:]:
+            tally.remark("further components of heterogeneous jobs, each counted with its job")
+        ran = [one for one in components if not one.reason]
+        line = components[0].line
+        unfinished = next((one.reason for one in components if one.reason in (STILL_RUNNING, _PENDING)), "")
+        if unfinished or not ran:
+            yield line, unfinished or components[0].reason
+            continue
+        submit_us, longest_us = min(one.submit_us for one in ran), max(one.duration_us for one in ran)
+        yield line, TraceJob.lasting(name, submit_us, sum(one.gpus for one in ran), longest_us)
+
+
+def _record(row: Row, tally: Tally) -> _SacctLine:
+    allocated = _resources(row, "AllocTRES")
+    requested = _resources(row, "ReqTRES") if row.has("ReqTRES") else {}
+    resources = allocated or requested
+    state = row.optional_text("State") if row.has("State") else ""
+    gpus = _gpus(resources)
+    reason = ""
+    if resources and gpus == 0:
+        reason = _SHARE if "gres/shard" in resources else NO_GPU
+    elif row.is_missing("Start") or state.startswith("PENDING"):
+        cancelled = state.startswith("CANCELLED")
+        reason = _CANCELLED if cancelled else _PENDING if state.startswith("PENDING") else NEVER_STARTED
+    elif row.is_missing("End") or state.startswith(("RUNNING", "SUSPENDED")):
+        reason = STILL_RUNNING
+    if reason:
+        return _SacctLine(row.number, 0, 0, 0, reason)
+    lasted_us, submit_us = _duration_us(row), row.moment("Submit")
+    if row.good and not allocated and lasted_us == 0:
+        unknown = not state or state.startswith("CANCELLED")
+        return _SacctLine(row.number, 0, 0, 0, _CANCELLED if unknown else NEVER_STARTED)
+    if gpus == 0:
+        return _SacctLine(row.number, 0, 0, 0, NO_GPU)
+    if not allocated:
+        tally.remark("jobs whose AllocTRES is empty though they ran, with the GPUs of ReqTRES")
+    if any(map(_MIG.fullmatch, resources)):
+        tally.remark("jobs with parts of GPUs (MIG), each of which counts as one GPU")
+    return _SacctLine(row.number, submit_us, gpus, lasted_us)
+
+
+def _duration_us(row: Row) -> int:
+    """Elapsed time; between local times a change of the clocks would count."""
+    elapsed = row.optional_text("Elapsed") if row.has("Elapsed") else ""
+    found = duration_us(elapsed if elapsed.count(":") != 1 else f"00:{elapsed}")
+    if found is None and row.has("ElapsedRaw") and not row.is_missing("ElapsedRaw"):
+        found = row.microseconds("ElapsedRaw")
+    if found is not None:
+        return found
+    lasted_us = row.moment("End") - row.moment("Start")
+    if row.good and lasted_us < 0:
         row.add("End is before Start")
-    return TraceJob(name, row.moment("Submit"), _MODEL, gpus, max(1, seconds))
+    return max(0, lasted_us)
 
 
-def _gpus(row: Row) -> int:
-    """The GPUs of all types; only those by type where the sum is not given."""
-    resources = row.optional_text("AllocTRES")
-    if not resources and row.has("ReqTRES"):
-        resources = row.optional_text("ReqTRES")
-    found = _GPUS.search(resources)
-    return int(found[1]) if found else sum(map(int, _TYPED_GPUS.findall(resources)))
+def _resources(row: Row, column: str) -> dict[str, str]:
+    """The resources of a job by name, as in ``cpu=8,gres/gpu:a100=4``."""
+    found: dict[str, str] = {}
+    for part in filter(None, row.optional_text(column).split(",")):
+        name, _, amount = (word.strip() for word in part.partition("="))
+        found[name] = amount
+        if _is_gpu(name) and not (amount.isascii() and amount.isdecimal() and len(amount) < _MOST_DIGITS):
+            row.add(f"{column} has a whole number of GPUs, not {part[:40]!r}")
+            found[name] = "1"
+    return found
+
+
+def _is_gpu(resource: str) -> bool:
+    return resource == "gres/gpu" or resource.startswith("gres/gpu:")
+
+
+def _gpus(resources: Mapping[str, str]) -> int:
+    """The GPUs of all types; those by type are summed only where the sum is not given."""
+    counts = {name: int(amount) for name, amount in resources.items() if _is_gpu(name)}
+    return counts.get("gres/gpu", sum(counts.values()))

@@ -7,26 +7,26 @@ import re
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
 from jigsaw_opt.documents.readers.lines import Lines, whole
+from jigsaw_opt.documents.readers.tally import Tally
+from jigsaw_opt.documents.readers.times import Zone, duration_us, is_missing, moment_us
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
-__all__ = ["NO_TIME", "Accept", "JobTable", "Row", "anything", "from_first", "headed"]
+__all__ = ["Accept", "JobTable", "Row", "anything", "from_first", "headed"]
 
 Accept = Callable[[TraceJob], Sequence[str]]
 """What is wrong with a job that is well written: larger than the cluster, say, or of an unknown model."""
-NO_TIME = frozenset({"", "Unknown", "None", "N/A"})
-"""What logs write for a time that has not come."""
 _MOST = Decimal(2**53 - 1)
 _MOST_REAL = Decimal("1e300")
 _LONGEST_QUOTE = 40
 _ZERO = re.compile(r"0+(\.0*)?")
-_EPOCH = datetime(1970, 1, 1)
+_QUOTING = ",;"
+"""Separators between cells that may stand in quotes; between others a quote is a character as any."""
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -42,10 +42,16 @@ def from_first(workload: Workload) -> Workload:
     return replace(workload, jobs=tuple(jobs))
 
 
-def headed(head: str, columns: Sequence[str], separator: str = ",") -> int:
+def headed(head: str, columns: Sequence[str], separator: str = "") -> int:
     """How many columns the first line of a text shares with a format; 0 where any of these is missing."""
-    cells = {cell.strip().strip('"') for cell in head.partition("\n")[0].split(separator)}
+    line = head.partition("\n")[0]
+    cells = {cell.strip().strip('"') for cell in line.split(separator or _separator_of(line))}
     return len(columns) if cells.issuperset(columns) else 0
+
+
+def _separator_of(header: str) -> str:
+    """What stands between the cells of a header: the most frequent of comma, semicolon and tab."""
+    return max(",;\t", key=header.count)
 
 
 class JobTable:
@@ -58,7 +64,8 @@ class JobTable:
     required
         Columns that must be there; others may be.
     separator
-        What stands between cells.
+        What stands between cells; empty for a comma, a semicolon or a tab, as the header has it. Behind a semicolon
+        numbers may have a decimal comma.
     columns
         Names of the columns of a text without a header.
     names
@@ -68,6 +75,8 @@ class JobTable:
     ----------
     stated
         The columns as the text calls them.
+    tally
+        Counts what is left out, and why.
     """
 
     def __init__(
@@ -75,16 +84,18 @@ class JobTable:
         data: bytes | str,
         source: str,
         required: Sequence[str],
-        separator: str = ",",
+        separator: str = "",
         columns: Sequence[str] | None = None,
         names: Mapping[str, str] | None = None,
     ) -> None:
         self.lines = Lines(data, source)
-        self._separator = separator
-        self._rows = ((number, self._cells(number, line)) for number, line in self.lines)
-        self._header = list(columns) if columns is not None else next(self._rows, (1, list[str]()))[1]
-        if columns is None and self._header:
-            self._header[0] = self._header[0].removeprefix(_BYTE_ORDER_MARK)
+        self.tally, self._zone = Tally(), Zone()
+        lines = iter(self.lines)
+        number, head = (1, "") if columns is not None else next(lines, (1, ""))
+        head = head.removeprefix(_BYTE_ORDER_MARK)
+        self._separator = separator or _separator_of(head)
+        self._header = list(columns or ()) or (self._cells(number, head) if head else [])
+        self._rows = ((number, self._cells(number, line)) for number, line in lines)
         self.stated = tuple(self._header)
         self._rename(names or {})
         for name in required:
@@ -115,18 +126,35 @@ class JobTable:
         self.lines.raise_if_any()  # without its columns no line can be read
         for number, cells in self._rows:
             if len(cells) == len(self._header):
-                yield Row(self.lines, number, dict(zip(self._header, cells, strict=True)))
+                row = dict(zip(self._header, cells, strict=True))
+                yield Row(self.lines, number, row, self._zone, self._separator == ";")
             else:
                 self.lines.add(number, f"{len(cells)} cells under {len(self._header)} columns")
 
     def workload(
         self,
         name: str,
-        job_of: Callable[[Row], TraceJob | None],
+        job_of: Callable[[Row], TraceJob | str],
         accept: Accept,
         stages: dict[str, StageTimes] | None = None,
     ) -> Workload:
-        """The workload whose jobs `job_of` reads, one from each row, or None from a row that is no job.
+        """The workload whose jobs `job_of` reads, one from each row, or from a row that is no job the reason why.
+
+        Raises
+        ------
+        InvalidInputError
+            With every problem of every line.
+        """
+        return self.workload_of(name, ((row.number, job_of(row)) for row in self), accept, stages)
+
+    def workload_of(
+        self,
+        name: str,
+        found: Iterable[tuple[int, TraceJob | str]],
+        accept: Accept,
+        stages: dict[str, StageTimes] | None = None,
+    ) -> Workload:
+        """The workload of jobs, or reasons why there is none, with the numbers of their lines.
 
         Raises
         ------
@@ -135,19 +163,19 @@ class JobTable:
         """
         jobs: list[TraceJob] = []
         numbers = array("Q")
-        for row in self:
-            job = job_of(row)
-            if job is None:
+        for number, job in found:
+            if isinstance(job, str):
+                self.tally.leave_out(job)
                 continue
             for problem in accept(job) if job.model else ():
-                row.add(problem)
+                self.lines.add(number, problem)
             jobs.append(job)
-            numbers.append(row.number)
+            numbers.append(number)
         self._refuse_repeats(jobs, numbers)
         if not jobs:
-            self.lines.add(None, "has no job")
+            self.lines.add(None, "has no job", self.tally.told())
         self.lines.raise_if_any()
-        return Workload(name, tuple(jobs), stages or {})
+        return self.tally.workload(name, jobs, stages)
 
     def _refuse_repeats(self, jobs: Sequence[TraceJob], numbers: Sequence[int]) -> None:
         """Note jobs with the name of one before; sorted names take far less memory than a table of them."""
@@ -159,6 +187,8 @@ class JobTable:
                 self.lines.add(number, f"job {job.name!r} stands in line {first[job.name]} already")
 
     def _cells(self, number: int, line: str) -> list[str]:
+        if self._separator not in _QUOTING:
+            return [cell.strip() for cell in line.split(self._separator)]
         try:
             return [cell.strip() for cell in next(csv.reader([line], delimiter=self._separator))]
         except csv.Error as error:
@@ -177,10 +207,15 @@ class Row:
         Of the line, from 1.
     cells
         By column.
+    zone
+        Whether the moments of the table so far have a zone.
+    decimal_comma
+        Whether numbers that are not whole may have a comma before their fraction.
     """
 
-    def __init__(self, lines: Lines, number: int, cells: dict[str, str]) -> None:
+    def __init__(self, lines: Lines, number: int, cells: dict[str, str], zone: Zone, decimal_comma: bool) -> None:
         self._lines, self.number, self._cells = lines, number, cells
+        self._zone, self._decimal_comma = zone, decimal_comma
         self.good = True
 
     def add(self, message: str) -> None:
@@ -207,12 +242,19 @@ class Row:
         """A cell that is not empty and of which many lines have the same."""
         return sys.intern(self.text(column))
 
+    def is_missing(self, column: str) -> bool:
+        """Whether there is nothing in a cell, or what logs write for a time that has not come; or no such column."""
+        return is_missing(self._cells.get(column, ""))
+
     def is_zero(self, column: str) -> bool:
         """Whether the number in a cell is 0; nothing is noted where it is none."""
         return _ZERO.fullmatch(self._cells[column]) is not None
 
     def integer(self, column: str, least: int = 1) -> int:
         """A whole number of at least `least`; also one written with a fraction of zeros."""
+        if self._decimal_comma and "," in self._cells[column]:  # of thousands, perhaps
+            self.add(f"{column} is a whole number, not {self._cells[column][:_LONGEST_QUOTE]!r}")
+            return least
         number = self._number(column)
         if number is None:
             return least
@@ -241,13 +283,22 @@ class Row:
         return least if number is None else self._at_least(column, number * unit_us, least, number)
 
     def moment(self, column: str) -> int:
-        """A local date and time, in microseconds since 1970, to the second."""
+        """A date and time in microseconds since 1970; either all of a table have a zone, or all are local."""
         text = self.text(column)
-        try:
-            return round((datetime.fromisoformat(text) - _EPOCH).total_seconds()) * 1_000_000
-        except (ValueError, TypeError):  # TypeError: a time with a zone
-            self.add(f"{column} is a local date and time, not {text[:_LONGEST_QUOTE]!r}")
+        found = moment_us(text) if text else None
+        if found is None:
+            if text:
+                self.add(f"{column} is a date and time, not {text[:_LONGEST_QUOTE]!r}")
             return 0
+        problem = self._zone.problem(found.zoned, f"line {self.number}")
+        if problem:
+            self.add(f"{column} {problem}")
+        return found.time_us
+
+    def duration(self, column: str, unit_us: int = 1_000_000, least: int = 0) -> int:
+        """A number of units, or a time as in ``1-02:03:04`` or ``02:03:04``, in microseconds."""
+        found = duration_us(self._cells[column])
+        return self.microseconds(column, unit_us, least) if found is None else found
 
     def _at_least(self, column: str, number: Decimal, least: int, shown: Decimal | None = None) -> int:
         try:
@@ -264,7 +315,7 @@ class Row:
         """The number in a cell, or None, with the problem noted, where there is none between ``-most`` and `most`."""
         text = self.text(column)
         try:
-            number = Decimal(text)
+            number = Decimal(text.replace(",", ".") if self._decimal_comma and "." not in text else text)
         except InvalidOperation:
             number = Decimal("NaN")
         # Compared before anything is worked out with it, which may overflow.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.problem.workload import DURATION_UNITS_US, StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
 
@@ -17,7 +17,11 @@ _SECOND_US = 1_000_000
 
 
 class Seconds:
-    """One iteration a second, on exactly the GPUs asked for, each job alone."""
+    """One iteration a second, on exactly the GPUs asked for, each job alone.
+
+    Jobs of the models ``milliseconds`` and ``microseconds`` have an iteration in each of these, so that no duration of
+    a trace is rounded.
+    """
 
     name = "seconds"
     figures = ()
@@ -34,7 +38,7 @@ class Seconds:
     def alone_us(self, job: TraceJob) -> int:
         """A second an iteration."""
         assert job.iterations is not None
-        return job.iterations * _SECOND_US
+        return job.iterations * _iteration_us(job)
 
     def restart_us(self, job: TraceJob) -> int | None:
         """As the simulation says."""
@@ -50,7 +54,11 @@ class Seconds:
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
         """One iteration a second."""
-        return (Pace(rate_of(_SECOND_US)),)
+        return (Pace(rate_of(_iteration_us(jobs[0]))),)
+
+
+def _iteration_us(job: TraceJob) -> int:
+    return DURATION_UNITS_US.get(job.model, _SECOND_US)
 
 
 def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Seconds:

@@ -1,0 +1,61 @@
+"""GPUs that a pod of Kubernetes asks for, as its scheduler counts them."""
+
+from __future__ import annotations
+
+import re
+
+from jigsaw_opt.documents.readers.tree import Tree
+
+__all__ = ["PodNeeds"]
+
+_WHOLE = re.compile(r"[^/]+/gpu|gpu\.intel\.com/(?:i915|xe)|volcano\.sh/gpu-number")
+_PART = re.compile(r"[^/]+/(?:mig-.*|.*gpu.*|vcuda.*)|gpu\.intel\.com/.*")
+_NO_COUNT = re.compile(r"mem|core|ratio|percent|vcuda|tiles|monitoring")
+"""In names of resources whose amounts are no numbers of devices."""
+_NO_GPU = re.compile(r"monitoring$")
+
+
+class PodNeeds:
+    """The GPUs of a pod, and how they were counted.
+
+    Limits count, and requests where there is no limit. A pod needs what its containers need together with sidecars,
+    which are init containers that stay, or what an earlier init container needs, if that is more. A container that asks
+    for shares of GPUs alone counts with one GPU for each device, or with one where it asks for memory or cores.
+
+    Parameters
+    ----------
+    spec
+        The specification of the pod.
+
+    Attributes
+    ----------
+    gpus
+        How many it needs.
+    shares
+        Names of the resources that are shares of GPUs.
+    claims
+        Whether devices are also claimed by `resourceClaims`, which say nothing of how many.
+    """
+
+    def __init__(self, spec: Tree) -> None:
+        self.shares: set[str] = set()
+        self.claims = bool(spec.at("resourceClaims"))
+        sidecars = most = 0
+        for container in spec.at("initContainers").items():
+            need = self._of_container(container)
+            most = max(most, sidecars + need)
+            if container.at("restartPolicy").value == "Always":
+                sidecars += need
+        together = sum(self._of_container(container) for container in spec.at("containers").items())
+        self.gpus = max(most, sidecars + together)
+
+    def _of_container(self, container: Tree) -> int:
+        limits, requests = container.at("resources", "limits"), container.at("resources", "requests")
+        asked = {key: requests.at(key) for key in requests.names()} | {key: limits.at(key) for key in limits.names()}
+        whole = sum(amount.count(0) for key, amount in asked.items() if _WHOLE.fullmatch(key))
+        parts = {key: amount for key, amount in asked.items() if _PART.fullmatch(key) and not _WHOLE.fullmatch(key)}
+        parts = {key: it for key, it in parts.items() if str(it.value) != "0" and not _NO_GPU.search(key)}
+        self.shares.update(parts)
+        if whole or not parts:
+            return whole
+        return max(1, sum(amount.count(0) for key, amount in parts.items() if not _NO_COUNT.search(key)))

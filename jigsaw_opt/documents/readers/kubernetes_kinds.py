@@ -1,0 +1,211 @@
+"""What the kinds of jobs of Kubernetes say of one: its GPUs, when it was created, when it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from jigsaw_opt.documents.readers.kubernetes_gpus import PodNeeds
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
+from jigsaw_opt.documents.readers.tree import Tree
+from jigsaw_opt.problem.workload import TraceJob
+
+__all__ = ["is_read", "job_of_item", "job_of_pods", "kind_of_item", "name_of"]
+
+_ENDS = ("Failed", "Complete", "Succeeded")
+_VOLCANO_ENDS = ("Completed", "Failed", "Aborted", "Terminated")
+_CLAIMS = "with claims of devices (resourceClaims), which are not read"
+_LONGEST_NAME = 60
+
+
+class _Ask(NamedTuple):
+    """So many pods that run at a time, each with these needs."""
+
+    pods: int
+    needs: PodNeeds
+
+
+def kind_of_item(item: Tree) -> tuple[str, str]:
+    """Return kind and API group of an item; both are empty where it does not say them."""
+    kind, version = item.at("kind").value, item.at("apiVersion").value
+    group, slash, _ = version.partition("/") if isinstance(version, str) else ("", "", "")
+    return kind if isinstance(kind, str) else "", group if slash else ""
+
+
+def is_read(item: Tree) -> bool:
+    """Whether the item is of a kind that is read as a job of its own."""
+    return _kind(item) is not None
+
+
+def _kind(item: Tree) -> str | None:
+    kind, group = kind_of_item(item)
+    spec = item.at("spec").names()
+    if kind == "Workload" and group == "kueue.x-k8s.io":
+        return "kueue"
+    if any(key.endswith("ReplicaSpecs") for key in spec):
+        return "kubeflow"
+    if kind in ("", "Job") and (group == "batch.volcano.sh" or (not group and "tasks" in spec)):
+        return "volcano"
+    return "batch" if kind in ("", "Job") and group in ("", "batch") else None
+
+
+def name_of(item: Tree) -> str:
+    """Return the namespace and name of an item."""
+    meta = item.at("metadata")
+    return f"{meta.at('namespace').text() if meta.at('namespace') else 'default'}/{meta.at('name').text()}"
+
+
+def job_of_item(item: Tree, tally: Tally) -> TraceJob | str:
+    """Return the job that an item states, or why it is none."""
+    kind = _kind(item)
+    if kind is None:
+        name, group = kind_of_item(item)
+        return f"of a kind that is not read ({name[:_LONGEST_NAME]} of {group[:_LONGEST_NAME] or 'core'})"
+    asks, start, end = {"kueue": _kueue, "kubeflow": _kubeflow, "volcano": _volcano, "batch": _batch}[kind](item)
+    asks = [ask for ask in asks if ask.pods]
+    gpus = sum(ask.pods * ask.needs.gpus for ask in asks)
+    if gpus == 0:
+        return _CLAIMS if any(ask.needs.claims for ask in asks) else NO_GPU
+    if not start:
+        return NEVER_STARTED
+    if not end:
+        return STILL_RUNNING
+    lasted_us = _time_us(end) - _time_us(start)
+    if lasted_us < 0:
+        item.at("status").add("it ends before it starts")
+    name, created_us = name_of(item), _time_us(item.at("metadata", "creationTimestamp"))
+    _remark(tally, [ask.needs for ask in asks])
+    return TraceJob.lasting(name, created_us, gpus, max(0, lasted_us))
+
+
+def _batch(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
+    spec, status = item.at("spec"), item.at("status")
+    pods = spec.at("parallelism").count(1)
+    if spec.at("completions"):
+        pods = min(pods, spec.at("completions").count(1))
+    return [_Ask(pods, PodNeeds(spec.at("template", "spec")))], status.at("startTime"), _end(status)
+
+
+def _kubeflow(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
+    spec, status = item.at("spec"), item.at("status")
+    replicas = [tree for key in spec.names() if key.endswith("ReplicaSpecs") for tree in spec.at(key).items()]
+    return _asks(replicas, "replicas"), status.at("startTime"), _end(status)
+
+
+def _volcano(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
+    status = item.at("status")
+    began = _condition(status, "status", ("Running",)).at("lastTransitionTime")
+    state = status.at("state")
+    ended = state if state.at("phase").value in _VOLCANO_ENDS else Tree(None, state.place, state.report)
+    return _asks(item.at("spec", "tasks").items(), "replicas"), began, ended.at("lastTransitionTime")
+
+
+def _kueue(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
+    status = item.at("status")
+    assigned = {it.at("name").value: it.at("count") for it in status.at("admission", "podSetAssignments").items()}
+    asks = [
+        ask._replace(pods=assigned[name].count(ask.pods)) if (name := pods.at("name").value) in assigned else ask
+        for pods in item.at("spec", "podSets").items()
+        for ask in _asks([pods], "count")
+    ]
+    began = _condition(status, "type", ("Admitted",)) or _condition(status, "type", ("QuotaReserved",))
+    ended = _condition(status, "type", ("Finished",))
+    return asks, began.at("lastTransitionTime"), ended.at("lastTransitionTime")
+
+
+def _asks(groups: Iterable[Tree], count: str) -> list[_Ask]:
+    return [_Ask(one.at(count).count(1), PodNeeds(one.at("template", "spec"))) for one in groups]
+
+
+def _end(status: Tree) -> Tree:
+    """When the job ended, well or not; nothing where it has not."""
+    if status.at("completionTime"):
+        return status.at("completionTime")
+    return _condition(status, "type", _ENDS).at("lastTransitionTime")
+
+
+def _condition(status: Tree, key: str, values: Sequence[str]) -> Tree:
+    """The first condition whose `key` is one of some values and that holds; nothing where there is none."""
+    for condition in status.at("conditions").items():
+        if condition.at(key).value in values and (key == "status" or condition.at("status").value == "True"):
+            return condition
+    return Tree(None, status.place, status.report)
+
+
+class _GpuInterval(NamedTuple):
+    """GPUs that a pod held, and from when to when in microseconds."""
+
+    start_us: int
+    end_us: int
+    gpus: int
+
+
+def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | str:
+    """Return the job that pods of one owner make up, or why they make up none.
+
+    It has as many GPUs as its pods held at a time, since a pod that takes the place of another does not add to it, and
+    lasts from the first start to the last end of a pod with GPUs.
+    """
+    needs = [PodNeeds(pod.at("spec")) for pod in pods]
+    asking = [(pod, need) for pod, need in zip(pods, needs, strict=True) if need.gpus]
+    if not asking:
+        return _CLAIMS if any(need.claims for need in needs) else NO_GPU
+    failed = [pod.at("status", "phase").value == "Failed" for pod, _ in asking]
+    started = [bool(pod.at("status", "startTime")) for pod, _ in asking]
+    if not any(started):
+        return NEVER_STARTED
+    if not all(has or over for has, over in zip(started, failed, strict=True)):
+        return STILL_RUNNING
+    held = []
+    for (pod, need), has in zip(asking, started, strict=True):
+        end_us = _end_of_pod(pod) if has else 0
+        if end_us is None:
+            return STILL_RUNNING
+        if has:
+            held.append(_GpuInterval(_time_us(pod.at("status", "startTime")), end_us, need.gpus))
+            if end_us < held[-1].start_us:
+                pod.at("status").add("it ends before it starts")
+    created_us = min(_time_us(pod.at("metadata", "creationTimestamp")) for pod in pods)
+    _remark(tally, needs)
+    lasted_us = max(one.end_us for one in held) - min(one.start_us for one in held)
+    return TraceJob.lasting(name, created_us, _most_at_a_time(held), max(0, lasted_us))
+
+
+def _end_of_pod(pod: Tree) -> int | None:
+    """When the last container of a pod ended; None where one has not, or none says when."""
+    status = pod.at("status")
+    states = [container.at("state") for container in status.at("containerStatuses").items()]
+    ends = [end for state in states if (end := state.at("terminated", "finishedAt"))]
+    over = status.at("phase").value in ("Succeeded", "Failed")
+    if not ends or (not over and len(ends) < len(states)):
+        return None
+    return max(map(_time_us, ends))
+
+
+def _most_at_a_time(held: Iterable[_GpuInterval]) -> int:
+    now = most = 0
+    for _, _, change in sorted(_changes(held)):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def _changes(held: Iterable[_GpuInterval]) -> Iterator[tuple[int, int, int]]:
+    """Moments at which GPUs are taken and given back; at equal times they are given back first."""
+    for one in held:
+        yield one.start_us, 1, one.gpus
+        yield max(one.end_us, one.start_us + 1), 0, -one.gpus
+
+
+def _remark(tally: Tally, needs: Iterable[PodNeeds]) -> None:
+    """Tell each kind of share that a job asks for, once a job."""
+    for share in sorted({share for need in needs for share in need.shares}):
+        tally.remark(f"jobs with {share[:_LONGEST_NAME]}, a share of a GPU, which counts as a whole one")
+
+
+def _time_us(tree: Tree) -> int:
+    """A moment with a zone, to the second, as Kubernetes counts."""
+    found = tree.moment()
+    if found is not None and not found.zoned:
+        tree.add("a zone is expected, as in 2026-01-31T08:30:00Z")
+    return 0 if found is None else (found.time_us + 500_000) // 1_000_000 * 1_000_000

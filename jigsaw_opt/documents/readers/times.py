@@ -1,0 +1,79 @@
+"""Moments and durations as logs write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
+from typing import NamedTuple
+
+__all__ = ["PointInTime", "Zone", "duration_us", "is_missing", "moment_us"]
+
+_MISSING = frozenset({"", "unknown", "none", "n/a", "na", "nan", "nat", "null"})
+_DURATION = re.compile(
+    r"(?:(?P<days>[0-9]{1,6})(?:-| days?,? ))?(?P<hours>[0-9]{1,9}):(?P<minutes>[0-5][0-9]):"
+    r"(?P<seconds>[0-5][0-9](?:\.[0-9]{1,9})?)"
+)
+_SINCE_1970 = re.compile(r"[0-9]{9,10}(?:\.[0-9]{1,9})?")
+_EPOCH = datetime(1970, 1, 1)
+
+
+class PointInTime(NamedTuple):
+    """A point in time.
+
+    Parameters
+    ----------
+    time_us
+        Microseconds since 1970, in UTC where it has a zone and else by its local clock.
+    zoned
+        Whether it has one.
+    """
+
+    time_us: int
+    zoned: bool
+
+
+class Zone:
+    """Whether the moments of a text have a zone; either all have one or none, or they cannot be compared."""
+
+    def __init__(self) -> None:
+        self._first: tuple[bool, str] | None = None
+
+    def problem(self, zoned: bool, where: str) -> str:
+        """Return what is wrong with a moment beside the first one of the text; empty where nothing is."""
+        if self._first is None:
+            self._first = zoned, where
+        if self._first[0] == zoned:
+            return ""
+        return f"has {'a' if zoned else 'no'} zone, and the time in {self._first[1]} has {'none' if zoned else 'one'}"
+
+
+def is_missing(text: str) -> bool:
+    """Whether a log says that it has no value, as of a time that has not come."""
+    return text.strip().lower() in _MISSING
+
+
+def moment_us(text: str) -> PointInTime | None:
+    """Return a date and time, with a zone or without, or seconds since 1970; None where the text is neither."""
+    if _SINCE_1970.fullmatch(text):
+        return PointInTime(_whole_us(Decimal(text)), True)
+    try:
+        moment = datetime.fromisoformat(text)
+        zoned = moment.tzinfo is not None
+        since = (moment.astimezone(UTC).replace(tzinfo=None) if zoned else moment) - _EPOCH
+    except (ValueError, OverflowError):
+        return None
+    return PointInTime((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds, zoned)
+
+
+def duration_us(text: str) -> int | None:
+    """Return a time as in ``1-02:03:04``, ``1 day, 2:03:04`` or ``02:03:04.5``; None where the text is none."""
+    found = _DURATION.fullmatch(text)
+    if found is None or (found["days"] and int(found["hours"]) >= 24):
+        return None
+    minutes = (int(found["days"] or 0) * 24 + int(found["hours"])) * 60 + int(found["minutes"])
+    return minutes * 60_000_000 + _whole_us(Decimal(found["seconds"]))
+
+
+def _whole_us(seconds: Decimal) -> int:
+    return int((seconds * 1_000_000).to_integral_value(ROUND_HALF_UP))

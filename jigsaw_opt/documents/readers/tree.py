@@ -1,0 +1,76 @@
+"""A document of others, walked through without knowing that it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jigsaw_opt.documents.readers.times import PointInTime, moment_us
+from jigsaw_opt.documents.report import Place, Report, describe
+
+__all__ = ["Tree"]
+
+_MOST = 10**6
+
+
+class Tree:
+    """A value of a document that may be anything; what is not as expected is noted and read as empty."""
+
+    def __init__(self, value: Any, place: Place, report: Report) -> None:
+        self.value, self.place, self.report = value, place, report
+
+    def __bool__(self) -> bool:
+        return self.value is not None
+
+    def add(self, message: str, hint: str = "") -> None:
+        """Note that it is wrong."""
+        self.report.add(self.place, message, hint)
+
+    def at(self, *keys: str) -> Tree:
+        """Return what stands under a path of keys; None where there is nothing."""
+        tree = self
+        for key in keys:
+            if tree.value is not None and not isinstance(tree.value, Mapping):
+                tree.add(f"an object is expected, not {describe(tree.value)}")
+                tree.value = None
+            tree = Tree((tree.value or {}).get(key), (tree.place, key), self.report)
+        return tree
+
+    def names(self) -> tuple[str, ...]:
+        """Return the keys of an object; none of anything else."""
+        return tuple(self.value) if isinstance(self.value, Mapping) else ()
+
+    def items(self) -> Iterator[Tree]:
+        """Yield the values of a list, or of an object; None is empty."""
+        value = self.value
+        if isinstance(value, list):
+            yield from (Tree(one, (self.place, k), self.report) for k, one in enumerate(value))
+        elif isinstance(value, Mapping):
+            yield from map(self.at, value)
+        elif value is not None:
+            self.add(f"a list or an object is expected, not {describe(value)}")
+
+    def text(self) -> str:
+        """Return a text that is not empty."""
+        if isinstance(self.value, str) and self.value:
+            return self.value
+        self.add(f"a text is expected, not {describe(self.value)}")
+        return ""
+
+    def count(self, default: int) -> int:
+        """Return a whole number, also one that is written as a text, as quantities are."""
+        value = default if self.value is None else self.value
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 8:
+            value = int(value)
+        if type(value) is int and 0 <= value <= _MOST:
+            return value
+        self.add(f"a whole number from 0 to {_MOST} is expected, not {describe(self.value)}")
+        return 0
+
+    def moment(self) -> PointInTime | None:
+        """Return a date and time; None, with the problem noted, where it is none."""
+        text = self.text()
+        found = moment_us(text) if text else None
+        if text and found is None:
+            self.add(f"a date and time is expected, not {describe(text)}")
+        return found

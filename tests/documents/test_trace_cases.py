@@ -1,0 +1,255 @@
+"""Small logs from the field, and what is right of them: jobs, what is left out of them, and why."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.problem.workload import TraceJob, Workload
+
+CASES = Path(__file__).parents[1] / "data" / "cases"
+
+
+def read(name: str, path: str) -> Workload:
+    return read_trace(name, (CASES / path).read_bytes(), path)
+
+
+def told(workload: Workload) -> list[tuple[str, float, int, float]]:
+    """Name, submission in seconds, GPUs and duration in seconds of each job."""
+    return [(job.name, job.submit_us / 1e6, job.gpus, (job.duration_us or 0) / 1e6) for job in workload.jobs]
+
+
+def test_a_job_cancelled_while_pending_never_ran() -> None:
+    workload = read("slurm", "slurm/sacct_phantom.txt")
+    assert told(workload) == [("1", 0, 4, 36_000), ("3", 1200, 1, 600)]
+    assert workload.left_out == {"cancelled while pending": 1}
+
+
+def test_records_of_slurm_of_many_kinds() -> None:
+    workload = read("slurm", "slurm/sacct_basic.txt")
+    assert told(workload) == [
+        ("101_1", 0, 1, 1800),
+        ("100", 90_000, 8, 180_030),
+        ("102", 93_600, 6, 3600),
+        ("103", 94_200, 3, 2),
+        ("107", 96_000, 2, 3600),
+        ("108", 96_600, 1, 3600),
+    ]
+    assert workload.reading_told() == [
+        "5 of 11 jobs left out: 2 cancelled while pending, 1 not ended, 1 still pending, "
+        "1 with a share of a GPU only (gres/shard)",
+        "jobs with parts of GPUs (MIG), each of which counts as one GPU: 1",
+        "further components of heterogeneous jobs, each counted with its job: 1",
+    ]
+
+
+def test_elapsed_time_is_no_difference_of_local_times() -> None:
+    assert told(read("slurm", "slurm/sacct_dst_elapsed.txt")) == [("2", 0, 2, 7200), ("1", 18_144_000, 2, 14_400)]
+
+
+def test_the_last_record_of_a_job_counts() -> None:
+    workload = read("slurm", "slurm/sacct_dup.txt")
+    assert ("103", 94_200, 3, 602) in told(workload)
+    assert workload.remarks["earlier records of a job passed over, as its last one counts (sacct -D)"] == 1
+
+
+def slurm(*lines: str, head: str = "JobID|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES") -> Workload:
+    return read_trace("slurm", "\n".join([head, *lines, ""]), "t")
+
+
+A, B, C = "2024-03-02T10:00:00", "2024-03-02T11:00:00", "2024-03-02T12:00:00"
+
+
+def test_what_was_asked_for_stands_in_only_where_the_job_ran() -> None:
+    ran = f"1|COMPLETED|{A}|{B}|{C}|01:00:00||cpu=1,gres/gpu=4"
+    workload = slurm(ran, f"2|NODE_FAIL|{A}|{B}|{B}|00:00:00||gres/gpu=4", f"3|CANCELLED|{A}|Unknown|{B}|00:00:00||")
+    assert told(workload) == [("1", 0, 4, 3600)]
+    assert workload.left_out == {"never started": 1, "cancelled while pending": 1}
+    assert workload.remarks == {"jobs whose AllocTRES is empty though they ran, with the GPUs of ReqTRES": 1}
+
+
+def test_het_jobs_steps_and_requeued_components() -> None:
+    workload = slurm(
+        f"7+0|COMPLETED|{A}|{B}|{C}|01:00:00|cpu=8|",
+        f"7+1|COMPLETED|{A}|{B}|{C}|01:00:00|gres/gpu:a100=4|",
+        f"7+1.0|COMPLETED|{A}|{B}|{C}|01:00:00|gres/gpu:a100=4|",
+        f"8+0|RUNNING|{A}|{B}|Unknown|01:00:00|gres/gpu=4|",
+        f"8+1|COMPLETED|{A}|{B}|{C}|01:00:00|gres/gpu=2|",
+    )
+    assert told(workload) == [("7", 0, 4, 3600)]
+    assert workload.left_out == {"not ended": 1}
+    assert workload.remarks["steps of jobs passed over"] == 1
+
+
+def test_elapsed_in_any_form_and_bars_at_the_end() -> None:
+    head = "AllocTRES|End|Start|Submit|JobName|JobID|ElapsedRaw|"
+    quote = slurm(f'gres/gpu=2|{C}|{B}|{A}|"x|5|90061|', head=head)
+    assert told(quote) == [("5", 0, 2, 90_061)]
+    short = slurm(f"6|COMPLETED|{A}|{B}|{C}|02:03|gres/gpu=1|", f"9|COMPLETED|{A}|{B}|{C}|INVALID|gres/gpu=1|")
+    assert told(short) == [("6", 0, 1, 123), ("9", 0, 1, 3600)]
+
+
+@pytest.mark.parametrize("amount", ["", "4.5", "-1", "x", "99999999"])
+def test_numbers_of_gpus_that_are_none(amount: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"t:2: AllocTRES has a whole number of GPUs, not 'gres/gpu:a100="):
+        slurm(f"1|COMPLETED|{A}|{B}|{C}|01:00:00|cpu=1,gres/gpu:a100={amount}|")
+
+
+def test_shares_of_gpus_of_kubernetes_are_no_gpus() -> None:
+    workload = read("kubernetes", "kubernetes/k8s_gpushare.json")
+    assert [(job.name, job.gpus) for job in workload.jobs] == [
+        ("ml/a-whole", 8),
+        ("ml/b-share", 1),
+        ("ml/c-volcano", 1),
+        ("ml/d-few", 4),
+        ("ml/e-mig", 1),
+        ("ml/f-shared", 1),
+    ]
+    assert sum(workload.remarks.values()) == 4
+    assert not workload.left_out
+
+
+def test_jobs_of_volcano_and_kubeflow() -> None:
+    assert told(read("kubernetes", "kubernetes/k8s_kinds.json")) == [("ml/vc", 0, 6, 3600)]
+    assert told(read("kubernetes", "kubernetes/k8s_mpi.json")) == [
+        ("ml/mpi", 0, 16, 3610),
+        ("ml/pt", 600, 16, 1800),
+        ("ml/frac", 1200, 1, 1200),
+    ]
+
+
+def kubernetes(*items: dict[str, Any]) -> Workload:
+    return read_trace("kubernetes", json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), "t")
+
+
+def at(minute: int) -> str:
+    return f"2024-03-01T08:{minute:02}:00Z"
+
+
+def item(kind: str, api: str, name: str, spec: Any, status: Any, **meta: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ml", "creationTimestamp": at(0), **meta}
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec, "status": status}
+
+
+def container(resource: str = "nvidia.com/gpu", amount: Any = 2, part: str = "limits", **more: Any) -> dict[str, Any]:
+    return {"resources": {part: {resource: amount}}, **more}
+
+
+def pod(name: str, begin: int, end: int | None, owner: str = "train", phase: str = "Succeeded") -> dict[str, Any]:
+    state = {"running": {"startedAt": at(begin)}} if end is None else {"terminated": {"finishedAt": at(end)}}
+    status = {"phase": phase, "startTime": at(begin), "containerStatuses": [{"state": state}]}
+    owners = [{"kind": "RayCluster", "name": owner, "controller": True}]
+    return item("Pod", "v1", name, {"containers": [container()]}, status, ownerReferences=owners)
+
+
+def test_pods_of_one_owner_are_a_job() -> None:
+    gang = [pod("a", 1, 30), pod("b", 2, 31), pod("again", 31, 41)]
+    workload = kubernetes(*gang, pod("c", 3, None, "other", "Running"), pod("d", 5, 6, "third", "Failed"))
+    assert told(workload) == [("ml/train", 0, 4, 2400), ("ml/third", 0, 2, 60)]
+    assert workload.left_out == {"not ended": 1}
+
+
+def test_workloads_of_kueue_and_what_belongs_to_another_item() -> None:
+    times = [
+        {"type": "QuotaReserved", "status": "True", "lastTransitionTime": at(5)},
+        {"type": "Admitted", "status": "True", "lastTransitionTime": at(10)},
+        {"type": "Finished", "status": "True", "lastTransitionTime": at(40)},
+    ]
+    sets = [{"name": "main", "count": 4, "template": {"spec": {"containers": [container()]}}}]
+    fewer = {"admission": {"podSetAssignments": [{"name": "main", "count": 3}]}}
+    owner = [{"kind": "Job", "name": "x"}]
+    workload = kubernetes(
+        item("Workload", "kueue.x-k8s.io/v1beta1", "w", {"podSets": sets}, {"conditions": times}),
+        item("Workload", "kueue.x-k8s.io/v1beta1", "v", {"podSets": sets}, {"conditions": times, **fewer}),
+        item("Workload", "kueue.x-k8s.io/v1beta1", "u", {"podSets": sets}, {"conditions": times[:1]}),
+        item("Workload", "kueue.x-k8s.io/v1beta1", "of-x", {"podSets": sets}, {}, ownerReferences=owner),
+        item("Job", "batch/v1", "x", {"template": {"spec": {"containers": [container()]}}}, {"startTime": at(1)}),
+    )
+    assert told(workload) == [("ml/w", 0, 8, 1800), ("ml/v", 0, 6, 1800)]
+    assert workload.left_out == {"not ended": 2}
+    assert workload.remarks == {"items that belong to a job of the list, counted with it": 1}
+
+
+def test_kinds_that_are_not_read_are_named() -> None:
+    good = item("Job", "batch/v1", "x", {"template": {"spec": {"containers": [container()]}}}, {})
+    good["status"] = {"startTime": at(1), "completionTime": at(2)}
+    workload = kubernetes(good, item("Job", "other.io/v1", "y", {}, {}), item("Service", "v1", "z", {}, {}))
+    assert workload.left_out == {
+        "of a kind that is not read (Job of other.io)": 1,
+        "of a kind that is not read (Service of core)": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "gpus"),
+    [
+        ({"containers": [container()], "initContainers": [container(amount="4")]}, 4),
+        ({"containers": [container()], "initContainers": [container(amount=1, restartPolicy="Always")]}, 3),
+        ({"containers": [container(), container("amd.com/gpu", "3", "requests")]}, 5),
+        ({"containers": [container("gpu.intel.com/i915", 2), container("gpu.intel.com/i915_monitoring", 1)]}, 2),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 3000}}}]}, 2),
+        ({"containers": [container("nvidia.com/mig-1g.10gb", 3), container("aliyun.com/gpu-mem", 30)]}, 4),
+    ],
+)
+def test_gpus_of_a_pod_as_the_scheduler_counts_them(spec: dict[str, Any], gpus: int) -> None:
+    status = {"startTime": at(1), "completionTime": at(2)}
+    workload = kubernetes(item("Job", "batch/v1", "x", {"template": {"spec": spec}}, status))
+    assert [job.gpus for job in workload.jobs] == [gpus]
+
+
+def test_tables_of_others() -> None:
+    acme = read("helios", "tables/acme-seren.csv")
+    assert told(acme) == [("1001", 0, 8, 117), ("1002", 336, 8, 2693)]
+    assert acme.left_out == {"without a GPU": 1}
+    assert told(read("csv", "tables/own_z.csv")) == [("a", 0, 4, 7200), ("b", 3600, 4, 7200)]
+    assert told(read("csv", "tables/own_semicolon.csv")) == [("a", 1800, 4, 8100), ("b", 3600, 2, 3600)]
+    assert told(read("csv", "tables/short-durations.csv")) == [("a", 0, 1, 0.001), ("b", 0, 1, 1.499)]
+
+
+def test_traces_of_shockwave_have_twelve_columns() -> None:
+    assert read("gavel", "tables/shockwave.trace").jobs == (
+        TraceJob("line-1", 0, "LM (batch size 10)", 1, 134_583),
+        TraceJob("line-2", 55_000_000, "ResNet-18 (batch size 32)", 2, 143_450),
+    )
+
+
+def simulated(tmp_path: Path, workload: str, *options: str) -> dict[str, float]:
+    """Completion times of jobs in seconds under FIFO, without pauses."""
+    run = ["simulate", "--workload", workload, "--policy", "fifo", "--round", "0", "--restart", "0", *options]
+    assert main([*run, "-o", str(tmp_path / "out")]) == 0
+    with (tmp_path / "out" / "jobs.csv").open() as file:
+        return {row["name"]: float(row["completion_s"]) for row in csv.DictReader(file)}
+
+
+def test_a_simulation_tells_what_was_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = CASES / "slurm" / "sacct_phantom.txt"
+    assert simulated(tmp_path, f"slurm:{path}", "--cluster", "1x8") == {"1": 36_000, "3": 600}
+    assert f"{path}: 1 of 3 jobs left out: 1 cancelled while pending\n" in capsys.readouterr().err
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["jobs"], summary["left_out"], summary["remarks"]) == (2, {"cancelled while pending": 1}, {})
+    assert "1 of 3 jobs left out: 1 cancelled while pending" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_simulation_keeps_milliseconds(tmp_path: Path) -> None:
+    workload = str(CASES / "tables" / "short-durations.csv")
+    assert simulated(tmp_path, workload, "--cluster", "1x2") == {"a": 0.001, "b": 1.499}
+
+
+def test_jobs_that_are_too_wide_are_skipped_where_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("name,submit_s,gpus,duration_s\na,0,1,10\nb,0,16,10\n")
+    refused = ["simulate", "--workload", str(path), "--policy", "fifo", "--cluster", "1x8", "-o", str(tmp_path / "no")]
+    assert main(refused) == 3
+    assert "needs 16 GPUs and the cluster has 8; --too-wide skip leaves such jobs out" in capsys.readouterr().err
+    assert simulated(tmp_path, str(path), "--cluster", "1x8", "--too-wide", "skip") == {"a": 10}
+    assert "1 of 2 jobs left out: 1 with more GPUs than the cluster has" in capsys.readouterr().err
+    path.write_text("name,submit_s,gpus,duration_s\nb,0,16,10\n")
+    assert main([*refused, "--too-wide", "skip"]) == 2
+    assert "no job is left; 1 of 1 jobs left out" in capsys.readouterr().err
