@@ -41,5 +41,6 @@ def effort(arguments: argparse.Namespace, **others: Any) -> Options:
     from jigsaw_opt.solvers.options import Options
 
     threads = {"workers": arguments.workers} if arguments.workers is not None else {}
-    given = {"time_limit": arguments.time_limit, "work_limit": arguments.work_limit, "seed": arguments.seed}
+    names = [name for name in ("time_limit", "work_limit", "seed") if name not in others]
+    given = {name: getattr(arguments, name) for name in names}
     return Options(**{**given, **threads, **others})

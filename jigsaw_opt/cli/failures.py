@@ -13,6 +13,7 @@ from jigsaw_opt.text import nearest
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
+    from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.resolve.failed_parts import PartKind
     from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
     from jigsaw_opt.solvers.resolve.failures import FailureEffect
@@ -54,21 +55,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Work the effects out and print them."""
-    from jigsaw_opt.cli.output import emit, print_json, print_table, require_output
+    from jigsaw_opt.cli.output import emit, ended, print_json, print_table, require_output
 
     require_output(arguments.output, arguments.instance, arguments.plan)
     kinds, instance, plan, rest = _asked(arguments)
-    found = _found(arguments, kinds, *((rest.instance, rest.plan) if rest is not None else (instance, plan)))
+    options = _options(arguments)
+    found = _found(arguments, options, kinds, *((rest.instance, rest.plan) if rest is not None else (instance, plan)))
+    touched = [repair for effect, repair in found if effect.stopped or effect.rerouted]
+    kept = f"{sum(it is not None for it in touched)} of {len(touched)} failures that touch a job are repaired"
+    code = ended(options.cancel.is_set(), kept)
     if rest is not None:
         found = [_absolute(rest, effect, repair) for effect, repair in found]
     if arguments.output is not None:
         from jigsaw_opt.views.failures_page import failures_html
 
         emit(failures_html(instance, plan.objective, found).encode(), arguments.output)
-        return 0
+        return code
     if arguments.json:
         print_json({"objective": plan.objective, "failures": [_as_json(*it) for it in found]})
-        return 0
+        return code
     from jigsaw_opt.views.failure_words import worst_first
 
     headers = ["kind", "failed", instance.objective, "rerouted", "slowest", "stopped", "promise broken"]
@@ -77,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         headers + repairing,
         (_row(effect) + (_repair_row(repair) if repairing else []) for effect, repair in worst_first(found)),
     )
-    return 0
+    return code
 
 
 def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan, RemainingWork | None]:
@@ -130,9 +135,9 @@ def _require_limit(arguments: argparse.Namespace) -> None:
 
 
 def _found(
-    arguments: argparse.Namespace, kinds: list[PartKind], instance: Instance, plan: Plan
+    arguments: argparse.Namespace, options: Options, kinds: list[PartKind], instance: Instance, plan: Plan
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
-    """Effects, and repairs of those that hit a job where they are asked for."""
+    """Effects, and repairs of those that hit a job where they are asked for; after a signal, of no more."""
     from jigsaw_opt.solvers.resolve.failures import FailureEffects
     from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
@@ -140,15 +145,25 @@ def _found(
     each = effects.each(kinds, arguments.pairs)
     if not arguments.repair:
         return [(effect, None) for effect in each]
-    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.solvers.interruptible import interruptible
     from jigsaw_opt.solvers.resolve.failure_repair import repaired
 
+    def repair(effect: FailureEffect) -> FailureRepair | None:
+        if options.cancel.is_set() or not (effect.stopped or effect.rerouted):
+            return None
+        found = repaired(instance, plan, effects, effect, options)
+        return found if found.plan is not None or not options.cancel.is_set() else None
+
+    with interruptible(options):
+        return [(effect, repair(effect)) for effect in each]
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    """Of each repair."""
+    from jigsaw_opt.solvers.options import Options
+
     limit = _SHORT_SECONDS if arguments.time_limit is None else arguments.time_limit
-    options = Options(limit, seed=arguments.seed)
-    return [
-        (effect, repaired(instance, plan, effects, effect, options) if effect.stopped or effect.rerouted else None)
-        for effect in each
-    ]
+    return Options(limit, seed=arguments.seed)
 
 
 def _absolute(

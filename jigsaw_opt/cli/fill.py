@@ -38,9 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fill, write instance and plan, print."""
-    from jigsaw_opt.cli.output import print_json, require_output
+    from jigsaw_opt.cli.output import ended, print_json, require_output
     from jigsaw_opt.documents import save_instance, save_plan
-    from jigsaw_opt.system.interrupts import INTERRUPTED
 
     require_output(arguments.output, arguments.instance, arguments.plan)
     require_output(arguments.plan, arguments.instance, arguments.output)
@@ -53,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(_document(found))
     else:
         _print(found)
-    return INTERRUPTED if found.interrupted else 0
+    return ended(found.interrupted, "the best iterations and plan found so far")
 
 
 def _filled(arguments: argparse.Namespace) -> FillResult:

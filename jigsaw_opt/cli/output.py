@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.system.interrupts import INTERRUPTED
 from jigsaw_opt.text import json_text, printable
 
 __all__ = [
@@ -83,6 +84,24 @@ def _list(lines: Sequence[object], where: str) -> None:
     if len(lines) > _SHOWN_PROBLEMS:
         note(f"  and {len(lines) - _SHOWN_PROBLEMS} more{where}, at last:")
         note(f"  {lines[-1]}")
+
+
+def ended(interrupted: bool, kept: str, code: int = 0) -> int:
+    """Return the exit code of a command that computed; after a signal, say what it kept.
+
+    Parameters
+    ----------
+    interrupted
+        Whether a signal ended it early.
+    kept
+        What is printed or written all the same.
+    code
+        The exit code without a signal.
+    """
+    if not interrupted:
+        return code
+    note(f"interrupted: {kept}")
+    return INTERRUPTED
 
 
 def require_output(path: Path | None, *inputs: str | Path | None) -> None:

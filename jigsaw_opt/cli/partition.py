@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads
 
 if TYPE_CHECKING:
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.planning.partition import Level, Partition
 
+_CONTIGUOUS_SHARE = 0.5
+"""Of the time limit with --non-contiguous, for the contiguous placement that the search begins with."""
 HELP = "cut a profiled model into the stages of a pipeline"
 
 
@@ -121,7 +126,7 @@ def _require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
 
 def _run_piper(arguments: argparse.Namespace, data: bytes) -> int:
     """Stages with degrees of data and tensor parallelism."""
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
 
     from jigsaw_opt.documents.readers.piper import read_piper
     from jigsaw_opt.errors import UsageError
@@ -161,24 +166,26 @@ def _print_piper(document: dict[str, Any]) -> None:
 
 def _run_workload(arguments: argparse.Namespace, data: bytes) -> int:
     """Place operators on the devices of a workload."""
-    import os
-
+    from jigsaw_opt.cli.output import ended
     from jigsaw_opt.documents.readers.dnn_partitioning import read_dnn_partitioning
-    from jigsaw_opt.errors import InfeasibleError, UsageError
+    from jigsaw_opt.errors import InfeasibleError, OutOfTimeError, UsageError
     from jigsaw_opt.planning.placement import contiguous_placement, exact_placement, groups_of, ordered_groups
+    from jigsaw_opt.problem import clock
 
     names = ("machines", "bandwidth", "memory", "devices", "micro_batches")
     _require_none(arguments, "a workload states its devices", *names)
-    graph = read_dnn_partitioning(data, source=str(arguments.profile))
-    found = None
+    graph, options = read_dnn_partitioning(data, source=str(arguments.profile)), effort(arguments, work_limit=None)
+    started, found = time.monotonic(), None
+    limit = _CONTIGUOUS_SHARE * arguments.time_limit if arguments.non_contiguous else None
     try:
-        found = contiguous_placement(ordered_groups(graph))
-    except (InfeasibleError, UsageError):
+        with clock.limited(clock.Clock(limit, options.cancel)):
+            found = contiguous_placement(ordered_groups(graph))
+    except (InfeasibleError, OutOfTimeError, UsageError):
         if not arguments.non_contiguous:
             raise
     if arguments.non_contiguous or found is None:
-        workers = arguments.workers or os.cpu_count() or 1
-        found = exact_placement(groups_of(graph), found, arguments.time_limit, workers, arguments.seed)
+        left = max(0.0, arguments.time_limit - (time.monotonic() - started))
+        found = exact_placement(groups_of(graph), found, replace(options, time_limit=left))
     document = {
         "contiguous": not arguments.non_contiguous,
         "max_load_ms": found.max_load_ns / 1e6,
@@ -186,7 +193,7 @@ def _run_workload(arguments: argparse.Namespace, data: bytes) -> int:
         "devices": [{"kind": it.kind, "load_ms": it.load_ns / 1e6, "nodes": list(it.nodes)} for it in found.devices],
     }
     _hand_over(arguments, document, lambda: _print_devices(document))
-    return 0
+    return ended(options.cancel.is_set(), "the best placement found so far, with its bound")
 
 
 def _print_devices(document: dict[str, Any]) -> None:

@@ -267,11 +267,11 @@ def _memory(arguments: argparse.Namespace) -> int | None:
 def _run_search(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.planning.pipeline.search import orders_of, search_schedule
-    from jigsaw_opt.system.interrupts import on_interrupt
+    from jigsaw_opt.solvers.interruptible import interruptible
 
     limit = 20.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
     options = effort(arguments, time_limit=limit)
-    with on_interrupt(options.cancel.set), progress(arguments.quiet, arguments.verbose) as report:
+    with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
         instance, result = search_schedule(pipeline, arguments.name, arguments.horizon or "finite", options, report)
     if result.plan is None:
         return _without_plan(arguments, result)
@@ -279,20 +279,21 @@ def _run_search(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int
 
 
 def _without_plan(arguments: argparse.Namespace, result: Result) -> int:
-    from jigsaw_opt.cli.output import note, print_json
+    from jigsaw_opt.cli.output import ended, note, print_json
 
     if arguments.json:
         print_json({"schedule": "search", "status": result.status, "bound": result.bound})
     note(f"{result.status}: {'; '.join(map(str, result.conflicts)) or 'no schedule was found in time'}")
-    return 4 if result.status == "infeasible" else 5
+    code = 4 if result.status == "infeasible" else 5
+    return ended(result.stopped_by == "interrupt", "no schedule was found so far", code)
 
 
 def _finish(
     arguments: argparse.Namespace, pipeline: PipelineProblem, orders: Orders, found: tuple[Instance, Result] | None
 ) -> int:
     """Print and write a synchronous schedule."""
+    from jigsaw_opt.cli.output import ended
     from jigsaw_opt.planning.pipeline.schedule import schedule_of
-    from jigsaw_opt.system.interrupts import INTERRUPTED
 
     schedule = schedule_of(pipeline, orders, arguments.name, arguments.schedule)
     written = schedule.cyclic if arguments.horizon == "cyclic" else schedule.finite
@@ -318,7 +319,8 @@ def _finish(
     ]
     _write(arguments, *written)
     _print(arguments, document, ("GPU", "work us", "idle", "peak bytes"), rows)
-    return INTERRUPTED if found is not None and found[1].stopped_by == "interrupt" else 0
+    interrupted = found is not None and found[1].stopped_by == "interrupt"
+    return ended(interrupted, "the best schedule found so far")
 
 
 def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> int:

@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the plan with ratios, print."""
-    from jigsaw_opt.cli.output import print_json, require_output
+    from jigsaw_opt.cli.output import ended, print_json, require_output
     from jigsaw_opt.cli.source import checked_plan
     from jigsaw_opt.documents import save_instance, save_plan
     from jigsaw_opt.instances.sources import instance_from
@@ -49,7 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     instance = instance_from(arguments.instance)
     plans = [checked_plan(arguments.instance, path)[1] for path in arguments.plan]
     told = {"drawn": arguments.placements, "most": arguments.most, "grid_us": arguments.grid}
-    found = compare(instance, _options(arguments), plans, **told)
+    options = _options(arguments)
+    found = compare(instance, options, plans, **told)
     if arguments.output is not None:
         save_instance(found.ratios.best.instance, arguments.output)
     if arguments.best_plan is not None:
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(_document(instance, found))
     else:
         _print(instance, found)
-    return 0
+    return ended(options.cancel.is_set(), "the best shifts and ratios found so far")
 
 
 def _options(arguments: argparse.Namespace) -> Options:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads
+from jigsaw_opt.cli.solve_phased import kept_plan
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options,
     if arguments.timeline and result.plan is not None and not arguments.json:
         _print_timeline(instance, result)
     flush()
-    return _exit_code(result)
+    return _exit_code(result, arguments.output)
 
 
 def _is_of_memory(conflict: Conflict) -> bool:
@@ -208,16 +209,15 @@ def _is_of_memory(conflict: Conflict) -> bool:
     return conflict.kind in ("memory", "search") and len(conflict.jobs) > 1
 
 
-def _exit_code(result: Result) -> int:
+def _exit_code(result: Result, output: Path | None) -> int:
     """What the result comes to; says so where it is no fault of the instance that there is no better one."""
-    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.cli.output import ended, note
     from jigsaw_opt.errors import EngineDiedError
-    from jigsaw_opt.system.interrupts import INTERRUPTED
 
     if result.failure:
         note(f"error: {result.failure}; the result is what was known before")
         return EngineDiedError.exit_code
-    return INTERRUPTED if result.stopped_by == "interrupt" else _EXIT[result.status]
+    return ended(result.stopped_by == "interrupt", kept_plan(result.plan, output), _EXIT[result.status])
 
 
 def _require_warm(arguments: argparse.Namespace) -> None:

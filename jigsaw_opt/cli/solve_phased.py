@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.phased import PhasedResult
 
-__all__ = ["run_phased", "tell_phased"]
+__all__ = ["kept_plan", "run_phased", "tell_phased"]
 
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
 
@@ -40,15 +42,21 @@ def run_phased(
 
 def tell_phased(instance: Instance, result: PhasedResult, arguments: argparse.Namespace, options: Options) -> int:
     """Write the plan and print; returns the exit code."""
-    from jigsaw_opt.cli.output import flush
+    from jigsaw_opt.cli.output import ended, flush
     from jigsaw_opt.documents import save_plan
-    from jigsaw_opt.system.interrupts import INTERRUPTED
 
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(instance, result, arguments)
     flush()
-    return INTERRUPTED if options.cancel.is_set() else _EXIT[result.status]
+    return ended(options.cancel.is_set(), kept_plan(result.plan, arguments.output), _EXIT[result.status])
+
+
+def kept_plan(plan: Plan | PhasedPlan | None, output: Path | None) -> str:
+    """What is left of a solve that a signal ended."""
+    if plan is None:
+        return "there is no plan yet"
+    return f"the best plan so far has {plan.objective}" + ("" if output is None else f", in {output}")
 
 
 def _made(

@@ -7,6 +7,7 @@ stop rule work the same for all of them.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -171,19 +172,27 @@ class Control:
             return StoppedBy.PROOF
         return next((rule.reason for rule in self._rules if rule.holds(self)), None)
 
-    def run(self, call: Callable[[], T], cancel: Callable[[], None]) -> T:
+    def run(self, call: Callable[[], T], cancel: Callable[[], None], until: float = math.inf) -> T:
         """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop.
+
+        So does the time `until`, in seconds after the start.
 
         Raises
         ------
         OutOfTimeError
             The engine did not end then. It is left behind, and nothing that it does reaches a solve that has ended.
         """
-        return self.run_all([call], cancel)[0]
+        return self.run_all([call], cancel, until=until)[0]
 
-    def run_all(self, calls: Sequence[Callable[[], T]], cancel: Callable[[], None], threads: int = 1) -> list[T]:
+    def run_all(
+        self, calls: Sequence[Callable[[], T]], cancel: Callable[[], None], threads: int = 1, until: float = math.inf
+    ) -> list[T]:
         """The same of engines of which so many run at once."""
-        return run_all_stoppable(calls, cancel, self.name, lambda: self.reason() is not None, threads)
+
+        def stopped() -> bool:
+            return self.reason() is not None or self.seconds >= until
+
+        return run_all_stoppable(calls, cancel, self.name, stopped, threads)
 
     @property
     def engine_listener(self) -> Callable[[str], None] | None:

@@ -68,6 +68,7 @@ def run_engine(
     solver: cp_model.CpSolver,
     model: CpSatModel,
     callback: cp_model.CpSolverSolutionCallback | None = None,
+    until: float = math.inf,
 ) -> cp_model.CpSolverStatus:
     """Run an engine on a model until it ends or the solve does, with what the caller asks of engines.
 
@@ -81,9 +82,11 @@ def run_engine(
         What it is to solve.
     callback
         Called at each solution.
+    until
+        Seconds after the start of the solve at which the engine is stopped, beside the limits of the solve.
     """
     configure(solver, control.options.engine_parameters, control.engine_listener)
-    return control.run(lambda: solver.solve(model.proto, callback), solver.stop_search)
+    return control.run(lambda: solver.solve(model.proto, callback), solver.stop_search, until)
 
 
 def propagate_strongly(solver: cp_model.CpSolver) -> None:

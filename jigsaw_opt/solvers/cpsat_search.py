@@ -165,10 +165,16 @@ def _search(
             # minute and looks at no clock; some of the strategies in turn ask for it themselves.
             solver.parameters.linearization_level = 0
             solver.parameters.interleave_search = False
-    solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
+    until = math.inf
+    if solver.parameters.interleave_search:
+        # With a limit of its own it ends up to 40 % before it; it is stopped from outside.
+        until = control.seconds + min(seconds, solver.parameters.max_time_in_seconds)
+        solver.parameters.max_time_in_seconds = math.inf
+    else:
+        solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
-    status = run_engine(control, solver, model, incumbents)
+    status = run_engine(control, solver, model, incumbents, until)
     # Under a condition the engine's best plan may have been refused.
     if status == cp_model.OPTIMAL and control.objective is not None and control.options.condition is None:
         control.raise_bound(control.objective)

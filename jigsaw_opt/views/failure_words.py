@@ -1,4 +1,4 @@
-"""What failures do to a plan, in words: jobs that stop come before all else, as others gain by their absence."""
+"""What failures do to a plan, in words: broken promises first, then jobs that stop, as others gain by their absence."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OBJECTIVES = {
 
 def severity(effect: FailureEffect) -> int:
     """Index of the worst that a failure does, among those that the page has colours for."""
-    return 3 if effect.stopped else 2 if effect.broken else 1 if effect.rerouted else 0
+    return 3 if effect.broken else 2 if effect.stopped else 1 if effect.rerouted else 0
 
 
 def rank(effect: FailureEffect) -> tuple[int, ...]:
-    """The greater the worse: what stops the most jobs, then what breaks the most promises, then what costs most."""
+    """The greater the worse: what breaks the most promises, then what stops the most jobs, then what costs most."""
     cost = 0 if effect.stopped or effect.objective is None else effect.objective
-    return severity(effect), len(effect.stopped), len(effect.broken), cost, len(effect.rerouted)
+    return severity(effect), len(effect.broken), len(effect.stopped), cost, len(effect.rerouted)
 
 
 def worst_first(

@@ -16,7 +16,7 @@ from jigsaw_opt.views.page import filled
 
 __all__ = ["failures_html", "positions"]
 
-SEVERITIES = ("no job is touched", "jobs are rerouted", "promises break", "jobs stop")
+SEVERITIES = ("no job is touched", "jobs are rerouted", "jobs stop", "promises break")
 
 
 def failures_html(

@@ -55,6 +55,8 @@ def test_the_table_says_what_bounds_the_pace(profile: Path, capsys: pytest.Captu
         (["--machines", "0", "--bandwidth", "1"], "whole numbers above 0"),
         (["--machines", "4", "--bandwidth", "1e9"], "whole numbers above 0"),
         ([*MACHINES, "--memory", "0"], "--memory is at least 1"),
+        (["--machines", "1000000", "--bandwidth", "1"], "1000000 machines on one level are too many for 2 sets"),
+        (["--machines", "2,900000", "--bandwidth", "1,1"], "900000 machines on one level are too many"),
     ],
 )
 def test_wrong_arguments_are_named(

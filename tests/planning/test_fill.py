@@ -175,3 +175,11 @@ def test_foreground_jobs_that_are_alike_each_get_a_server_of_their_own() -> None
     both = alone(replace(whole, jobs=(fronts[0], longer)), lambda _: WORK)
     assert (both.plan.objective, both.bound) == (18, 18)
     assert not check(replace(whole, jobs=(fronts[0], longer)), both.plan)
+
+
+def test_caps_that_time_cuts_short_are_still_caps() -> None:
+    """The bound of a cap is lowered step by step; without time the first one stands, and it is none too small."""
+    whole = CASES[2]
+    exact, quick = (Loads(whole, ("front",), ("a", "b"), 30, 15, stop) for stop in (lambda: False, lambda: True))
+    assert all(most >= least for most, least in zip(quick.caps, exact.caps, strict=True))
+    assert quick.rate_bound() >= exact.rate_bound()

@@ -12,6 +12,7 @@ import pytest
 from jigsaw_opt.documents.readers.dnn_partitioning import Operator, OperatorGraph, read_dnn_partitioning
 from jigsaw_opt.errors import InfeasibleError, InvalidInputError
 from jigsaw_opt.planning.placement import contiguous_placement, exact_placement, groups_of, ordered_groups
+from jigsaw_opt.solvers.options import Options
 
 
 def random_workload(seed: int) -> OperatorGraph:
@@ -114,7 +115,7 @@ def test_placements_agree_with_brute_force(seed: int) -> None:
         assert start.max_load_ns == start.bound_ns == expected
         assert sorted(node for it in start.devices for node in it.nodes) == list(range(len(graph.operators)))
     if brute_force(graph, contiguous=False) < float("inf"):
-        found = exact_placement(groups_of(graph), start, seconds=30)
+        found = exact_placement(groups_of(graph), start, Options(time_limit=30, workers=1))
         assert found.max_load_ns == found.bound_ns == brute_force(graph, contiguous=False)
 
 

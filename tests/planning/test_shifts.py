@@ -12,13 +12,13 @@ from itertools import product
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.planning.shifts.affinity import affinity_parts, has_no_cycle, time_shifts
 from jigsaw_opt.planning.shifts.comparison import best_placement, candidates
 from jigsaw_opt.planning.shifts.demand import GridDemand, choose_grid, compatibility, shared_links
 from jigsaw_opt.planning.shifts.fluid import simulate_shared
 from jigsaw_opt.planning.shifts.jobs import OwnIteration, RepeatedJob, draw_placement, placement_of, repeated_jobs
-from jigsaw_opt.planning.shifts.ratios import best_ratios, with_ratios
+from jigsaw_opt.planning.shifts.ratios import _RatioSearch, best_ratios, with_ratios
 from jigsaw_opt.planning.shifts.rotations import RotationProblem, best_rotations
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Server
 from jigsaw_opt.problem.contention import Exclusive
@@ -236,3 +236,17 @@ def test_the_placement_of_the_best_compatibility_is_taken() -> None:
         candidates(cut(narrow), [shared], 2, 0)
     with pytest.raises(UsageError, match="vectors"):
         best_ratios(instance, [1, 1], Options(work_limit=1), most=65)
+
+
+def test_a_plan_at_hand_is_the_common_period_when_nothing_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a signal comes before the first solve has a plan."""
+    whole = small_instance(gpus=4)
+    plan = solve(whole, "greedy", Options(workers=1)).plan
+    assert plan is not None
+    options = Options(time_limit=100, workers=1)
+    options.cancel.set()
+    monkeypatch.setattr(_RatioSearch, "_attempt", lambda *_: None)
+    found = best_ratios(whole, [1.0] * len(whole.jobs), options, start=plan)
+    assert found.best.plan == plan and found.bound <= found.best.value
+    with pytest.raises(OutOfTimeError):
+        best_ratios(whole, [1.0] * len(whole.jobs), options)

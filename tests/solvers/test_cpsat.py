@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -152,3 +154,22 @@ def test_its_presolve_loses_no_solution(seed: int, monkeypatch: pytest.MonkeyPat
 def test_states_what_it_needs_and_takes(pair: Instance) -> None:
     assert CPSAT.unavailable() is None
     assert CPSAT.unsupported(pair) is None
+
+
+def test_strategies_in_turn_are_stopped_at_the_limit_and_not_by_one_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One thread that takes all strategies in turn ends long before a limit of its own."""
+    limits: list[tuple[bool, float, float]] = []
+
+    def run_engine(control: Control, solver: Any, model: object, callback: object, until: float) -> int:
+        limits.append((solver.parameters.interleave_search, solver.parameters.max_time_in_seconds, until))
+        return 0
+
+    monkeypatch.setattr(cpsat_search, "_close_in", lambda *_: 0.0)
+    monkeypatch.setattr(cpsat_search, "run_engine", run_engine)
+    for workers in (1, 2):
+        control = Control("cpsat", cut(fitting(2, 200, 4)), Options(workers=workers, time_limit=1000.0), lambda _: None)
+        cpsat_search.explore(control, control.operations, workers, math.inf, 500.0)
+    assert limits[0][:2] == (True, math.inf) and 400 < limits[0][2] <= 1000
+    assert limits[1][0] is False and 400 < limits[1][1] <= 500 and limits[1][2] == math.inf

@@ -15,7 +15,10 @@ from jigsaw_opt.problem import (
     Cluster,
     Edge,
     Instance,
+    Job,
     Link,
+    Model,
+    Segment,
     Server,
     Shape,
     ShapedBlock,
@@ -159,3 +162,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["failures", *map(str, files), "--kinds", "rack,link,cable"]) == 3
     told = capsys.readouterr().err
     assert '"rack"' in told and '"cable"' in told
+
+
+def test_a_stopped_job_breaks_its_promise_and_ranks_above_others_that_stop() -> None:
+    """One server has a job with a deadline, another one two jobs without."""
+    servers = tuple(Server(name, kind, 2, 10**6, 10**6) for name, kind in (("a", "v"), ("b", "w")))
+    models = {kind: Model((Segment("s", {kind: 4}, {kind: 6}, 1, 1),)) for kind in "vw"}
+    jobs = (Job("late", "v", 2, 1, deadline_us=100), Job("x", "w", 1, 1), Job("y", "w", 1, 1))
+    found = effects(Instance("two", Cluster(servers), models, jobs))
+    assert (found["a"].stopped, found["a"].broken) == (("late",), ("late",))
+    assert (found["b"].stopped, found["b"].broken) == (("x", "y"), ())
+    assert rank(found["a"]) > rank(found["b"])
+    paced = replace(chained(cyclic=True), jobs=(replace(chained(cyclic=True).jobs[0], pace_us=100),))
+    assert effects(paced)["a"].broken == ("j",)

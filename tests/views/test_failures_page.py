@@ -49,7 +49,7 @@ def test_the_page_has_all_effects_as_data() -> None:
     plan = solve(instance, "greedy", Options(workers=1)).plan
     assert plan is not None
     effects = list(failure_effects(instance, plan))
-    assert [severity(effect) for effect in effects] == [2, 0, 0, 0, 3, 3]
+    assert [severity(effect) for effect in effects] == [3, 0, 0, 0, 3, 3]
     page = failures_html(instance, plan.objective, [(effect, None) for effect in effects])
     assert "<b>" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     data = data_of(page)

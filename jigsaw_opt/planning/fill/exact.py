@@ -14,6 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations.cpsat_holes import CpSatHoles, HoleProblem, Parts, Pieces, block_orders
 from jigsaw_opt.planning.fill.loads import Loads, Vector, restricted
 from jigsaw_opt.problem.job import Job
@@ -104,13 +105,20 @@ class ExactHoles:
 
         end = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
         most, done = math.inf if options.work_limit is None else options.work_limit, 0.0
-        while done < most and time.monotonic() < end and not options.cancel.is_set():
+
+        def over() -> bool:
+            return options.cancel.is_set() or time.monotonic() >= end
+
+        while done < most and not over():
             self._model.aim(value, period_us)
             self._model.hint(starts, period_us)
             solver, proto = new_solver(options.workers, options.seed), self._model.proto
             solver.parameters.max_time_in_seconds = min(end - time.monotonic(), _FOREVER_SECONDS)
             solver.parameters.max_deterministic_time = min(most - done, _FOREVER_SECONDS)
-            status = run_stoppable(partial(solver.solve, proto), solver.stop_search, "holes", options.cancel.is_set)
+            try:
+                status = run_stoppable(partial(solver.solve, proto), solver.stop_search, "holes", over)
+            except OutOfTimeError:  # the engine does not listen, and what it finds comes too late
+                break
             done += solver.response_proto.deterministic_time
             if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
                 break

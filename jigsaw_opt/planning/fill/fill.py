@@ -17,14 +17,16 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.interruptible import interruptible
 from jigsaw_opt.solvers.options import Options, required_options
-from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import suggestion
 
 __all__ = ["fill"]
 
 _FOREGROUND_SHARE = 0.2
 """Of the limits, what the foreground alone may take."""
+_CAPS_SHARE = 0.2
+"""Of the time, for the most iterations that each background job may have."""
 
 
 def fill(
@@ -66,10 +68,11 @@ def fill(
         raise UsageError(f"slowdown is at least 1, not {slowdown}")
     limits = Limits.of(options)
     kept = {job.name: job.iterations for job in instance.jobs if job.name not in background}
-    with on_interrupt(options.cancel.set):
+    with interruptible(options):
         first = alone(restricted(instance, kept), lambda share: limits.part(share * _FOREGROUND_SHARE))
         allowed = max(first.plan.objective, _allowed(instance, foreground, first.plan.objective, slowdown))
-        loads = Loads(instance, tuple(kept), background, allowed, first.bound)
+        over = limits.stop(_CAPS_SHARE)
+        loads = Loads(instance, tuple(kept), background, allowed, first.bound, lambda: over(0))
         search = VectorSearch(loads, first.plan, kept, limits)
         search.run()
     return _result(search, first, options, began)

@@ -10,7 +10,7 @@ problems*, Operations Research 5, 1957).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
@@ -68,6 +68,8 @@ class Loads:
         The period that is allowed, in microseconds.
     least_us
         A period that the foreground alone cannot beat.
+    stop
+        Whether caps are good enough; asked before each step that lowers one.
 
     Attributes
     ----------
@@ -80,7 +82,13 @@ class Loads:
     """
 
     def __init__(
-        self, instance: Instance, foreground: Sequence[str], background: Sequence[str], allowed_us: int, least_us: int
+        self,
+        instance: Instance,
+        foreground: Sequence[str],
+        background: Sequence[str],
+        allowed_us: int,
+        least_us: int,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.instance, self.background = instance, background
         self.allowed_us, self.least_us = allowed_us, max(1, least_us)
@@ -89,6 +97,7 @@ class Loads:
             instance,
             jobs=tuple(replace(job, iterations=1) if job.name in set(background) else job for job in instance.jobs),
         )
+        self._stop = stop
         self._once = _JobLoads(cut(once, shaped=True))
         self.resources = self._resources(foreground)
         self.alike = self._classes()
@@ -199,14 +208,14 @@ class Loads:
         if not is_monotone(job):
             return most
         low = 0
-        while low < most:
+        while low < most and not self._stop():
             middle = (low + most + 1) // 2
             alone = restricted(self.instance, {name: middle})
             if lower_bound(cut(alone, shaped=True)).value <= self.allowed_us:
                 low = middle
             else:
                 most = middle - 1
-        return low
+        return most
 
 
 def is_monotone(job: object) -> bool:

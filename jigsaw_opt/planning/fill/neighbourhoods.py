@@ -147,6 +147,8 @@ class PackingSearch:
         ranked = [(0, -packing.calendar(gpu).free_us, gpu) for gpu in gpu_numbers(self._operations).values()]
         ranked.sort()
         for index in (j for group in self._groups for j in group):
+            if self._stop(0):
+                break
             gpus = self._chosen(packing, index, [gpu for _, _, gpu in ranked])
             if gpus is not None and packing.place(index, gpus):
                 for at in [at for at, (_, _, gpu) in enumerate(ranked) if gpu in gpus]:
@@ -171,6 +173,8 @@ class PackingSearch:
         """Iterations of placed jobs put in, those of the best weight for their work first."""
         chosen, moment = set(indices), self._random.choice(self._foreground.moments)
         for group in self._groups:
+            if self._stop(0):
+                break
             packing.insert([j for j in group if j in chosen], moment)
         self.steps += packing.steps
         packing.steps = 0

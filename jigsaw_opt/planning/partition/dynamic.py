@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.partition.costs import Level, LevelCosts, Variant, differences
 from jigsaw_opt.planning.partition.prefixes import Prefixes
 from jigsaw_opt.problem.clock import look
@@ -20,6 +21,8 @@ __all__ = ["LevelStage", "LevelTable", "partition_levels"]
 
 _BLOCK = 192
 """Columns that are gone through at once, so that they stay in the processor's cache."""
+_MOST_BYTES, _MOST_STEPS = 2 * 10**9, 10**8
+"""Of the tables of a level, and steps of the dynamic program there, which take minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +58,31 @@ class LevelTable:
         Where parts begin that are asked for.
     replicate
         Whether a stage may have several machines.
+
+    Raises
+    ------
+    UsageError
+        There are too many machines for so many layers.
     """
 
     def __init__(self, costs: LevelCosts, within: NDArray[np.bool_], rows: Sequence[int], replicate: bool) -> None:
         self.costs, self.within = costs, within
         self.machines = costs.level.machines
         self._most = self.machines if replicate else 1
+        self._require_size(len(rows))
         self._stages = [_LastStages(costs.behind_another(replicas), within) for replicas in range(1, self._most + 1)]
         self.best = {row: self._solve(row) for row in rows}
+
+    def _require_size(self, rows: int) -> None:
+        size, machines, most = len(self.within), self.machines, self._most
+        steps = rows * most * (machines - (most - 1) / 2)
+        gigabytes = 8 * (rows * machines * size + most * size**2) / 1e9
+        if steps > _MOST_STEPS or 1e9 * gigabytes > _MOST_BYTES:
+            raise UsageError(
+                f"{machines} machines on one level are too many for {size} sets of layers: tables of {gigabytes:.1f} "
+                f"GB and {steps:.0f} steps, where {_MOST_BYTES / 1e9:g} GB and {_MOST_STEPS} are the most; state "
+                "servers and racks as levels of --machines, or fewer of them"
+            )
 
     def least_s(self) -> Times:
         """Least times on all machines by begin and end; infinite where that was not asked for."""

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.planning.placement.loads import Groups, Placed, placed
+from jigsaw_opt.problem import clock
+from jigsaw_opt.solvers.engines.stoppable import run_stoppable
+from jigsaw_opt.solvers.interruptible import interruptible
+from jigsaw_opt.solvers.options import Options
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["exact_placement"]
 
 
-def exact_placement(groups: Groups, start: Placed | None, seconds: float, workers: int = 1, seed: int = 0) -> Placed:
+def exact_placement(groups: Groups, start: Placed | None, options: Options) -> Placed:
     """The placement of least maximum load, contiguous or not.
 
     Parameters
@@ -27,10 +31,8 @@ def exact_placement(groups: Groups, start: Placed | None, seconds: float, worker
         The groups.
     start
         A placement to begin with.
-    seconds
-        Limit of the clock.
-    workers, seed
-        Of the engine.
+    options
+        Time limit, workers and seed; a signal or the cancel flag ends the search with the best placement so far.
 
     Raises
     ------
@@ -41,17 +43,23 @@ def exact_placement(groups: Groups, start: Placed | None, seconds: float, worker
 
     from jigsaw_opt.solvers.engines.cpsat import new_solver
 
-    model = _DeviceModel(groups, None if start is None else start.max_load_ns)
-    if start is not None:
-        model.hint(start)
-    solver = new_solver(workers, seed)
-    solver.parameters.max_time_in_seconds = seconds
-    status = solver.solve(model.proto)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    limit = clock.Clock(options.time_limit, options.cancel)
+    with interruptible(options), clock.limited(limit):
+        model = _DeviceModel(groups, None if start is None else start.max_load_ns)
+        if start is not None:
+            model.hint(start)
+        solver = new_solver(options.workers, options.seed)
+        try:
+            status = run_stoppable(lambda: solver.solve(model.proto), solver.stop_search, "placement")
+        except OutOfTimeError:  # the engine does not listen, and is left behind
+            if start is None:
+                raise
+            return start
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return placed(groups, model.sets(solver), int(solver.best_objective_bound))
         if start is None:
             raise OutOfTimeError("no placement was found in time")
-        return Placed(start.max_load_ns, int(solver.best_objective_bound), start.devices)
-    return placed(groups, model.sets(solver), int(solver.best_objective_bound))
+        return Placed(start.max_load_ns, max(0, int(solver.best_objective_bound)), start.devices)
 
 
 class _DeviceModel:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.planning.shifts.affinity import TimeShifts, time_shifts
 from jigsaw_opt.planning.shifts.fluid import simulate_shared
 from jigsaw_opt.planning.shifts.jobs import Placement, RepeatedJob, draw_placement, placement_of, repeated_jobs
 from jigsaw_opt.planning.shifts.ratios import RatioResult, best_ratios
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.interruptible import interruptible
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -92,17 +95,33 @@ def compare(
     ------
     UsageError
         The instance is not cyclic, a job has a shape, or no candidate has a GPU of its own for each worker.
+    OutOfTimeError
+        No plan was found within the limits.
     """
     if instance.horizon != "cyclic":
         raise UsageError(f"instance {instance.name!r} has a finite horizon; time shifts are for cyclic ones")
     operations = cut(instance)
+    with interruptible(options):
+        return _compared(instance, operations, options, plans, drawn, most, grid_us)
+
+
+def _compared(
+    instance: Instance,
+    operations: Operations,
+    options: Options,
+    plans: Sequence[Plan],
+    drawn: int,
+    most: int,
+    grid_us: int | None,
+) -> Comparison:
     given = plans or (_solved(instance, _part(options, _FIRST_PLAN)),)
     placements = candidates(operations, given, 0 if plans else drawn, options.seed)
-    chosen = best_placement(operations, placements, given[0], grid_us, options.seed)
+    with clock.limited(clock.Clock(None, options.cancel)):
+        chosen = best_placement(operations, placements, given[0], grid_us, options.seed)
     jobs = chosen.jobs
     fair, shifted = shared_times(operations, chosen, options.seed)
     left = options if plans else _part(options, 1 - _FIRST_PLAN)
-    ratios = best_ratios(instance, [job.cycle_us for job in jobs], left, most)
+    ratios = best_ratios(instance, [job.cycle_us for job in jobs], left, most, start=given[0])
     return Comparison(chosen, len(placements), tuple(job.alone_us for job in jobs), fair, shifted, ratios)
 
 
@@ -132,7 +151,9 @@ def best_placement(
         jobs = repeated_jobs(operations, placement, plan)
         return ShiftedPlacement(jobs, time_shifts(jobs, bandwidths, grid_us, seed))
 
-    return max(map(judged, placements), key=lambda it: it.shifts.mean)
+    first, *others = placements
+    tried = (judged(it) for it in others if clock.left() > 0)
+    return max(chain([judged(first)], tried), key=lambda it: it.shifts.mean)
 
 
 def shared_times(
@@ -152,7 +173,7 @@ def shared_times(
 def _solved(instance: Instance, options: Options) -> Plan:
     plan = solve(instance, "auto", options).plan
     if plan is None:
-        raise UsageError("no plan was found within the limits")
+        raise OutOfTimeError("no plan was found within the limits")
     return plan
 
 

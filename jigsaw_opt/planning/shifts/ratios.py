@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.planning.fill.search import Limits
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
@@ -94,7 +94,12 @@ def with_ratios(instance: Instance, ratios: Iterable[int]) -> Instance:
 
 
 def best_ratios(
-    instance: Instance, alone_us: Sequence[float], options: Options, most: int = 4, solver: str = "auto"
+    instance: Instance,
+    alone_us: Sequence[float],
+    options: Options,
+    most: int = 4,
+    solver: str = "auto",
+    start: Plan | None = None,
 ) -> RatioResult:
     """Search the ratios up to `most` of the least mean slow-down.
 
@@ -110,16 +115,20 @@ def best_ratios(
         The largest ratio; with 1 there is only the common period.
     solver
         Solves every vector.
+    start
+        A plan of the instance; the common period is no longer than its.
 
     Raises
     ------
     UsageError
-        There are too many vectors, or no plan with all ratios 1 was found.
+        There are too many vectors.
+    OutOfTimeError
+        No plan with all ratios 1 was found.
     """
     if most ** len(instance.jobs) > _MOST_VECTORS:
         raise UsageError(f"ratios up to {most} of {len(instance.jobs)} jobs are more than {_MOST_VECTORS} vectors")
     search = _RatioSearch(instance, alone_us, Limits.of(options), solver)
-    plain = search.first()
+    plain = search.first(start)
     plain_bound = search.bounds[plain.ratios]
     search.enter(most)
     search.run()
@@ -136,15 +145,15 @@ class _RatioSearch:
         self.asked = 0
         self.best: RatioPlan
 
-    def first(self) -> RatioPlan:
-        """The common period, with ten times the time of an attempt."""
+    def first(self, start: Plan | None) -> RatioPlan:
+        """The common period, of a plan at hand or solved with ten times the time of an attempt."""
         ones = (1,) * len(self.alone_us)
         self.bounds[ones] = self._value(ones, lower_bound(cut(self.instance, shaped=True)).value)
-        found = self._attempt(ones, _FIRST)
-        if found is None:
-            raise UsageError("no plan was found within the limits")
-        self.best = found
-        return found
+        found = [it for it in (self._attempt(ones, _FIRST), self._of(ones, self.instance, start)) if it is not None]
+        if not found:
+            raise OutOfTimeError("no plan was found within the limits")
+        self.best = min(found, key=lambda it: it.value)
+        return self.best
 
     def enter(self, most: int) -> None:
         """List all vectors without a common divisor, each with the bound of its longest job alone."""
@@ -198,7 +207,10 @@ class _RatioSearch:
         infeasible = result.status is Status.INFEASIBLE
         proven = math.inf if infeasible else self._value(ratios, result.bound)
         self.bounds[ratios] = max(self.bounds[ratios], proven)
-        if result.plan is None:
+        return self._of(ratios, instance, result.plan)
+
+    def _of(self, ratios: Ratios, instance: Instance, plan: Plan | None) -> RatioPlan | None:
+        if plan is None:
             return None
-        slowdowns = (result.plan.objective / (a * us) for a, us in zip(ratios, self.alone_us, strict=True))
-        return RatioPlan(ratios, instance, result.plan, tuple(slowdowns))
+        slowdowns = (plan.objective / (a * us) for a, us in zip(ratios, self.alone_us, strict=True))
+        return RatioPlan(ratios, instance, plan, tuple(slowdowns))

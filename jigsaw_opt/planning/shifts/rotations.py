@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.planning.shifts.demand import GridDemand, SharedLink
+from jigsaw_opt.problem import clock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,7 +150,7 @@ def best_rotations(problem: RotationProblem, seed: int = 0, most_nodes: int = MO
     least, rng = sum(problem.least), random.Random(seed)
     best = _descend(problem, dict.fromkeys(problem.jobs, 0))
     for _ in range(_STARTS):
-        if best[0] <= least + _EXACT:
+        if best[0] <= least + _EXACT or clock.left() <= 0:
             return Rotations(best[1], best[0], least)
         start = {j: rng.randrange(problem.choices[j]) for j in problem.jobs}
         best = min(best, _descend(problem, start), key=lambda it: it[0])
@@ -195,7 +196,7 @@ def _branch(problem: RotationProblem, best: tuple[float, dict[int, int]], most_n
 
     expand({})
     nodes = 1
-    while heap and heap[0][0] < best[0] - _EXACT and nodes < most_nodes:
+    while heap and heap[0][0] < best[0] - _EXACT and nodes < most_nodes and clock.left() > 0:
         _, family, at = heapq.heappop(heap)
         bounds, order, above = children[family]
         if at + 1 < len(order):

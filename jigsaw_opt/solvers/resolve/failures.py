@@ -64,7 +64,7 @@ class FailureEffect:
         Makespan, weighted completion or period of the jobs that run, with the order of the plan kept on every GPU and
         link; None where no job runs, or the order does not repeat within one period.
     broken
-        Jobs that run and miss their deadline or pace.
+        Jobs that miss their deadline or pace: they run too long, or stop.
     """
 
     failed: tuple[FailedPart, ...]
@@ -152,14 +152,17 @@ class FailureEffects:
         left, routes = self._left(failed)
         if left not in self._outcomes:
             self._outcomes[left] = self._outcome(left, routes)
-        names = sorted((self._order.jobs[job].name for job in left.stopped), key=self._in_order.__getitem__)
+        outcome, stopped = self._outcomes[left], [self._order.jobs[job] for job in left.stopped]
+        names = sorted((job.name for job in stopped), key=self._in_order.__getitem__)
+        lost = [job.name for job in stopped if job.deadline_us is not None or job.pace_us is not None]
+        broken = sorted((*outcome.broken, *lost), key=self._in_order.__getitem__)
         ways = {self._order.jobs[job].name: found for job, found in left.rerouted}
         rerouted = {
             job.name: tuple(dict.fromkeys(name for way in ways[job.name] for name in way))
             for job in self._instance.jobs
             if job.name in ways
         }
-        return FailureEffect(tuple(failed), tuple(names), rerouted, *self._outcomes[left])
+        return FailureEffect(tuple(failed), tuple(names), rerouted, outcome.transfers, outcome.objective, tuple(broken))
 
     def same_as_one(self, failed: Sequence[FailedPart]) -> bool:
         """Whether one of some parts does alone what they do together."""

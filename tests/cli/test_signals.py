@@ -1,0 +1,185 @@
+"""Ctrl-C and SIGTERM end every command that computes, at once and with what it has found."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from argparse import _SubParsersAction
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from jigsaw_opt.cli import COMMANDS, main
+from jigsaw_opt.cli.arguments import parser_of
+from jigsaw_opt.documents import save_instance
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
+
+pytest.importorskip("ortools")
+_ROOT = Path(__file__).parents[2]
+_FOREVER = ["--time-limit", "100000"]
+_DRIVER = """
+import os, sys, threading, time
+from jigsaw_opt.cli import main
+
+def begun(module, name):
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            if (frame.f_globals.get("__name__"), frame.f_code.co_qualname) == (module, name):
+                return True
+            frame = frame.f_back
+    return False
+
+def watch(place, number):
+    while not begun(*place.split(":")):
+        time.sleep(0.001)
+    os.kill(os.getpid(), int(number))
+
+threading.Thread(target=watch, args=sys.argv[1:3], daemon=True).start()
+del sys.argv[1:3]
+main()
+"""
+"""Runs a command and sends it a signal once some function of it runs."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of a command, the function at which it is interrupted, and what it says then."""
+
+    arguments: tuple[str, ...]
+    place: str
+    says: str = "interrupted: "
+
+
+_SOLVED = "jigsaw_opt.solvers.solve:_solved"
+_ENGINE = "jigsaw_opt.solvers.engines.stoppable:run_all_stoppable"
+_FILLING = "jigsaw_opt.planning.fill.search:VectorSearch.run"
+_STAGES = (
+    *("--forward-us", "31,53,75,97,60", "--backward-us", "81,60,100,70,90"),
+    *("--activation-bytes", "1", "--memory", "2", "--micro-batches", "30"),
+)
+COMPUTING = {
+    "solve": (
+        Case(("rack/weighted", *_FOREVER), _SOLVED),
+        Case(("rack/weighted", "--phased", *_FOREVER), "jigsaw_opt.solvers.phased.solver:_solved"),
+    ),
+    "failures": (
+        Case(("rack/plain", "PLAN", "--repair", *_FOREVER), "jigsaw_opt.solvers.resolve.failure_repair:repaired"),
+    ),
+    "fill": (Case(("rack/cyclic", "--foreground", "job0,job1", *_FOREVER), _FILLING),),
+    "partition": (Case(("WORKLOAD", "--non-contiguous", *_FOREVER), _ENGINE),),
+    "pipeline": (Case((*_STAGES, "--schedule", "search", *_FOREVER), _SOLVED),),
+    "shifts": (Case(("LINKED", "--most", "3", *_FOREVER), "jigsaw_opt.planning.shifts.ratios:_RatioSearch.first"),),
+    "bench": (Case(("tiny", "--solvers", "greedy", "-o", "OUT"), "jigsaw_opt.sweeps.folder:sweep_into"),),
+    "simulate": (
+        Case(
+            ("--workload", "week", "--cluster", "8x4", "--policy", "fifo", "-o", "OUT"),
+            "jigsaw_opt.simulation.engine:Simulation.run",
+            "interrupted with ",
+        ),
+    ),
+    "advise": (
+        Case(
+            ("week", "--cluster", "8x4", "-o", "OUT"),
+            "jigsaw_opt.sweeps.advice:Advisor.compare",
+            "the same command goes on",
+        ),
+    ),
+}
+"""Commands that may compute for long, and what they do so in."""
+AT_ONCE = {
+    "burst": "a dynamic program of milliseconds",
+    "check": "reads and checks",
+    "completion": "prints",
+    "convert": "reads and writes",
+    "explain": "works out one plan, and keeps nothing before it is done",
+    "export": "writes a program, and keeps nothing before it is done",
+    "generate": "writes",
+    "instances": "prints",
+    "new": "reads and writes",
+    "plot": "draws",
+    "profile": "measures with PyTorch (tests/executor)",
+    "run": "trains with PyTorch (tests/executor)",
+    "schema": "prints",
+    "solvers": "prints",
+    "validate": "reads",
+}
+"""All others: they keep nothing that a signal could save, and it ends them at once."""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("signals")
+    plan, workload, linked = folder / "plan.json", folder / "workload.json", folder / "linked.json"
+    assert main(["solve", "rack/plain", "--solver", "greedy", "-q", "-o", str(plan)]) == 0
+    workload.write_text(json.dumps(_workload(40)))
+    save_instance(_linked(), linked)
+    return {"PLAN": str(plan), "WORKLOAD": str(workload), "LINKED": str(linked)}
+
+
+def _workload(count: int) -> dict[str, object]:
+    """A chain of operators with some edges beside it, of which a device may have any."""
+    draw = Random(0)
+    nodes = [
+        {
+            "id": k,
+            "cpuLatency": 10 + draw.random(),
+            "fpgaLatency": 1 + draw.random(),
+            "isBackwardNode": 0,
+            "supportedOnFpga": 1,
+            "size": 1,
+        }
+        for k in range(count)
+    ]
+    pairs = [*((k, k + 1) for k in range(count - 1)), *((k, k + draw.randint(2, 5)) for k in range(count - 5))]
+    edges = [{"sourceId": one, "destId": other, "cost": draw.random()} for one, other in pairs]
+    return {"nodes": nodes, "edges": edges, "maxFPGAs": 6, "maxCPUs": 0, "maxSizePerFPGA": count}
+
+
+def _linked() -> Instance:
+    """Five jobs on six servers, so that some share links."""
+    draw = Random(1)
+    servers = tuple(Server(f"s{k}", "v", 4, 10**9, 10**9) for k in range(6))
+    links = tuple(Link(f"l{k}", (f"s{k}", "sw"), 10**6) for k in range(6))
+    models = {f"m{k}": Model((Segment("g", {"v": draw.randint(50, 900)}, {"v": 99}, 500, 0),)) for k in range(5)}
+    jobs = tuple(Job(f"j{k}", f"m{k}", 4, 1) for k in range(5))
+    return Instance("linked", Cluster(servers, ("sw",), links), models, jobs, "cyclic", "period")
+
+
+def test_every_command_is_known_to_compute_or_not() -> None:
+    (subparsers,) = (it for it in parser_of(COMMANDS)._actions if isinstance(it, _SubParsersAction))
+    assert {*COMPUTING, *AT_ONCE} == {*subparsers.choices}
+    assert not {*COMPUTING} & {*AT_ONCE}
+
+
+def _cases() -> Iterator[object]:
+    """Each case with both signals."""
+    for command, cases in COMPUTING.items():
+        for number, case in enumerate(cases):
+            for sent in (signal.SIGINT, signal.SIGTERM):
+                yield pytest.param(command, case, sent, id=f"{command}-{number}-{sent.name}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "case", "sent"), list(_cases()))
+def test_a_signal_ends_what_would_go_on_for_a_day(
+    command: str, case: Case, sent: signal.Signals, files: dict[str, str], tmp_path: Path
+) -> None:
+    known = {**files, "OUT": str(tmp_path / "out")}
+    arguments = [known.get(it, it) for it in case.arguments]
+    done = subprocess.run(
+        [sys.executable, "-c", _DRIVER, case.place, str(int(sent)), command, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+    )
+    assert done.returncode == 130, done.stderr
+    assert case.says in done.stderr
+    assert "Traceback" not in done.stderr
