@@ -12,7 +12,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from typing import Any
 
 from common import print_table
@@ -241,9 +240,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print a row a configuration, not only those that differ")
     arguments = parser.parse_args()
-    if find_spec("transformers") is None or find_spec("torch") is None:
-        raise MissingEngineError("transformers", "transformers[torch]")
-    import transformers
+    try:
+        import transformers
+    except ImportError:
+        raise MissingEngineError("transformers", "transformers[torch]") from None
 
     rows, wrong = [], other_defaults()
     for title, tree in configurations():

@@ -262,7 +262,9 @@ def test_what_is_not_read_is_told() -> None:
     assert read({**LLAMA_3, "hiden_size": 64, "num_nextn_predict_layers": 1, "moe": False}).notes == (
         'not read, though it may change the network: "hiden_size", "num_nextn_predict_layers"',
     )
-    assert "before version 5" in read({"model_type": "t5", "tie_word_embeddings": False}).notes[0]
+    untied = {"model_type": "t5", "tie_word_embeddings": False}
+    assert read(untied).notes[0].endswith("of its own has 16449536 parameters more")
+    assert read({**untied, "architectures": ["T5EncoderModel"]}).notes == ()
     assert read({**LLAMA_3, "dtype": "float32", "torch_dtype": "float16"}).parameter_bytes == 4
 
 

@@ -102,7 +102,7 @@ def _read(fields: Fields, model_type: ModelType, tokens: int | None) -> Configur
     refuse_others(fields)
     end = _end(model_type, fields)
     units = units_of(model_type, end, fields, tokens)
-    notes = tuple(_notes(model_type, fields))
+    notes = tuple(_notes(model_type, end, fields))
     frozen = frozen_parameters(model_type, fields)
     return Configuration(model_type.classes + end, units, _DTYPES.get(name, 4), frozen, notes)
 
@@ -120,14 +120,16 @@ def _end(model_type: ModelType, fields: Fields) -> str:
     return model_type.usual
 
 
-def _notes(model_type: ModelType, fields: Fields) -> Iterator[str]:
+def _notes(model_type: ModelType, end: str, fields: Fields) -> Iterator[str]:
     others = unread(fields)
     if others:
         yield f"not read, though it may change the network: {', '.join(map(quoted, others))}"
-    if model_type.always_tied and fields.value("tie_word_embeddings") is False:
+    tied = model_type.always_tied and any(dense.tied for dense in model_type.heads[end])
+    if tied and fields.value("tie_word_embeddings") is False:
+        more = fields.whole("vocab_size") * fields.whole(model_type.stacks[-1].width)
         yield (
-            "tie_word_embeddings is false, and the class shares the table of words with its output all the same; "
-            "before version 5 it did not"
+            "the output layer shares the table of words, as the class is built though tie_word_embeddings is false; "
+            f"a checkpoint with an output layer of its own has {more} parameters more"
         )
 
 
