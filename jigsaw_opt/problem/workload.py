@@ -145,7 +145,9 @@ def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
 
 def is_name(value: object) -> bool:
     """Return whether a value is a text that can name something: not empty, not long, and writable as UTF-8."""
-    return type(value) is str and 0 < len(value) <= LONGEST_NAME and not any("\ud800" <= c <= "\udfff" for c in value)
+    if type(value) is not str or not 0 < len(value) <= LONGEST_NAME:
+        return False
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _shown(value: object) -> str:

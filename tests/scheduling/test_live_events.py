@@ -24,7 +24,7 @@ from jigsaw_opt.scheduling import (
     decode_event,
     encode_event,
 )
-from tests.scheduling.live_cases import in_json, star
+from tests.scheduling.live_cases import in_json, made, star
 
 
 def job(**fields: Any) -> TraceJob:
@@ -139,4 +139,23 @@ def test_a_step_takes_only_times(fields: dict[str, Any]) -> None:
     before = live.state()
     with pytest.raises(UsageError, match=r"^(now_us|budget_s): must be"):
         live.step(**fields)
+    assert live.state() == before
+
+
+def test_a_server_that_the_performance_model_has_no_figures_for_changes_nothing() -> None:
+    live = made("sia")
+    before = in_json(live.state())
+    with pytest.raises(UsageError, match=r"^\$\.server: the cluster cannot have it: no profiles on GPUs of type 'k80'"):
+        live.handle(ServerAdded(1, server(gpu_type="k80")))
+    assert in_json(live.state()) == before and len(live.cluster.servers) == 3
+
+
+def test_a_journal_that_cannot_be_written_keeps_the_event_out() -> None:
+    def full(entry: Any) -> None:
+        raise OSError("no space left")
+
+    live = LiveScheduler(star("v"), "fifo", journal=full)
+    before = live.state()
+    with pytest.raises(OSError, match="no space"):
+        live.handle(JobSubmitted(1, job()))
     assert live.state() == before
