@@ -177,6 +177,7 @@ def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read
 
 
 def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.documents.recognising import expecting
     from jigsaw_opt.documents.workload_csv import columns_of, decode_workload
@@ -189,6 +190,8 @@ def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
     # What is wrong with columns that the caller names is said of them.
     with nullcontext() if columns else expecting(data, source, "csv"):
         workload = decode_workload(data, source, columns=columns)
+    for line in workload.reading_told():
+        note(f"{source}: {line}")
     return jobs_of(workload, arguments.model)
 
 

@@ -27,6 +27,7 @@ MOST_GPUS = 10**6
 LONGEST_NAME = 1000
 """So many characters a name has at most."""
 _LONGEST_QUOTE = 60
+_MOST_REASONS = 8
 _SECOND = "seconds"
 DURATION_UNITS_US: Mapping[str, int] = {_SECOND: 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 """Models of jobs that state only how long they run, with the microseconds of one iteration; the largest unit first."""
@@ -217,4 +218,7 @@ def left_out_told(left_out: Mapping[str, int], kept: int) -> str:
     if not total:
         return ""
     reasons = sorted(left_out.items(), key=lambda it: (-it[1], it[0]))
-    return f"{total:,} of {total + kept:,} jobs left out: " + ", ".join(f"{n:,} {why}" for why, n in reasons)
+    told = [f"{count:,} {why}" for why, count in reasons[:_MOST_REASONS]]
+    if others := sum(count for _, count in reasons[_MOST_REASONS:]):
+        told.append(f"{others:,} for other reasons")
+    return f"{total:,} of {total + kept:,} jobs left out: {', '.join(told)}"

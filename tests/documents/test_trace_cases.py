@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
+import random
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +189,50 @@ def test_kinds_that_are_not_read_are_named() -> None:
         "of a kind that is not read (Job of other.io)": 1,
         "of a kind that is not read (Service of core)": 1,
     }
+
+
+def test_many_reasons_are_told_in_one_sentence() -> None:
+    good = item("Job", "batch/v1", "x", {"template": {"spec": {"containers": [container()]}}}, {})
+    good["status"] = {"startTime": at(1), "completionTime": at(2)}
+    workload = kubernetes(good, *(item("Job", f"{n}.io/v1", f"y{n}", {}, {}) for n in range(20)))
+    assert workload.reading_told()[0].endswith(", 12 for other reasons")
+    assert len(workload.left_out) == 20
+
+
+def spots(tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Every object or list in a tree, with each key of it."""
+    for key in list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ():
+        yield tree, key
+        yield from spots(tree[key])
+
+
+ODD = (None, True, -1, 3.5, "", "x", "NaN", [], {}, [None], {"a": 1}, 10**20, "2024-03-01", "0001-01-01T00:00:00+14:00")
+
+
+def test_odd_values_anywhere_are_left_out_or_told_once() -> None:
+    draw = random.Random(1)
+    kueue = item(
+        "Workload", "kueue.x-k8s.io/v1beta1", "w", {"podSets": [{"name": "m", "count": 4}]}, {"conditions": []}
+    )
+    logs = [json.loads(path.read_text()) for path in sorted((CASES / "kubernetes").iterdir())]
+    logs += [{"items": [pod("a", 1, 30), pod("b", 2, 31), kueue]}]
+    philly = json.loads((CASES.parent / "jobs.philly.json").read_text())
+    outcomes = Counter[str]()
+    for number in range(600):
+        tree = copy.deepcopy(philly if number % 2 else draw.choice(logs))
+        for _ in range(draw.randint(1, 3)):
+            within, key = draw.choice([*spots(tree), (tree, 0 if number % 2 else "items")])
+            within[key] = copy.deepcopy(draw.choice(ODD))
+        try:
+            workload = read_trace("philly" if number % 2 else "kubernetes", json.dumps(tree), "t")
+        except InvalidInputError as error:
+            told = [str(problem) for problem in error.problems]
+            assert len(set(told)) == len(told)
+            outcomes["refused"] += 1
+        else:
+            assert all(job.gpus > 0 and (job.duration_us or 0) > 0 for job in workload.jobs)
+            outcomes["read"] += 1
+    assert min(outcomes["read"], outcomes["refused"]) > 50
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ def test_semicolons_and_decimal_commas() -> None:
         TraceJob("b", 3_600_000_000, "seconds", 2, 3600),
     )
     assert decode_workload(text.replace(",", ".").replace(";", "\t")).jobs == decode_workload(text).jobs
+    assert decode_workload("sep=;\n" + text).jobs == decode_workload(text).jobs
     assert problems("csv", "submit_h;gpus;duration_h\n1;1,000;1\n2;1;1.000,5\n") == [
         "t:2: gpus is a whole number, not '1,000'",
         "t:3: duration_h is a number, not '1.000,5'",
@@ -129,6 +130,8 @@ def test_moments_have_a_zone_or_have_none() -> None:
     head = "submit,gpus,duration_s\n"
     zoned = decode_workload(head + "2024-03-01T08:00:00Z,1,1\n2024-03-01T10:30:00.5+02:00,1,1\n1709283600,1,1\n")
     assert [job.submit_us for job in zoned.jobs] == [0, 1_800_500_000, 3_600_000_000]
+    apart = decode_workload(head + "2024-03-01 08:00:00 UTC,1,1\n2024-03-01 16:00:01 +0800,1,1\n")
+    assert [job.submit_us for job in apart.jobs] == [0, 1_000_000]
     assert problems("csv", head + "2024-03-01T08:00:00Z,1,1\n2024-03-01T09:00:00,1,1\n") == [
         "t:3: submit has no zone, and the time in line 2 has one"
     ]
@@ -256,7 +259,9 @@ def test_every_reader_of_tables_names_the_line(name: str) -> None:
 
 def test_tiresias() -> None:
     text = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n7,8,30,133,vgg11,147,23\n"
-    assert read_trace("tiresias", text, "t").jobs == (TraceJob("7", 30_000_000, "vgg11", 8, 147),)
+    workload = read_trace("tiresias", text + "8,0,40,9,vgg11,100,9\n9,1,50,9,vgg11,NaN,9\n", "t")
+    assert workload.jobs == (TraceJob("7", 30_000_000, "vgg11", 8, 147),)
+    assert workload.left_out == {"without a GPU": 1, "never started": 1}
 
 
 def test_elasticflow_with_and_without_models() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_elasticflow", "resembles"]
@@ -42,6 +42,8 @@ def read_elasticflow(data: bytes | str, source: str = "trace.csv", accept: Accep
 
 
 def _job(row: Row, submit: str, named: bool) -> TraceJob | str:
+    if row.is_zero("num_gpu"):
+        return NO_GPU
     if row.is_missing("duration"):
         return NEVER_STARTED
     return TraceJob(

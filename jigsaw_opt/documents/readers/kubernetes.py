@@ -71,11 +71,13 @@ def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept
 
 def _jobs(items: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | str]]:
     """The jobs of a list, or why there is none, with the items that they stand in."""
-    known = {(kind_of_item(item)[0], name_of(item)) for item in items if _is_job(item) and item.at("metadata", "name")}
+    known = {
+        (kind_of_item(item)[0], _beside(item, item.at("metadata", "name").value)) for item in filter(_is_job, items)
+    }
     pods: dict[str, list[Tree]] = {}
     for item in items:
         owners = item.at("metadata", "ownerReferences").items()
-        if any((owner.at("kind").value, _beside(item, owner.at("name").value)) in known for owner in owners):
+        if any((str(owner.at("kind").value), _beside(item, owner.at("name").value)) in known for owner in owners):
             tally.remark("items that belong to a job of the list, counted with it")
         elif kind_of_item(item) == ("Pod", ""):
             pods.setdefault(_job_name(item), []).append(item)
@@ -90,8 +92,9 @@ def _is_job(item: Tree) -> bool:
 
 
 def _beside(item: Tree, name: object) -> str:
-    """The name of something in the namespace of an item."""
-    return f"{name_of(item).partition('/')[0]}/{name}"
+    """The name of something in the namespace of an item; what is wrong with either is told elsewhere."""
+    space = item.at("metadata", "namespace").value
+    return f"{space if isinstance(space, str) else 'default'}/{name}"
 
 
 def _job_name(pod: Tree) -> str:

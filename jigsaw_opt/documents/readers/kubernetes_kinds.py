@@ -15,6 +15,7 @@ __all__ = ["is_read", "job_of_item", "job_of_pods", "kind_of_item", "name_of"]
 _ENDS = ("Failed", "Complete", "Succeeded")
 _VOLCANO_ENDS = ("Completed", "Failed", "Aborted", "Terminated")
 _CLAIMS = "with claims of devices (resourceClaims), which are not read"
+_NO_START = "ended without a time of start"
 _LONGEST_NAME = 60
 
 
@@ -66,10 +67,8 @@ def job_of_item(item: Tree, tally: Tally) -> TraceJob | str:
     gpus = sum(ask.pods * ask.needs.gpus for ask in asks)
     if gpus == 0:
         return _CLAIMS if any(ask.needs.claims for ask in asks) else NO_GPU
-    if not start:
-        return NEVER_STARTED
-    if not end:
-        return STILL_RUNNING
+    if not start or not end:
+        return STILL_RUNNING if start else _NO_START if end else NEVER_STARTED
     lasted_us = _time_us(end) - _time_us(start)
     if lasted_us < 0:
         item.at("status").add("it ends before it starts")
@@ -96,15 +95,15 @@ def _volcano(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
     status = item.at("status")
     began = _condition(status, "status", ("Running",)).at("lastTransitionTime")
     state = status.at("state")
-    ended = state if state.at("phase").value in _VOLCANO_ENDS else Tree(None, state.place, state.report)
+    ended = state if state.at("phase").value in _VOLCANO_ENDS else state.nothing()
     return _asks(item.at("spec", "tasks").items(), "replicas"), began, ended.at("lastTransitionTime")
 
 
 def _kueue(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
     status = item.at("status")
-    assigned = {it.at("name").value: it.at("count") for it in status.at("admission", "podSetAssignments").items()}
+    assigned = {str(it.at("name").value): it.at("count") for it in status.at("admission", "podSetAssignments").items()}
     asks = [
-        ask._replace(pods=assigned[name].count(ask.pods)) if (name := pods.at("name").value) in assigned else ask
+        ask._replace(pods=assigned[name].count(ask.pods)) if (name := str(pods.at("name").value)) in assigned else ask
         for pods in item.at("spec", "podSets").items()
         for ask in _asks([pods], "count")
     ]
@@ -129,7 +128,7 @@ def _condition(status: Tree, key: str, values: Sequence[str]) -> Tree:
     for condition in status.at("conditions").items():
         if condition.at(key).value in values and (key == "status" or condition.at("status").value == "True"):
             return condition
-    return Tree(None, status.place, status.report)
+    return status.nothing()
 
 
 class _GpuInterval(NamedTuple):

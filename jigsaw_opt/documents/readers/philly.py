@@ -47,6 +47,8 @@ def read_philly(data: bytes | str, source: str = "philly.csv", accept: Accept = 
 
 
 def _job_of_row(row: Row) -> TraceJob | str:
+    if row.is_zero("num_gpus"):
+        return NO_GPU
     if row.is_missing("duration"):
         return NEVER_STARTED
     gpus, submit_us = row.integer("num_gpus"), row.moment("timestamp")

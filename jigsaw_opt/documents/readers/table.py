@@ -24,6 +24,8 @@ Accept = Callable[[TraceJob], Sequence[str]]
 _MOST = Decimal(2**53 - 1)
 _MOST_REAL = Decimal("1e300")
 _LONGEST_QUOTE = 40
+_NAMED_SEPARATOR = re.compile(r"sep=([,;\t])")
+"""How spreadsheets say before the header what parts the cells."""
 _ZERO = re.compile(r"0+(\.0*)?")
 _QUOTING = ",;"
 """Separators between cells that may stand in quotes; between others a quote is a character as any."""
@@ -93,7 +95,10 @@ class JobTable:
         lines = iter(self.lines)
         number, head = (1, "") if columns is not None else next(lines, (1, ""))
         head = head.removeprefix(_BYTE_ORDER_MARK)
-        self._separator = separator or _separator_of(head)
+        named = _NAMED_SEPARATOR.fullmatch(head) if columns is None else None
+        if named:
+            number, head = next(lines, (2, ""))
+        self._separator = separator or (named[1] if named else _separator_of(head))
         self._header = list(columns or ()) or (self._cells(number, head) if head else [])
         self._rows = ((number, self._cells(number, line)) for number, line in lines)
         self.stated = tuple(self._header)

@@ -15,6 +15,8 @@ _DURATION = re.compile(
     r"(?P<seconds>[0-5][0-9](?:\.[0-9]{1,9})?)"
 )
 _SINCE_1970 = re.compile(r"[0-9]{9,10}(?:\.[0-9]{1,9})?")
+_ZONE_APART = re.compile(r" +(?:([+-][0-9]{2}:?[0-9]{2})|UTC|GMT)$")
+"""A zone behind a space, as ``date`` and database systems write it."""
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -58,7 +60,7 @@ def moment_us(text: str) -> PointInTime | None:
     if _SINCE_1970.fullmatch(text):
         return PointInTime(_whole_us(Decimal(text)), True)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(_ZONE_APART.sub(lambda zone: zone[1] or "Z", text))
         zoned = moment.tzinfo is not None
         since = (moment.astimezone(UTC).replace(tzinfo=None) if zoned else moment) - _EPOCH
     except (ValueError, OverflowError):

@@ -7,7 +7,7 @@ iteration becomes a second of the performance model ``seconds``, and the trace's
 from __future__ import annotations
 
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_tiresias", "resembles"]
@@ -32,6 +32,8 @@ def read_tiresias(data: bytes | str, source: str = "trace.csv", accept: Accept =
 
 
 def _job(row: Row) -> TraceJob | str:
+    if row.is_zero("num_gpu"):
+        return NO_GPU
     if row.is_missing("duration"):
         return NEVER_STARTED
     return TraceJob(

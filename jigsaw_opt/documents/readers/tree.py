@@ -14,17 +14,27 @@ _MOST = 10**6
 
 
 class Tree:
-    """A value of a document that may be anything; what is not as expected is noted and read as empty."""
+    """A value of a document that may be anything; what is not as expected is noted, once, and read as empty."""
 
-    def __init__(self, value: Any, place: Place, report: Report) -> None:
+    def __init__(self, value: Any, place: Place, report: Report, noted: set[tuple[Place, str]] | None = None) -> None:
         self.value, self.place, self.report = value, place, report
+        self._noted = set() if noted is None else noted
 
     def __bool__(self) -> bool:
         return self.value is not None
 
     def add(self, message: str, hint: str = "") -> None:
         """Note that it is wrong."""
-        self.report.add(self.place, message, hint)
+        if (self.place, message) not in self._noted:
+            self._noted.add((self.place, message))
+            self.report.add(self.place, message, hint)
+
+    def nothing(self) -> Tree:
+        """Return what stands for a value that is not there."""
+        return self._below(None, self.place)
+
+    def _below(self, value: Any, place: Place) -> Tree:
+        return Tree(value, place, self.report, self._noted)
 
     def at(self, *keys: str) -> Tree:
         """Return what stands under a path of keys; None where there is nothing."""
@@ -33,7 +43,7 @@ class Tree:
             if tree.value is not None and not isinstance(tree.value, Mapping):
                 tree.add(f"an object is expected, not {describe(tree.value)}")
                 tree.value = None
-            tree = Tree((tree.value or {}).get(key), (tree.place, key), self.report)
+            tree = self._below((tree.value or {}).get(key), (tree.place, key))
         return tree
 
     def names(self) -> tuple[str, ...]:
@@ -44,7 +54,7 @@ class Tree:
         """Yield the values of a list, or of an object; None is empty."""
         value = self.value
         if isinstance(value, list):
-            yield from (Tree(one, (self.place, k), self.report) for k, one in enumerate(value))
+            yield from (self._below(one, (self.place, k)) for k, one in enumerate(value))
         elif isinstance(value, Mapping):
             yield from map(self.at, value)
         elif value is not None:
