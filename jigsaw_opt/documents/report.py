@@ -86,7 +86,7 @@ def describe(value: object) -> str:
     if isinstance(value, int):
         return str(value) if abs(value) < 10**30 else "an integer of more than 30 digits"
     if isinstance(value, float):
-        return "a number with a fraction or an exponent" if math.isfinite(value) else "not a finite number"
+        return "a number with a fraction or an exponent" if math.isfinite(value) else "a number that is not finite"
     return "a list" if isinstance(value, list) else "an object"
 
 

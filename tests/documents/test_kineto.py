@@ -343,6 +343,17 @@ def test_a_frozen_layer_is_one_where_it_is_named_or_in_the_model() -> None:
     assert [one.name for one in found] == ["f", "Linear_0", "Linear_1"]
 
 
+def test_spans_around_both_passes_and_around_the_backward_pass_are_no_layers() -> None:
+    around = [
+        event("train", 0.1, 79, "user_annotation"),
+        event("data", 0.2, 0.6, "user_annotation"),
+        event("aten::to", 0.3, 0.4, Sequence_number=10),
+        event("backward", 26, 32, "user_annotation"),
+        event("aten::ones_like", 27, 1),
+    ]
+    assert read_kineto_layers(trace(*around, *step(1, 0))) == read_kineto_layers(trace(*step(1, 0)))
+
+
 def test_a_loss_beside_the_model_leaves_its_layers() -> None:
     loss = event("nn.Module: Loss_0", 21.5, 4, "python_function")
     outer = event("nn.Module: Wrapped_0", 0.4, 20.5, "python_function")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -83,12 +84,13 @@ def _layer_name(span: TraceSpan) -> str:
 
 def _of_kind(trace: Trace, spans: Sequence[TraceSpan], modules: bool) -> dict[TraceSpan, str]:
     """Return the layers among the annotations, or among the modules."""
-    around_nodes = {one for span in trace.spans if span.is_node for one in span.above()}
-    candidates = {
-        span
-        for span in spans
-        if span not in around_nodes and node_around(span) is None and (modules or not _FRAMEWORK.fullmatch(span.name))
-    }
+    nodes = [span.start for span in trace.spans if span.is_node]
+
+    def in_one_pass(span: TraceSpan) -> bool:
+        """Whether no node runs within a span, nor it within a node; on a GPU, nodes have a thread of their own."""
+        return bisect_left(nodes, span.start) == bisect_left(nodes, span.end) and node_around(span) is None
+
+    candidates = {span for span in spans if in_one_pass(span) and (modules or not _FRAMEWORK.fullmatch(span.name))}
     return _divided(list(_of_forward_passes(trace, candidates)), modules)
 
 
