@@ -10,8 +10,6 @@ __all__ = ["PodNeeds"]
 
 _WHOLE = re.compile(r"[^/]+/gpu|gpu\.intel\.com/(?:i915|xe)|volcano\.sh/gpu-number")
 _PART = re.compile(r"[^/]+/(?:mig-.*|.*gpu.*|vcuda.*)|gpu\.intel\.com/.*")
-_NO_COUNT = re.compile(r"mem|core|ratio|percent|vcuda|tiles|monitoring")
-"""In names of resources whose amounts are no numbers of devices."""
 _NO_GPU = re.compile(r"monitoring$")
 
 
@@ -20,7 +18,7 @@ class PodNeeds:
 
     Limits count, and requests where there is no limit. A pod needs what its containers need together with sidecars,
     which are init containers that stay, or what an earlier init container needs, if that is more. A container that asks
-    for shares of GPUs alone counts with one GPU for each device, or with one where it asks for memory or cores.
+    for shares of GPUs alone counts with one GPU, however many: their amounts are no numbers of GPUs.
 
     Parameters
     ----------
@@ -58,4 +56,4 @@ class PodNeeds:
         self.shares.update(parts)
         if whole or not parts:
             return whole
-        return max(1, sum(amount.count(0) for key, amount in parts.items() if not _NO_COUNT.search(key)))
+        return 1

@@ -199,7 +199,9 @@ def _changes(held: Iterable[_GpuInterval]) -> Iterator[tuple[int, int, int]]:
 def _remark(tally: Tally, needs: Iterable[PodNeeds]) -> None:
     """Tell each kind of share that a job asks for, once a job."""
     for share in sorted({share for need in needs for share in need.shares}):
-        tally.remark(f"jobs with {share[:_LONGEST_NAME]}, a share of a GPU, which counts as a whole one")
+        tally.remark(
+            f"jobs with {share[:_LONGEST_NAME]}, a share of a GPU: a container with shares alone counts as one GPU"
+        )
 
 
 def _time_us(tree: Tree) -> int:
