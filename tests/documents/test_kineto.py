@@ -131,6 +131,17 @@ def test_kernels_count_where_there_are_some_and_communication_does_not() -> None
     assert (a.forward_us, a.backward_us, b.forward_us, b.backward_us) == (100, 0, 250, 400)
 
 
+def test_communication_counts_on_no_device() -> None:
+    shared = [
+        event(NODE + GRADIENT, 56, 3, tid=2),
+        event("aten::mul", 56.5, 1, tid=2),
+        event("c10d::allreduce_", 58, 1, tid=2),
+    ]
+    a, b = read_kineto_layers(trace(*step(1, 0), *shared))
+    alone, other = read_kineto_layers(trace(*step(1, 0)))
+    assert (a.backward_us, b.backward_us) == (alone.backward_us + 1, other.backward_us)
+
+
 def modules() -> list[Event]:
     """The first step without annotations, a module around both layers, and one in the first."""
     names = {"a": "nn.Module: Linear_0", "b": "nn.Module: Linear_1"}

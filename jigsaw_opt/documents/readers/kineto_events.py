@@ -30,7 +30,7 @@ _ANNOTATION, _PYTHON = "user_annotation", "python_function"
 _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime"})
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _KNOWN = (OP, _ANNOTATION, _PYTHON, *_LAUNCHES, *_DEVICE)
-_COMMUNICATION = "nccl"
+_COMMUNICATION, _COLLECTIVE = "nccl", "c10d::"
 _MOST_US = 1e17
 
 
@@ -108,7 +108,7 @@ class Trace:
         Of the CPU, by their start.
     work
         What takes time, each with the span that it belongs to: what the GPU does, without communication; or, where
-        there is no GPU, the outermost operations that hold no annotation and no module.
+        there is no GPU, the outermost operations that hold no annotation, no module and no communication.
     makers
         By span of a node that has run, the operation that made it.
     unknown_us
@@ -187,8 +187,9 @@ def _nest(spans: Iterable[TraceSpan]) -> None:
 
 
 def _outermost(spans: Sequence[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:
-    """Outermost operations; one that holds annotations or modules runs Python, and counts for what it holds."""
-    python = {above for span in spans if span.is_annotation or span.is_module for above in span.above()}
+    """Outermost operations; one that communicates, or holds annotations or modules, counts for what it holds."""
+    held = (one for one in spans if one.is_annotation or one.is_module or one.name.startswith(_COLLECTIVE))
+    python = {above for span in held for above in span.above()}
     for span in spans:
         if span.category == OP and span not in python:
             above = (one for one in span.above() if one is not span and one not in python)
