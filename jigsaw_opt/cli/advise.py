@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.depth import warn_of_policies
 from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of, seeds_of, tell_reading
 from jigsaw_opt.cli.sweeping import configure_engine, engine_of, reporter
 from jigsaw_opt.errors import UsageError
@@ -91,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not interrupted():
             advisor.vary(record, engine, report, stopped_after(limit_s))
         advice = advisor.advice(record)
+        warn_of_policies(advisor.policies)
         _tell(arguments, advisor, advice)
         was_interrupted = interrupted()
     return INTERRUPTED if was_interrupted and advice.finished < advice.runs else 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.depth import add_depth, warn_of_spb
 from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
@@ -111,9 +112,7 @@ def _configure_estimate(group: argparse._ArgumentGroup) -> None:
 def _configure_jobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--workers", type=int, default=4, metavar="N", help="workers of each job (default: 4)")
     group.add_argument("--iterations", type=int, default=3, metavar="N", help="iterations of each job (default: 3)")
-    group.add_argument(
-        "--depth", default="staircase", metavar="RULE", help="full, staircase or free (default: staircase)"
-    )
+    add_depth(group, "staircase")
     group.add_argument(
         "--objective",
         choices=("makespan", "weighted_completion", "period"),
@@ -144,6 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
     document = encode_instance(instance_of(name, models, setting))
     decode_instance(document)  # what is written is valid, whatever the names on the command line
     emit(encode_model(*models.values()) if arguments.only_model else document, arguments.output)
+    warn_of_spb(None if arguments.only_model else arguments.depth)
     return 0
 
 

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from jigsaw_opt.cli.depth import add_depth, warn_of_spb
 from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
@@ -52,11 +53,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", action="append", default=[], metavar="NAME=FILE", help="a model of jigsaw profile or convert"
     )
-    parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="bytes per second of a server's link")
+    link = parser.add_mutually_exclusive_group()
+    link.add_argument("--bandwidth", type=int, metavar="BYTES", help="bytes per second of a server's link")
+    link.add_argument(
+        "--link", metavar="FILE", help="bandwidth and latency as measured: of jigsaw profile --all-reduce N --json"
+    )
     parser.add_argument(
         "--segments", type=int, default=6, metavar="N", help="most segments of an estimated model (default: 6)"
     )
-    parser.add_argument("--depth", default="full", metavar="RULE", help="full, staircase or free (default: full)")
+    add_depth(parser, "full")
     parser.add_argument(
         "--objective",
         default="makespan",
@@ -79,11 +84,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json and arguments.output is None:
         raise UsageError("--json prints what was assumed, so the instance goes to a file: -o")
     files = [word.partition("=")[2] for word in arguments.profile]
-    require_output(arguments.output, arguments.jobs, *files)
+    require_output(arguments.output, arguments.jobs, arguments.link, *files)
     _ask(arguments)
     instance, assumed = own_instance(_request(arguments))
     emit(encode_instance(instance), arguments.output)
     _tell(assumed, arguments.json)
+    warn_of_spb(arguments.depth)
     return 0
 
 
@@ -136,6 +142,7 @@ def _request(arguments: argparse.Namespace) -> OwnRequest:
     measured: dict[str, Mapping[str, Any]] = {}
     for word in arguments.profile:
         measured |= _read(partial(_profile, word, measured), "--profile", problems) or {}
+    link = _read(partial(_link, arguments.link), "--link", problems) if arguments.link else None
     if not problems:
         problems += _unused(measured, [job.model for job in jobs])
     if problems:
@@ -149,6 +156,7 @@ def _request(arguments: argparse.Namespace) -> OwnRequest:
         arguments.segments,
         arguments.depth,
         arguments.objective,
+        link,
     )
 
 
@@ -207,6 +215,28 @@ def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
         raise UsageError(f"a profile is NAME=FILE, each name once, not {word!r}")
     tree = parsed(read_file(file), readable(file), _require_object)
     return {name: tree}
+
+
+def _link(file: str) -> tuple[int, int]:
+    """Return bandwidth and latency, rounded to whole microseconds, of measured all-reduces."""
+    from jigsaw_opt.documents.parsing import parsed
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.text import readable
+
+    found = parsed(read_file(file), readable(file), _require_link)["all_reduce"]
+    return found["bandwidth"], round(found["latency_us"])
+
+
+def _require_link(tree: Any, report: Report) -> None:
+    found = tree.get("all_reduce") if isinstance(tree, dict) else None
+    if not isinstance(found, dict):
+        report.add("$", "holds no measured all-reduces", "jigsaw profile --all-reduce N --json > FILE writes them")
+        return
+    bandwidth, latency_us = found.get("bandwidth"), found.get("latency_us")
+    if not isinstance(bandwidth, int) or not 1 <= bandwidth < 2**53:
+        report.add("$.all_reduce.bandwidth", f"must be an integer of at least 1; is {bandwidth!r}")
+    if isinstance(latency_us, bool) or not isinstance(latency_us, int | float) or not 0 <= latency_us < 2**53:
+        report.add("$.all_reduce.latency_us", f"must be a number of at least 0; is {latency_us!r}")
 
 
 def _require_object(tree: Any, report: Report) -> None:

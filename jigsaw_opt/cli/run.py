@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.executor.replay.request import ReplaySettings
     from jigsaw_opt.problem import Instance, PhasedPlan, Plan
+    from jigsaw_opt.problem.phased_replay import PhasedReplay
+    from jigsaw_opt.problem.replay import Replay
 
 HELP = "carry a plan out with PyTorch and measure it"
 _PERIODS = 10
@@ -77,20 +80,61 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
-    from jigsaw_opt.cli.output import require_output
+    from jigsaw_opt.cli.output import note, require_output
     from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.problem import PhasedPlan
+    from jigsaw_opt.system.interrupts import INTERRUPTED
 
     source, path = _documents(arguments)
     require_output(arguments.output, source, path)
     settings = _settings(arguments)
     instance, plan = checked_any_plan(source, path)
     _warn_of_estimates(instance)
-    if isinstance(plan, PhasedPlan):
-        _run_phased(arguments, settings, instance, plan)
-    else:
-        _run_listed(arguments, settings, instance, plan)
+    found: Replay | PhasedReplay | None
+    try:
+        if isinstance(plan, PhasedPlan):
+            found = _run_phased(arguments, settings, instance, plan)
+        else:
+            found = _run_listed(arguments, settings, instance, plan)
+    except InterruptedRunError as interrupted:
+        _write(interrupted.found, arguments)
+        note(f"interrupted: {_kept(interrupted, arguments)}")
+        return INTERRUPTED
+    _write(found, arguments)
     return 0
+
+
+def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> str:
+    """What an interrupted run has kept, and how to go on."""
+    from jigsaw_opt.text import named
+
+    measured = "nothing was measured" if interrupted.found is None else "what was measured is told above"
+    if interrupted.saved is None:
+        return f"{measured}; no worker is saved: --checkpoint DIR keeps them, to go on with --resume"
+    saved = [f"{job} after {count} iterations" for job, count in interrupted.saved.items() if count]
+    if not saved:
+        return f"{measured}; no job is saved as a whole yet in {arguments.checkpoint}: begin again in another folder"
+    return f"{measured}; saved in {arguments.checkpoint}: {named(saved)}; go on with the same command and --resume"
+
+
+def _write(found: Replay | PhasedReplay | None, arguments: argparse.Namespace) -> None:
+    """Write what was measured, and print its summary; None, in all processes of torchrun but the first, is nothing."""
+    from jigsaw_opt.cli.output import emit
+    from jigsaw_opt.cli.run_report import print_phases, print_summary
+    from jigsaw_opt.documents.phased_replay import encode_phased_replay
+    from jigsaw_opt.documents.replay import encode_replay
+    from jigsaw_opt.problem.phased_replay import PhasedReplay
+
+    if found is None:
+        return
+    data = encode_phased_replay(found) if isinstance(found, PhasedReplay) else encode_replay(found)
+    if arguments.output is not None:
+        emit(data, arguments.output)
+    if isinstance(found, PhasedReplay):
+        print_phases(found, arguments.json)
+    else:
+        print_summary(found, arguments.json)
 
 
 def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
@@ -115,10 +159,9 @@ def _warn_of_estimates(instance: Instance) -> None:
         note(f"warning: estimated, not measured, are the times of {', '.join(estimated)}; jigsaw profile measures them")
 
 
-def _run_listed(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan) -> None:
-    from jigsaw_opt.cli.output import emit
-    from jigsaw_opt.cli.run_report import print_summary
-    from jigsaw_opt.documents.replay import encode_replay
+def _run_listed(
+    arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan
+) -> Replay | None:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.replay.request import ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan
@@ -127,17 +170,12 @@ def _run_listed(arguments: argparse.Namespace, settings: ReplaySettings, instanc
         raise UsageError("--repeats is for phased plans; this one lists all iterations: take --iterations")
     if _is_unlimited(arguments) and plan.period_us:
         settings = replace(settings, passes=_PERIODS)
-    found = run_plan(ReplayRequest(instance, plan, **vars(settings)))
-    if found is not None:
-        if arguments.output is not None:
-            emit(encode_replay(found), arguments.output)
-        print_summary(found, arguments.json)
+    return run_plan(ReplayRequest(instance, plan, **vars(settings)))
 
 
-def _run_phased(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: PhasedPlan) -> None:
-    from jigsaw_opt.cli.output import emit
-    from jigsaw_opt.cli.run_report import print_phases
-    from jigsaw_opt.documents.phased_replay import encode_phased_replay
+def _run_phased(
+    arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: PhasedPlan
+) -> PhasedReplay | None:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.replay.request import PhasedReplayRequest
     from jigsaw_opt.executor.run_plan import run_phased_plan
@@ -146,11 +184,7 @@ def _run_phased(arguments: argparse.Namespace, settings: ReplaySettings, instanc
         raise UsageError("--iterations is for plans that list all iterations; this one is phased: take --repeats")
     if _is_unlimited(arguments):
         settings = replace(settings, passes=_PERIODS)
-    found = run_phased_plan(PhasedReplayRequest(instance, plan, **vars(settings)))
-    if found is not None:
-        if arguments.output is not None:
-            emit(encode_phased_replay(found), arguments.output)
-        print_phases(found, arguments.json)
+    return run_phased_plan(PhasedReplayRequest(instance, plan, **vars(settings)))
 
 
 def _is_unlimited(arguments: argparse.Namespace) -> bool:

@@ -32,6 +32,7 @@ def print_summary(replay: Replay, as_json: bool) -> None:
         "block error",
         "p90",
         "bias",
+        "transfer error us",
         "busy predicted",
         "busy",
     )
@@ -111,7 +112,8 @@ def _print_gpus(found: Sequence[MeasuredGpu]) -> None:
 def _cells(summary: ReplaySummary) -> tuple[object, ...]:
     errors = (summary.error, summary.block_error, summary.block_error_p90, summary.block_bias)
     shares = (summary.busy_predicted, summary.busy_measured)
-    return (summary.predicted_us, summary.measured_us, *map(_percent, errors), *map(_percent, shares))
+    times = (summary.predicted_us, summary.measured_us)
+    return (*times, *map(_percent, errors), summary.transfer_error_us, *map(_percent, shares))
 
 
 def _percent(share: float | None) -> str | None:

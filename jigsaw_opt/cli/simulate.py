@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.depth import warn_of_policies
 from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of, tell_reading
 from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_simulations
 from jigsaw_opt.errors import UsageError
@@ -102,6 +103,7 @@ def _finish(
 
     write_results(arguments.output, request, prepared, outcome, summary, report)
     note(f"wrote {arguments.output}/{', '.join(RESULTS)}")
+    warn_of_policies([request.policy])
     _print(summary, request, prepared, arguments.json)
     flush()
 

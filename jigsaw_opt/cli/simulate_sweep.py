@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.depth import warn_of_policies
 from jigsaw_opt.cli.simulate_setting import inputs_of, seeds_of, tell_reading
 from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import UsageError
@@ -52,6 +53,7 @@ def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> i
     tell_reading(task.arguments[0] for task in tasks)
     engine = engine_of(arguments)
     make_folder(arguments.output, (*TABLES, _PAGE), inputs_of(arguments, arguments.workload))
+    warn_of_policies(arguments.policy)
     draw = partial(_draw, tasks=tasks, path=arguments.output / _PAGE)
     return run_sweep(arguments, tasks, engine, SIMULATIONS, _line, _print, draw)
 

@@ -109,6 +109,8 @@ def replica(network: Network, bounds: Sequence[int], batch_size: int, levels: Se
         As in an instance; empty means 1, 2, ..., L.
     """
     names, units = list(network.units), list(network.units.values())
+    if not any(parameter.requires_grad for unit in units for parameter in unit.parameters()):
+        raise UsageError("the network has no parameter that is trained")
     segments = [units[low] if high == low + 1 else nn.Sequential(*units[low:high]) for low, high in pairwise(bounds)]
     called = [run_name(names[low:high]) for low, high in pairwise(bounds)]
     model = SegmentedModel(called, segments, network.loss, levels or range(1, len(segments) + 1))

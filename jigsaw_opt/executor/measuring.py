@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import RunFailedError, UsageError
 from jigsaw_opt.executor.building import build_network, even_segments, replica
 from jigsaw_opt.executor.links import LinkProfile, link_profile
 from jigsaw_opt.executor.profiling import ModelProfile, profile
@@ -58,6 +58,8 @@ def measure_model(
     ------
     UsageError
         The batch does not fit the device's memory.
+    RunFailedError
+        The network raises an error of torch.
     """
     momentum = {"momentum": 0.9} if optimiser == "sgd" else {}
     recipe = TrainingRecipe(optimiser, {"lr": _RATE, **momentum}, seed)
@@ -69,6 +71,8 @@ def measure_model(
         return profile(Worker(0, built, recipe, device), warm_up, repeats)
     except torch.OutOfMemoryError as error:
         raise UsageError(f"a batch of {entry['batch_size']} does not fit the device's memory") from error
+    except RuntimeError as error:  # what torch says of shapes and types
+        raise RunFailedError(f"{entry['zoo']}: {str(error).partition(chr(10))[0]}") from error
 
 
 def measure_all_reduces(workers: int, repeats: int, device: torch.device) -> LinkProfile:

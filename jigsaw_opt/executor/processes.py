@@ -8,12 +8,12 @@ import pickle
 import signal
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
-from threading import Thread
+from threading import Lock, Thread
 from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
@@ -23,14 +23,18 @@ import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
 from jigsaw_opt.system.children import Keeper, hear_signals, start_deaf
+from jigsaw_opt.system.interrupts import on_interrupt
 
-__all__ = ["LostProcessError", "keep_to_share", "run_group"]
+__all__ = ["InterruptedGroupError", "LostProcessError", "keep_to_share", "report_so_far", "run_group"]
 
 T = TypeVar("T")
 
 _TIMEOUT = timedelta(minutes=2)
 _GRACE_S = 2.0
 """After the first failure, how long the others may take to say what happened to them."""
+_ANSWER_S = 0.7
+"""After an interrupt, how long the processes may take to say what they have so far."""
+_STOP = b"stop"
 
 
 class LostProcessError(RunFailedError):
@@ -48,6 +52,34 @@ class LostProcessError(RunFailedError):
         self.rank = rank
         self.how = f"was ended by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with {exit_code}"
         super().__init__(f"process {rank} {self.how}")
+
+
+class InterruptedGroupError(KeyboardInterrupt):
+    """The processes were stopped by a signal.
+
+    Parameters
+    ----------
+    found
+        By rank, what each process had so far (`report_so_far`); None where it did not say in time.
+    """
+
+    def __init__(self, found: list[Any]) -> None:
+        self.found = found
+        super().__init__()
+
+
+def report_so_far(report: Callable[[], Any]) -> None:
+    """Have this process of a group answer an interrupt with what `report` returns.
+
+    Parameters
+    ----------
+    report
+        Called in another thread while the work goes on; the process ends afterwards.
+    """
+    _reports[:] = [report]
+
+
+_reports: list[Callable[[], Any]] = []
 
 
 def run_group(
@@ -78,11 +110,13 @@ def run_group(
     ------
     LostProcessError
         A process was killed.
+    InterruptedGroupError
+        A signal came that asks to end; it has what the processes had so far.
     """
     context = multiprocessing.get_context("forkserver")
     # Importing torch takes seconds, and so does what its first optimiser imports; the server does it once.
     context.set_forkserver_preload([__name__, "torch._dynamo"])
-    with Keeper() as keeper, _Group() as group:
+    with Keeper() as keeper, _Group() as group, on_interrupt(group.interrupt):
         meeting = (keeper.folder / "store").as_uri()
         for rank in range(count):
             here, there = context.Pipe()
@@ -132,19 +166,41 @@ class _Group(AbstractContextManager["_Group"]):
 
     def __init__(self) -> None:
         self.handles: list[_ProcessHandle] = []
+        self._heard, self._interrupter = multiprocessing.Pipe(duplex=False)
+        self._waiting = self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Have `results` stop the processes, whatever it waits for; before that there is nothing to ask them for."""
+        if not self._waiting:
+            raise InterruptedGroupError([])
+        self._interrupter.send_bytes(_STOP)
 
     def results(self) -> list[Any]:
+        self._waiting = True
         deadline: float | None = None
         while pending := [handle for handle in self.handles if handle.said is None and not handle.lost]:
             left = None if deadline is None else deadline - monotonic()
             if left is not None and left <= 0:
                 break
-            for ready in wait([handle.pipe for handle in pending], left):
-                self._hear(next(handle for handle in pending if handle.pipe is ready))
+            sources = [handle.pipe for handle in pending] + ([] if self._interrupted else [self._heard])
+            for ready in wait(sources, left):
+                if ready is self._heard:
+                    self._stop(pending)
+                    deadline = monotonic() + _ANSWER_S
+                else:
+                    self._hear(next(handle for handle in pending if handle.pipe is ready))
             if deadline is None and any(handle.lost or (handle.said and handle.said.error) for handle in self.handles):
                 deadline = monotonic() + _GRACE_S
+        if self._interrupted:
+            raise InterruptedGroupError([handle.said and handle.said.result for handle in self.handles])
         self._raise_cause()
         return [handle.said.result for handle in self.handles if handle.said]
+
+    def _stop(self, pending: Sequence[_ProcessHandle]) -> None:
+        self._interrupted = True
+        for handle in pending:
+            with suppress(OSError):  # one that has just ended is noticed by its silence
+                handle.pipe.send_bytes(_STOP)
 
     def _hear(self, handle: _ProcessHandle) -> None:
         try:
@@ -175,24 +231,43 @@ class _Group(AbstractContextManager["_Group"]):
         for handle in self.handles:
             handle.process.join()
             handle.pipe.close()
+        self._heard.close()
+        self._interrupter.close()
 
 
 class _Telling(AbstractContextManager["_Telling"]):
     """Tells the parent what its process has come to, before the others can notice that it is gone."""
 
     def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
+        self._pipe, self._turn = pipe, Lock()
+        self._told = False
 
     def done(self, result: object) -> None:
+        self._tell(_Said(result=result))
+
+    def _tell(self, said: _Said) -> None:
+        """Tell the first word that there is; what comes later is of no use."""
         # As plain bytes: a tensor sent as torch shares them could only be read while its process lives.
-        self._pipe.send_bytes(pickle.dumps(_Said(result=result)))
+        data = pickle.dumps(said)
+        with self._turn:
+            if not self._told:
+                self._told = True
+                self._pipe.send_bytes(data)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is None:
             return
         error.add_note("".join(traceback.format_exception(error)))
-        self._pipe.send_bytes(pickle.dumps(_Said(error=_portable(error))))
+        self._tell(_Said(error=_portable(error)))
         os._exit(1)  # threads may still wait for other processes
+
+    def end_with_parent(self) -> None:
+        """End this process when the parent has ended, however that came about, or says so; then tell what there is."""
+        try:
+            if self._pipe.recv_bytes() == _STOP and _reports:
+                self._tell(_Said(result=_reports[0]()))
+        finally:
+            os._exit(1)
 
 
 def _portable(error: BaseException) -> BaseException:
@@ -215,8 +290,8 @@ def _member(
     arguments: Sequence[Any],
 ) -> None:
     hear_signals()
-    Thread(target=_end_with_parent, args=[pipe], daemon=True).start()
     with _Telling(pipe) as telling:
+        Thread(target=telling.end_with_parent, daemon=True).start()
         torch.set_num_threads(1)
         if backend == "nccl":
             torch.cuda.set_device(rank)
@@ -224,9 +299,3 @@ def _member(
         result = function(*arguments)
         dist.destroy_process_group()
         telling.done(result)
-
-
-def _end_with_parent(pipe: Connection) -> None:
-    """End this process when the parent has ended, however that came about."""
-    wait([pipe])  # the parent never sends anything, so only the end of the pipe is there to be read
-    os._exit(1)

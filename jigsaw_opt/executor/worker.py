@@ -178,9 +178,10 @@ class Worker:
     def held_bytes(self) -> int:
         """Return the bytes that stay on the device between blocks: weights, gradients and the optimiser's state.
 
-        Frozen weights and buffers count, the optimiser's counters of steps do not.
+        The state is that after a step. Frozen weights and buffers count, the optimiser's counters of steps do not.
         """
-        state = [t for own in self.optimiser.state.values() for t in own.values() if isinstance(t, Tensor) and t.dim()]
+        states = self._optimiser_state().values()
+        state = [t for own in states for t in own.values() if isinstance(t, Tensor) and t.dim()]
         return sum(t.nbytes for t in (*self.model.parameters(), *self.model.buffers(), *self.buckets.buffers, *state))
 
     def trained_state(self, iteration: int) -> dict[str, Any]:

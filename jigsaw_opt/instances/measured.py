@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.depth import CHOICES, Depth, chosen_depth
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.text import nearest
 
-__all__ = ["DEPTHS", "MeasuredSetting", "instance_of"]
-
-DEPTHS: Mapping[str, Depth] = {"full": FullDepth(), "staircase": StaircaseDepth(), "free": FreeDepth()}
-"""Depth rules by the name that they have in documents."""
+__all__ = ["MeasuredSetting", "instance_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class MeasuredSetting:
     fabric_bandwidth
         Bytes per second between GPUs of one server.
     workers, iterations, depth
-        Of every job; `depth` is a name in `DEPTHS`.
+        Of every job; `depth` is a name in `CHOICES` of depth rules.
     objective
         ``period`` makes the horizon cyclic.
     """
@@ -59,14 +57,22 @@ def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting
     UsageError
         Where the topology or the depth rule does not exist.
     """
-    for value, known, what in ((setting.topology, TOPOLOGIES, "topology"), (setting.depth, DEPTHS, "depth rule")):
+    for value, known, what in ((setting.topology, TOPOLOGIES, "topology"), (setting.depth, CHOICES, "depth rule")):
         if value not in known:
             raise UsageError(f"no {what} {value!r}; {nearest(value, known)}")
     servers = [
         Server(f"s{k}", setting.gpu_type, setting.gpus, setting.gpu_memory, setting.fabric_bandwidth)
         for k in range(setting.servers)
     ]
-    jobs = tuple(Job(key, key, setting.workers, setting.iterations, depth=DEPTHS[setting.depth]) for key in models)
+    jobs = tuple(
+        Job(key, key, setting.workers, setting.iterations, depth=_depth(setting, model))
+        for key, model in models.items()
+    )
     cluster = TOPOLOGIES[setting.topology](servers, setting.bandwidth, setting.latency_us)
     horizon: Horizon = "cyclic" if setting.objective == "period" else "finite"
     return Instance(name, cluster, models, jobs, horizon, setting.objective)
+
+
+def _depth(setting: MeasuredSetting, model: Model) -> Depth:
+    """Return the depth rule of a job; numbers that are too small are refused later, with the document."""
+    return chosen_depth(setting.depth, max(1, setting.workers), model.depth, max(1, setting.iterations))

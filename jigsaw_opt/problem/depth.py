@@ -19,6 +19,7 @@ from jigsaw_opt.problem.costs import ceil_fraction, staircase
 from jigsaw_opt.system.plugins import load, registered
 
 __all__ = [
+    "CHOICES",
     "GROUP",
     "Depth",
     "DepthPlugin",
@@ -26,6 +27,7 @@ __all__ = [
     "FullDepth",
     "LevelRule",
     "StaircaseDepth",
+    "chosen_depth",
     "depth_class",
     "plugins",
 ]
@@ -153,6 +155,33 @@ class DepthPlugin(Depth):
         deepest
             Number of levels of the model.
         """
+
+
+CHOICES = ("full", "staircase", "rotation", "free")
+"""Names of `chosen_depth`: what a command offers that chooses a depth rule."""
+
+
+def chosen_depth(name: str, workers: int, deepest: int, iterations: int) -> Depth:
+    """Return the depth rule that a name in `CHOICES` stands for.
+
+    ``rotation`` is the free rule with a balance: the least mean level is that of the staircase, and the level totals of
+    two workers differ at most as much as where every step of the staircase moves on to the next worker in each
+    iteration.
+
+    Parameters
+    ----------
+    name
+        The choice.
+    workers, deepest, iterations
+        Of the job: its workers, the levels of its model, its iterations, each at least 1.
+    """
+    if name != "rotation":
+        return {"full": FullDepth, "staircase": StaircaseDepth, "free": FreeDepth}[name]()
+    steps = staircase(deepest, workers)
+    totals = [
+        sum(steps[(worker + turn) % workers] for turn in range(iterations % workers)) for worker in range(workers)
+    ]
+    return FreeDepth(balance=max(totals) - min(totals))
 
 
 _BUILT_IN: Mapping[str, type[Depth]] = {each.rule: each for each in (FullDepth, StaircaseDepth, FreeDepth)}

@@ -60,7 +60,8 @@ class MeasuredJob:
     iterations
         One behind the other; where a plan was carried out several times, of all passes.
     parameters_sha256
-        By worker, digest of its parameters at the end; equal where all workers agree to the last bit.
+        By worker, digest of its parameters at the end; equal where all workers agree to the last bit. Empty where the
+        run was interrupted.
     """
 
     name: str
@@ -98,7 +99,8 @@ class MeasuredGpu:
     name
         As in the plan.
     memory_bytes
-        The most that its process held: on CUDA by torch's allocator, on a CPU resident (the interpreter included).
+        What its workers took: on CUDA the most by torch's allocator, on a CPU weights, buffers, gradients and the
+        optimiser's state of all, and the most that a block of one keeps for its backward pass.
     planned_memory_bytes
         What the workers placed there need (specification: memory).
     """

@@ -12,10 +12,10 @@ from jigsaw_opt.documents import InstanceBuilder, validate
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.architectures import ARCHITECTURES
 from jigsaw_opt.instances.gpus import GPU_TYPES
-from jigsaw_opt.instances.measured import DEPTHS
 from jigsaw_opt.instances.profiles import estimate_name, profile
 from jigsaw_opt.instances.recipes import BATCHES
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.depth import CHOICES, chosen_depth
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
@@ -83,11 +83,15 @@ class OwnRequest:
     measured
         Models by name, each a tree as `encode_model` writes it.
     bandwidth
-        Bytes per second of a server's link; None for that of `grid`.
+        Bytes per second of a server's link; None for that of `grid`, or of `link`.
     segments
         Most segments of an estimated model.
     depth, objective
-        Depth rule of all jobs, a name in `DEPTHS`; objective of the instance. ``period`` makes the horizon cyclic.
+        Depth rule of all jobs, a name in `CHOICES` of depth rules; objective of the instance. ``period`` makes the
+        horizon cyclic.
+    link
+        Measured bandwidth, in bytes per second, and latency, in microseconds, of all links; of a cluster of one server,
+        of its fabric. None where nobody has measured.
     """
 
     name: str
@@ -98,6 +102,7 @@ class OwnRequest:
     segments: int = 6
     depth: str = "full"
     objective: Objective = "makespan"
+    link: tuple[int, int] | None = None
 
 
 def own_job(text: str) -> OwnJob:
@@ -205,7 +210,10 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
         raise InvalidInputError(problems)
     paces = [performance.alone_us(job) for job in alone]
     counts = [_iterations(own, pace) for own, pace in zip(request.jobs, paces, strict=True)]
-    jobs = tuple(replace(job, iterations=n) for job, n in zip(drawn.data_parallel, counts, strict=True))
+    jobs = tuple(
+        replace(job, iterations=n, depth=chosen_depth(request.depth, job.workers, drawn.models[job.model].depth, n))
+        for job, n in zip(drawn.data_parallel, counts, strict=True)
+    )
     assumed = (*_of_cluster(request, cluster), *_of_models(request, networks), *_of_jobs(request, counts, paces))
     return validate(replace(drawn, jobs=jobs)), assumed
 
@@ -232,14 +240,19 @@ def _iterations(job: OwnJob, pace_us: int) -> int:
 def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
     """What is wrong with the words that concern the whole instance."""
     for what, value, known in (
-        ("depth", request.depth, tuple(DEPTHS)),
+        ("depth", request.depth, CHOICES),
         ("objective", request.objective, get_args(Objective)),
     ):
         if value not in known:
             problems.append(Problem(what, f"is one of {', '.join(known)}, not {value!r}", suggestion(value, known)))
-    for what, number in (("bandwidth", request.bandwidth), ("segments", request.segments)):
-        if number is not None and number < 1:
-            problems.append(Problem(what, f"is at least 1, not {number}"))
+    for what, number, least in (
+        ("bandwidth", request.bandwidth, 1),
+        ("segments", request.segments, 1),
+        ("bandwidth of the link", request.link and request.link[0], 1),
+        ("latency of the link", request.link and request.link[1], 0),
+    ):
+        if number is not None and number < least:
+            problems.append(Problem(what, f"is at least {least}, not {number}"))
     if not request.jobs:
         problems.append(Problem("jobs", "there is none", f"a job is {_FORM}"))
     if request.objective == "period":
@@ -260,6 +273,14 @@ def _cluster(request: OwnRequest, problems: list[Problem]) -> Cluster | None:
     if cluster is None:
         problems.append(Problem("cluster", f"is SERVERSxGPUS:TYPE, as in 4x8:v100, not {request.cluster!r}"))
         return None
+    if request.link is not None and len(cluster.servers) == 1:
+        bandwidth, latency_us = request.link
+        only = replace(cluster.servers[0], fabric_bandwidth=bandwidth, fabric_latency_us=latency_us)
+        cluster = replace(cluster, servers=(only,))
+    elif request.link is not None:
+        bandwidth, latency_us = request.link
+        links = (replace(link, bandwidth=bandwidth, latency_us=latency_us) for link in cluster.links)
+        cluster = replace(cluster, links=tuple(links))
     if request.bandwidth is None:
         return cluster
     return replace(cluster, links=tuple(replace(link, bandwidth=request.bandwidth) for link in cluster.links))
@@ -328,7 +349,6 @@ def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model])
             release_us=job.release_us,
             weight=job.weight,
             deadline_us=job.deadline_us,
-            depth=DEPTHS[request.depth],
         )
     return builder.build()
 
@@ -347,10 +367,10 @@ def _of_cluster(request: OwnRequest, cluster: Cluster) -> list[Assumption]:
         Assumption("depth rule of all jobs", request.depth),
         Assumption("objective", request.objective),
     ]
-    if form == "nvidia-smi" and cluster.links and request.bandwidth is None:
+    if form == "nvidia-smi" and cluster.links and request.bandwidth is None and request.link is None:
         rates = sorted({link.bandwidth for link in cluster.links})
         assumed.insert(0, Assumption("bandwidth of links", ", ".join(f"{rate / 1e9:g} GB/s" for rate in rates)))
-    if request.bandwidth is None and not drawn:
+    if request.bandwidth is None and request.link is None and not drawn:
         assumed.insert(1, Assumption("bandwidth of a server's link", f"{cluster.links[0].bandwidth * 8 / 1e9:g} Gb/s"))
     return assumed
 

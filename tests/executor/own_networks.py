@@ -144,6 +144,16 @@ def numbers() -> Made:
     return model, nn.CrossEntropyLoss(), batch
 
 
+def untrained() -> Made:
+    """Nothing is trained."""
+    return nn.Sequential(nn.Linear(8, 8)).requires_grad_(False), nn.CrossEntropyLoss(), batch
+
+
+def misfit() -> Made:
+    """A layer that does not take what the one before it returns."""
+    return nn.Sequential(nn.Linear(8, 8), nn.Linear(9, 8)), nn.CrossEntropyLoss(), batch
+
+
 def made(name: str, **changes: Any) -> Network:
     """A network with another loss or batch source."""
     zoo = f"own_networks:{name}"

@@ -34,7 +34,8 @@ class Ground:
 
     def run(self, *options: object) -> int:
         plan, source = self.files[1], self.files[0]
-        common = ("--instance", source, "--trust", "faulty:net", "--warm-up", 0, "--iterations", 3, "-o", self.output)
+        length = () if "--minutes" in options else ("--iterations", 3)
+        common = ("--instance", source, "--trust", "faulty:net", "--warm-up", 0, *length, "-o", self.output)
         return run("run", plan, *common, *options)
 
     @property
@@ -80,7 +81,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 def test_a_fault_ends_the_run_and_it_goes_on(
     ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str], fault: str, code: int, message: str
 ) -> None:
-    ground.trigger.write_text(f"{fault} 4")
+    ground.trigger.write_text(f"{fault} 5")  # the first call finds what a block keeps
     checkpoint = tmp_path / "checkpoint"
     assert ground.run("--checkpoint", checkpoint, "--checkpoint-every", 1) == code
     printed = capfd.readouterr().err
@@ -116,15 +117,42 @@ def test_ctrl_c_ends_the_run_and_keeps_the_checkpoint(
 
     caller = threading.Thread(target=interrupt)
     caller.start()
-    files = ("--instance", ground.files[0], "--trust", "faulty:net")
-    assert (
-        run("run", ground.files[1], *files, "--minutes", 2, "--checkpoint", checkpoint, "--checkpoint-every", 1) == 130
-    )
+    files = ("--instance", ground.files[0], "--trust", "faulty:net", "-o", ground.output)
+    saving = ("--checkpoint", checkpoint, "--checkpoint-every", 1)
+    assert run("run", ground.files[1], *files, "--minutes", 2, *saving) == 130
     caller.join()
-    assert capfd.readouterr().err == "interrupted\n"
+    printed = capfd.readouterr().err
+    assert printed.count("\n") == 2 and f"wrote {ground.output}" in printed
+    assert f"saved in {checkpoint}: a after" in printed and "go on with the same command and --resume" in printed
+    measured = load_replay(ground.output).timeline
+    assert all(len(job.iterations) > 0 and job.parameters_sha256 == () for job in measured.jobs)
+    assert run("plot", ground.files[0], ground.files[1], "--replay", ground.output, "-o", tmp_path / "p.html") == 0
     assert not ground.living()
     assert len(list(checkpoint.glob("job2-*.pt"))) in (1, 2)
     assert all(torch.load(path, weights_only=True)["iteration"] >= 1 for path in checkpoint.glob("job*.pt"))
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_without_checkpoints_says_how_to_have_them(
+    ground: Ground, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ground.trigger.write_text("nothing 0")
+    main = threading.main_thread().ident
+    assert main is not None
+    known = len(list(ground.folder.glob("process*")))
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while len(list(ground.folder.glob("process*"))) == known and time.monotonic() < deadline:
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    caller = threading.Thread(target=interrupt)
+    caller.start()
+    assert ground.run("--minutes", 2) == 130
+    caller.join()
+    assert "no worker is saved: --checkpoint DIR keeps them" in capfd.readouterr().err
+    assert not ground.living()
 
 
 def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

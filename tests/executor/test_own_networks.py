@@ -14,9 +14,10 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 import torch.distributed as dist  # noqa: E402
 from own_networks import NETWORKS, made, plain_training  # noqa: E402
 
-from jigsaw_opt.errors import UsageError  # noqa: E402
+from jigsaw_opt.errors import RunFailedError, UsageError  # noqa: E402
 from jigsaw_opt.executor.building import Replica, build_network, even_segments, replica  # noqa: E402
 from jigsaw_opt.executor.exchange import GradientExchange  # noqa: E402
+from jigsaw_opt.executor.measuring import measure_model  # noqa: E402
 from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.profiling import profile  # noqa: E402
@@ -148,3 +149,15 @@ def test_what_is_no_batch_or_no_loss_is_refused_in_words(make: Callable[[], Any]
     own = replica(network, (0, len(network.units)), 4)
     with pytest.raises(UsageError, match=message):
         Worker(0, own, RECIPE, torch.device("cpu")).block(1, lambda _: None)
+
+
+def test_a_network_without_trained_parameters_is_refused() -> None:
+    with pytest.raises(UsageError, match="no parameter that is trained"):
+        built("untrained")
+
+
+def test_what_torch_says_of_a_network_is_one_message() -> None:
+    entry = {"zoo": "own_networks:misfit", "arguments": {}, "batch_size": 4}
+    rounds = {"segments": 9, "processes": 1, "seed": 0, "warm_up": 1, "repeats": 1}
+    with pytest.raises(RunFailedError, match="own_networks:misfit: mat1 and mat2"):
+        measure_model(entry, torch.device("cpu"), "sgd", **rounds, trusted=["own_networks:misfit"])

@@ -61,3 +61,38 @@ def test_a_transfer_lasts_from_the_last_who_takes_part_to_the_last_who_has_the_r
     found = timeline(plan, parts, None, {(0, 0): "x", (0, 1): "x"})
     assert found.jobs[0].iterations[0].transfers == (Transfer(1, 30, 40),)
     assert found.jobs[0].parameters_sha256 == ("x", "x")
+
+
+def test_the_clock_stands_still_while_workers_are_saved() -> None:
+    _, plan = crossing()
+    key = TransferKey(0, 1, 1)
+    saves = [[(20, 60)], [(25, 75)]]
+    parts = [
+        Part(
+            [
+                BlockRecord(0, 0, slot, 1, 0, 20, 0.5),
+                BlockRecord(0, 1, slot, 1, own[0][1], own[0][1] + 20, 0.5),
+            ],
+            [TransferRecord(TransferKey(0, 0, 1), 5, 19), TransferRecord(key, own[0][1] + 20, 110)],
+            [],
+            2,
+            0,
+            own,
+        )
+        for slot, own in enumerate(saves)
+    ]
+    found = timeline(plan, parts, None, {(0, 0): "x", (0, 1): "x"})
+    first, second = found.jobs[0].iterations
+    assert [(b.start_us, b.end_us) for b in first.blocks] == [(0, 20), (0, 20)]
+    assert [(b.start_us, b.end_us) for b in second.blocks] == [(20, 40), (25, 45)]
+    assert second.transfers == (Transfer(1, 45, 60),)
+
+
+def test_an_interrupted_run_counts_what_all_workers_have_ended() -> None:
+    _, plan = crossing()
+    blocks = [[BlockRecord(0, k, slot, 1, 100 * k, 100 * k + 20, 0.5) for k in range(3 - slot)] for slot in range(2)]
+    sent = [TransferRecord(TransferKey(0, k, 1), 100 * k + 20, 100 * k + 30) for k in range(2)]
+    parts = [Part(blocks[0], sent, [], 9), Part(blocks[1], sent[:1], [], 9)]
+    found = timeline(plan, parts, [0], {})
+    assert found.passes == 1 and found.jobs[0].parameters_sha256 == ()
+    assert len(found.jobs[0].iterations) == 1

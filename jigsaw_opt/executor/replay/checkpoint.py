@@ -152,6 +152,13 @@ class Checkpoint:
             for job, processes in enumerate(ranks)
         ]
 
+    def saved(self, workers: Sequence[int]) -> list[int]:
+        """Return, for each job of so many workers, after how many iterations all of them were last saved here."""
+        return [
+            max(set.intersection(*(set(self._iterations(job, slot)) for slot in range(count))), default=0)
+            for job, count in enumerate(workers)
+        ]
+
     def load(self, job: int, worker: Worker, iteration: int) -> None:
         """Return a worker to its state after `iteration`.
 

@@ -26,7 +26,7 @@ from jigsaw_opt.problem.replay import (
 )
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["planned_memory", "replay_of", "summary", "timeline"]
+__all__ = ["planned_memory", "repetitions", "replay_of", "summary", "timeline"]
 
 _DIGITS = 4
 
@@ -47,12 +47,14 @@ def replay_of(
     """
     instance = request.instance
     parameters = {key: digest for process in found for key, digest in process.parameters.items()}
+    # After an interrupt there may be no baseline, and never a whole one.
+    measured = plans if parameters else plans[:1]
     timelines = [
         timeline(plan, [process.parts[k] for process in found], found[0].done if k == 0 else None, parameters)
-        for k, plan in enumerate(plans)
+        for k, plan in enumerate(measured)
     ]
     baseline: Baseline | None = None
-    if request.baseline is not None:
+    if request.baseline is not None and parameters:
         baseline = Baseline(request.baseline, summary(plans[1], timelines[1]), timelines[1])
     return Replay(
         instance=instance.name,
@@ -83,21 +85,62 @@ def timeline(
     done
         Iterations of each job before; None for none.
     parameters
-        Digests by job and worker.
+        Digests by job and worker; empty where the run was interrupted. Then iterations count that all workers ended.
     """
-    blocks = {b[:3]: b for part in parts for b in part.blocks}
+    clock = _Stopping(part.saves for part in parts)
+    blocks = {b[:3]: clock.block(b) for part in parts for b in part.blocks}
     transfers: dict[tuple[int, int, int], list[TransferRecord]] = {}
     for part in parts:
         for record in part.transfers:
-            transfers.setdefault(record.key, []).append(record)
-    passes = parts[0].passes
-    jobs = []
+            start, end = clock.moment(record.start_us), clock.moment(record.end_us)
+            transfers.setdefault(record.key, []).append(record._replace(start_us=start, end_us=end))
+    jobs, passes, begun = [], 1, []
     for number, job in enumerate(plan.data_parallel):
-        first, last = done[number] if done else 0, passes * len(job.iterations)
+        workers, first = range(len(job.gpus)), done[number] if done else 0
+        last = _whole(number, first, job, blocks, transfers)
+        passes = max(passes, -(-last // len(job.iterations)))
+        begun.append(first // len(job.iterations))
         iterations = tuple(_iteration(number, k, len(job.gpus), blocks, transfers) for k in range(first, last))
-        digests = tuple(parameters[number, slot] for slot in range(len(job.gpus)))
+        digests = tuple(parameters[number, slot] for slot in workers) if parameters else ()
         jobs.append(MeasuredJob(job.name, job.gpus, first, iterations, digests))
-    return Timeline(passes, tuple(parts[0].origins_us), tuple(jobs))
+    origins = parts[0].origins_us[: passes - min(begun)]
+    return Timeline(passes, tuple(map(clock.moment, origins)), tuple(jobs))
+
+
+def _whole(
+    number: int,
+    first: int,
+    job: JobPlan,
+    blocks: Mapping[tuple[int, int, int], BlockRecord],
+    transfers: Mapping[tuple[int, int, int], Sequence[TransferRecord]],
+) -> int:
+    """Return the number of the first iteration of a job that not all workers have ended."""
+    workers = range(len(job.gpus))
+    last = first
+    while all((number, last, slot) in blocks for slot in workers) and all(
+        len(transfers.get((number, last, planned.bucket), ())) == len(workers)
+        for planned in job.iterations[last % len(job.iterations)].transfers
+    ):
+        last += 1
+    return last
+
+
+class _Stopping:
+    """A clock that stands still while workers are saved, for as long as the process that has saved longest so far."""
+
+    def __init__(self, saves: Iterable[Sequence[tuple[int, int]]]) -> None:
+        self._saves = [list(own) for own in saves if own]
+
+    def moment(self, at_us: int) -> int:
+        """Return a moment without what was spent on saving before it."""
+        return at_us - max(
+            (sum(max(0, min(at_us, end) - start) for start, end in own) for own in self._saves), default=0
+        )
+
+    def block(self, record: BlockRecord) -> BlockRecord:
+        """Return a block that lasts as long as before: its own process saved nothing meanwhile."""
+        start = self.moment(record.start_us)
+        return record._replace(start_us=start, end_us=start + record.end_us - record.start_us)
 
 
 def _iteration(
@@ -133,7 +176,7 @@ def summary(plan: Plan, found: Timeline) -> ReplaySummary:
     moved = [abs(m.end_us - m.start_us - p.end_us + p.start_us) for p, m in _transfer_pairs(plan, found)]
     gpus = {gpu for job in plan.data_parallel for gpu in job.gpus}
     planned_us = sum(b.end_us - b.start_us for job in plan.data_parallel for i in job.iterations for b in i.blocks)
-    busy_us = median(_busy_by_pass(plan, found).values())
+    busy_us = median(_busy_by_pass(plan, found).values() or [0])
     objective: Literal["makespan", "period"] = "period" if cyclic else "makespan"
     return ReplaySummary(
         objective=objective,
@@ -163,26 +206,43 @@ def _transfer_pairs(plan: Plan, found: Timeline) -> Iterator[tuple[Transfer, Tra
             yield from zip(job.iterations[number % len(job.iterations)].transfers, iteration.transfers, strict=True)
 
 
-def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
-    """Latest end of each pass that was carried out wholly in this run."""
-    ends: dict[int, int] = {}
+def _whole_passes(plan: Plan, found: Timeline) -> range:
+    """Passes that were carried out wholly in this run."""
+    pairs = list(zip(plan.data_parallel, found.jobs, strict=True))
+    first = max(-(-m.first_iteration // len(j.iterations)) for j, m in pairs)
+    return range(first, repetitions(plan, found))
+
+
+def repetitions(plan: Plan, found: Timeline) -> int:
+    """Return how often all jobs have done their iterations of a plan, earlier runs included."""
+    pairs = zip(plan.data_parallel, found.jobs, strict=True)
+    return min((m.first_iteration + len(m.iterations)) // len(j.iterations) for j, m in pairs)
+
+
+def _by_pass(plan: Plan, found: Timeline) -> dict[int, list[MeasuredIteration]]:
+    """Iterations of all jobs in each pass that was carried out wholly."""
+    passes: dict[int, list[MeasuredIteration]] = {turn: [] for turn in _whole_passes(plan, found)}
     for job, measured in zip(plan.data_parallel, found.jobs, strict=True):
         for number, iteration in enumerate(measured.iterations, measured.first_iteration):
-            turn = number // len(job.iterations)
-            latest = max([b.end_us for b in iteration.blocks] + [t.end_us for t in iteration.transfers])
-            ends[turn] = max(ends.get(turn, 0), latest)
-    whole = max(-(-m.first_iteration // len(j.iterations)) for j, m in zip(plan.data_parallel, found.jobs, strict=True))
-    return {turn: end for turn, end in ends.items() if turn >= whole}
+            if number // len(job.iterations) in passes:
+                passes[number // len(job.iterations)].append(iteration)
+    return passes
+
+
+def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
+    """Latest end of each of these passes."""
+    return {
+        turn: max(end for it in own for end in (*(b.end_us for b in it.blocks), *(t.end_us for t in it.transfers)))
+        for turn, own in _by_pass(plan, found).items()
+    }
 
 
 def _busy_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
-    """Time of all blocks in each pass."""
-    busy: dict[int, int] = {}
-    for job, measured in zip(plan.data_parallel, found.jobs, strict=True):
-        for number, iteration in enumerate(measured.iterations, measured.first_iteration):
-            turn = number // len(job.iterations)
-            busy[turn] = busy.get(turn, 0) + sum(b.end_us - b.start_us for b in iteration.blocks)
-    return busy
+    """Time of all blocks in each of these passes."""
+    return {
+        turn: sum(block.end_us - block.start_us for iteration in own for block in iteration.blocks)
+        for turn, own in _by_pass(plan, found).items()
+    }
 
 
 def _makespan(plan: Plan, found: Timeline) -> int | None:

@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError, UsageError
-from jigsaw_opt.executor.processes import LostProcessError, run_group
+from jigsaw_opt.executor.processes import InterruptedGroupError, LostProcessError, run_group
 from jigsaw_opt.executor.replay.baseline import baseline_plan
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
@@ -25,7 +26,7 @@ from jigsaw_opt.executor.replay.phased_evaluation import phased_replay_of
 from jigsaw_opt.executor.replay.phases import jobs_in_phases
 from jigsaw_opt.executor.replay.rank_phases import run_phases
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
-from jigsaw_opt.executor.replay.records import RankReport
+from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
 from jigsaw_opt.executor.replay.request import AnyReplayRequest, PhasedReplayRequest, ReplayRequest
 from jigsaw_opt.problem.phased_replay import PhasedReplay
 from jigsaw_opt.problem.replay import Replay
@@ -49,6 +50,8 @@ def replay(request: ReplayRequest) -> Replay | None:
     ------
     RunFailedError
         A process was killed, a model raised, or a loss is no number. No process is left.
+    InterruptedRunError
+        A signal ended it; it has what was measured.
     InvalidInputError, UsageError
         A model cannot be built, a checkpoint is not there, the processes do not fit the plan.
     """
@@ -56,17 +59,50 @@ def replay(request: ReplayRequest) -> Replay | None:
     plans = [request.plan]
     if request.baseline is not None:
         plans.append(baseline_plan(request.instance, request.plan, request.baseline))
-    found = _reports(request, gpus, run_rank, request, plans)
-    return None if found is None else replay_of(request, plans, found, _machine(request, len(gpus)))
+    machine = _machine(request, len(gpus))
+    try:
+        found = _reports(request, gpus, run_rank, request, plans)
+    except InterruptedGroupError as error:
+        reports = _answers(error, len(gpus), 1)
+        measured = None if reports is None else replay_of(request, plans, reports, machine)
+        raise InterruptedRunError(measured, _saved(request)) from error
+    return None if found is None else replay_of(request, plans, found, machine)
 
 
 def replay_phases(request: PhasedReplayRequest) -> PhasedReplay | None:
     """Carry a phased plan out; as `replay`, with the same errors."""
     jobs = jobs_in_phases(request.instance, request.plan)
     gpus = used_gpus(request.instance, chain.from_iterable(jobs))
-    cut = request.cut()
-    found = _reports(cut, gpus, run_phases, cut)
-    return None if found is None else phased_replay_of(request, found, _machine(request, len(gpus)))
+    cut, machine = request.cut(), _machine(request, len(gpus))
+    try:
+        found = _reports(cut, gpus, run_phases, cut)
+    except InterruptedGroupError as error:
+        reports = _answers(error, len(gpus), max(len(group.phases) for group in request.plan.groups))
+        measured = None if reports is None else phased_replay_of(request, reports, machine)
+        raise InterruptedRunError(measured, _saved(cut)) from error
+    return None if found is None else phased_replay_of(request, found, machine)
+
+
+def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[RankReport] | None:
+    """What all processes had measured when they were interrupted, with empty parts for runs that had not begun.
+
+    None where some process did not answer, or nothing had been measured.
+    """
+    found: list[RankReport] = [report for report in error.found if report is not None]
+    if len(found) < processes or not any(part.blocks for report in found for part in report.parts):
+        return None
+    empty = Part([], [], [], None)
+    padded = ([*report.parts, *[empty] * (runs - len(report.parts))] for report in found)
+    return [replace(report, parts=parts) for report, parts in zip(found, padded, strict=True)]
+
+
+def _saved(request: AnyReplayRequest) -> dict[str, int] | None:
+    """By job, after how many iterations all its workers are saved on this machine; None without a checkpoint."""
+    if request.checkpoint is None:
+        return None
+    jobs = request.instance.data_parallel
+    saved = Checkpoint(request.checkpoint, request).saved([job.workers for job in jobs])
+    return {job.name: iteration for job, iteration in zip(jobs, saved, strict=True)}
 
 
 def _reports(

@@ -8,7 +8,7 @@ from itertools import chain
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
-from jigsaw_opt.executor.replay.evaluation import planned_memory, summary, timeline
+from jigsaw_opt.executor.replay.evaluation import planned_memory, repetitions, summary, timeline
 from jigsaw_opt.executor.replay.order import used_gpus
 from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts
 from jigsaw_opt.executor.replay.records import RankReport
@@ -51,6 +51,7 @@ def phased_replay_of(
         parameters_sha256={
             job.name: tuple(parameters[number, slot] for slot in range(job.workers))
             for number, job in enumerate(instance.data_parallel)
+            if parameters
         },
     )
 
@@ -73,17 +74,20 @@ def _phases(
                 (k, slot): parameters[job, slot]
                 for k, job in enumerate(part.cyclic.numbers)
                 for slot in range(len(part.phase.jobs[k].gpus))
+                if parameters
             }
             measured = timeline(part.cyclic.plan, [p.parts[number] for p in hosts], part.done(found[0].done), own)
             asked = whole[group][number].phase
-            left_out = asked.repeats - part.phase.repeats
+            repeated = part.phase.repeats if parameters else repetitions(part.cyclic.plan, measured)
+            left_out = asked.repeats - repeated
             length, begin = _length_us(measured), hosts[0].parts[number].begin_us
             compared = summary(part.cyclic.plan, measured) if length else None
-            start, end = _span_us(request, part, measured, compared, left_out, end) or (None, None)
+            whole_span = _span_us(request, part, measured, compared, left_out, end) if parameters else None
+            start, end = whole_span or (None, None)
             seam = None if finish is None else max(0, begin - finish)
             finish = begin + length if length else None
             ends = (asked.end_us, start, end, seam)
-            yield MeasuredPhase(group, number, asked.repeats, part.phase.repeats, compared, *ends, measured)
+            yield MeasuredPhase(group, number, asked.repeats, repeated, compared, *ends, measured)
 
 
 def _length_us(measured: Timeline) -> int:

@@ -14,8 +14,8 @@ from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Windows
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder
 from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts
-from jigsaw_opt.executor.replay.rank_process import TIMEOUT, RankProcess, peak_memory
-from jigsaw_opt.executor.replay.records import Part, RankReport
+from jigsaw_opt.executor.replay.rank_process import TIMEOUT, RankProcess
+from jigsaw_opt.executor.replay.records import RankReport
 from jigsaw_opt.executor.replay.request import PhasedReplayRequest
 from jigsaw_opt.executor.replay.run import Run
 
@@ -49,7 +49,7 @@ class _PhasedProcess(RankProcess):
         # All processes make the groups of all, as torch asks.
         controls = [dist.new_group(ranks, TIMEOUT, "gloo") for ranks in hosts]
         own = next(group for group, ranks in enumerate(hosts) if self.rank in ranks)
-        self.parts, self._group, self._first = groups[own], controls[own], hosts[own][0]
+        self.phases, self._group, self._first = groups[own], controls[own], hosts[own][0]
         self._replicas: dict[int, HostedReplica] = {}
         folder = request.checkpoint
         self._checkpoint = Checkpoint(folder, request) if folder is not None else None
@@ -60,21 +60,21 @@ class _PhasedProcess(RankProcess):
         return sorted({rank for part in parts for job in part.cyclic.numbers for rank in self.ranks[job]})
 
     def replay(self) -> RankReport:
-        done = self._done()
+        self.done = self._done()
         clock = ReplayClock(self.control)
         own_clock = clock.among(self._group, self._first)
-        parts: list[Part] = []
         digests: dict[tuple[int, int], str] = {}
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        for number, part in enumerate(self.parts):
-            self._enter(part, done)
+        for number, part in enumerate(self.phases):
+            self._enter(part, self.done)
             if number == 0:
                 clock.meet()  # groups run side by side from the start
-            parts.append(self._carry_out(part, own_clock, part.done(done)))
-            staying = {job for later in self.parts[number + 1 :] for job in later.cyclic.numbers}
+            self._carry_out(part, own_clock, part.done(self.done))
+            self.note_memory(self._replicas.values())
+            staying = {job for later in self.phases[number + 1 :] for job in later.cyclic.numbers}
             digests |= self._leave(self._replicas.keys() - staying)
-        return RankReport(parts, digests, peak_memory(self.device), done)
+        return RankReport(list(self.parts), digests, self.memory, self.done)
 
     def _done(self) -> list[int]:
         """How many iterations each job has behind it: those of its last whole checkpoint, if the run goes on."""
@@ -108,7 +108,7 @@ class _PhasedProcess(RankProcess):
             torch.cuda.empty_cache()  # processes may share the device
         return found
 
-    def _carry_out(self, part: PhasePart, clock: ReplayClock, done: list[int]) -> Part:
+    def _carry_out(self, part: PhasePart, clock: ReplayClock, done: list[int]) -> None:
         cyclic, request = part.cyclic, self.request
         order = ReplayOrder(cyclic.instance, cyclic.plan, request.backend == "nccl", self.gpus)
         progress = ReplayExtent(done, part.phase.repeats)
@@ -117,4 +117,4 @@ class _PhasedProcess(RankProcess):
         links = LinkOrder(order, progress, self.rank, part.number)
         run = Run(order, progress, self.rank, replicas, windows, links, clock)
         run.pace, run.checkpoint, run.every = request.pace, self._checkpoint, request.every
-        return run.carry_out()
+        self.carry_out(run)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from itertools import chain
-from resource import RUSAGE_SELF, getrusage
 
 import torch
 import torch.distributed as dist
@@ -14,7 +13,8 @@ import torch.distributed as dist
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.building import build
 from jigsaw_opt.executor.exchange import Averaging, GradientExchange
-from jigsaw_opt.executor.processes import keep_to_share
+from jigsaw_opt.executor.memory import saved_bytes
+from jigsaw_opt.executor.processes import keep_to_share, report_so_far
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
@@ -24,9 +24,10 @@ from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import AnyReplayRequest, ReplayRequest
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
 
-__all__ = ["TIMEOUT", "RankProcess", "peak_memory", "run_rank"]
+__all__ = ["TIMEOUT", "RankProcess", "run_rank"]
 
 TIMEOUT = timedelta(minutes=30)
 """Longest wait for another process; one that has ended is noticed at once."""
@@ -77,6 +78,29 @@ class RankProcess:
         self.ranks = [tuple(map(self.gpus.index, parts[0].gpus)) for parts in jobs]
         self._levels = [_distinct_levels(parts) for parts in jobs]
         self._exchanges = [self._exchange(job) for job in range(len(jobs))]
+        self.done = [0] * len(self.ranks)
+        self.memory = 0
+        self._block_bytes: dict[int, int] = {}
+        self._ended: tuple[Part, ...] = ()
+        self._running: Run | None = None
+        report_so_far(self._so_far)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What it did in the runs that have ended."""
+        return self._ended
+
+    def _so_far(self) -> RankReport:
+        """Return what has been measured, while the work goes on."""
+        ended, running = self._ended, self._running
+        parts = [*ended, *([running.part()] if running is not None and not running.ended else [])]
+        return RankReport(parts, {}, self.memory, self.done)
+
+    def carry_out(self, run: Run) -> None:
+        """Do the part of this process in a run, and keep what it measured."""
+        self._running = run
+        self._ended = (*self._ended, run.carry_out())
+        run.close()
 
     def _exchange(self, job: int) -> GradientExchange:
         asked = self.request.instance.data_parallel[job]
@@ -94,9 +118,23 @@ class RankProcess:
         return HostedReplica(job, asked.name, worker, self._exchanges[job], self.store.connect())
 
     def warm_up(self, replica: HostedReplica) -> None:
-        """Run iterations that nobody measures."""
-        for levels in self._levels[replica.job][:_MOST_WARM] * self.request.warm_up:
-            replica.warm_up(levels)
+        """Run iterations that nobody measures, and find what a block of this worker keeps for its backward pass."""
+        levels = self._levels[replica.job]
+        for turn in levels[:_MOST_WARM] * self.request.warm_up:
+            replica.warm_up(turn)
+        if self.device.type == "cpu":
+            worker = replica.worker
+            deepest = max(turn[worker.number] for turn in levels)
+            self._block_bytes[replica.job] = sum(saved_bytes(worker.model, worker.batch(), deepest))
+
+    def note_memory(self, replicas: Iterable[HostedReplica]) -> None:
+        """Note what these workers, all that are there, take: by torch's allocator, or on a CPU counted as planned."""
+        found = (
+            torch.cuda.max_memory_allocated(self.device)
+            if self.device.type == "cuda"
+            else needed_bytes([(r.worker.held_bytes(), self._block_bytes[r.job]) for r in replicas])
+        )
+        self.memory = max(self.memory, found)
 
     def hand_over(self, own: RankReport) -> list[RankReport] | None:
         """What each process found, in the first one."""
@@ -119,24 +157,24 @@ class _PlanProcess(RankProcess):
     def replay(self) -> RankReport:
         folder = self.request.checkpoint
         checkpoint = Checkpoint(folder, self.request) if folder is not None else None
-        done = self._resumed(checkpoint) if checkpoint and self.request.resume else [0] * len(self.ranks)
+        if checkpoint and self.request.resume:
+            self.done = self._resumed(checkpoint)
         initial = {job: replica.worker.state() for job, replica in self.replicas.items()}
         for replica in self.replicas.values():
             self.warm_up(replica)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
+        self.note_memory(self.replicas.values())
         clock = ReplayClock(self.control)
-        parts: list[Part] = []
         digests: dict[tuple[int, int], str] = {}
-        memory = 0
         for order in self.orders:
             for job, replica in self.replicas.items():
                 replica.worker.load(initial[job])
-            parts.append(self._carry_out(order, clock, parts, done, checkpoint))
+            self._carry_out(order, clock, checkpoint)
             if order is self.orders[0]:
                 digests = {(job, r.worker.number): r.parameters_sha256() for job, r in self.replicas.items()}
-                memory = peak_memory(self.device)
-        return RankReport(parts, digests, memory, done)
+                self.note_memory(self.replicas.values())
+        return RankReport(list(self.parts), digests, self.memory, self.done)
 
     def _resumed(self, checkpoint: Checkpoint) -> list[int]:
         """Return all workers to their last whole checkpoint, and say how many iterations each job has behind it."""
@@ -148,15 +186,9 @@ class _PlanProcess(RankProcess):
             checkpoint.resume(replica, done[job])
         return done
 
-    def _carry_out(
-        self,
-        order: ReplayOrder,
-        clock: ReplayClock,
-        before: Sequence[Part],
-        done: list[int],
-        checkpoint: Checkpoint | None,
-    ) -> Part:
+    def _carry_out(self, order: ReplayOrder, clock: ReplayClock, checkpoint: Checkpoint | None) -> None:
         """The plan, or after it the baseline, which takes as many passes and saves nothing."""
+        before, done = self.parts, self.done
         request = self.request
         progress = ReplayExtent([0] * len(done), before[0].passes) if before else ReplayExtent(done, request.passes)
         windows = Windows(order, progress, self.rank, None if before else request.minutes, self.store.connect())
@@ -172,7 +204,7 @@ class _PlanProcess(RankProcess):
         run.pace, run.exclusive = request.pace, bool(before)
         if not before:
             run.checkpoint, run.every = checkpoint, request.every
-        return run.carry_out()
+        self.carry_out(run)
 
 
 def _device(request: AnyReplayRequest, local: int) -> torch.device:
@@ -198,10 +230,3 @@ def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
 def _distinct_levels(parts: Sequence[JobPlan]) -> list[tuple[int, ...]]:
     """Levels of all workers that occur in some iteration of a job in some plan, in a fixed order."""
     return sorted({tuple(block.level for block in it.blocks) for part in parts for it in part.iterations})
-
-
-def peak_memory(device: torch.device) -> int:
-    """The most bytes that this process held: of torch's allocator, or on a CPU resident."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return getrusage(RUSAGE_SELF).ru_maxrss * 1024

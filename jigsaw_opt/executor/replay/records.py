@@ -5,12 +5,15 @@ Moments are microseconds after the begin of a run, on the clock of the first pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.executor.replay.order import TransferKey
+from jigsaw_opt.problem.phased_replay import PhasedReplay
+from jigsaw_opt.problem.replay import Replay
 
-__all__ = ["BlockRecord", "Part", "RankReport", "TransferRecord"]
+__all__ = ["BlockRecord", "InterruptedRunError", "Part", "RankReport", "TransferRecord"]
 
 
 class BlockRecord(NamedTuple):
@@ -44,16 +47,19 @@ class Part:
     origins_us
         When each pass of a finite plan began.
     passes
-        How many there were.
+        How many there were; None where the run was interrupted before anybody had said.
     begin_us
         When the run began, the same for all of its processes.
+    saves
+        Start and end of the writing of each checkpoint, one behind the other.
     """
 
     blocks: list[BlockRecord]
     transfers: list[TransferRecord]
     origins_us: list[int]
-    passes: int
+    passes: int | None
     begin_us: int = 0
+    saves: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class RankReport:
     parts
         What it did in each plan.
     parameters
-        By job and worker, the digest of its parameters at the end of the first plan.
+        By job and worker, the digest of its parameters at the end of the first plan; none after an interrupt.
     memory_bytes
         The most that it held.
     done
@@ -76,3 +82,19 @@ class RankReport:
     parameters: dict[tuple[int, int], str]
     memory_bytes: int
     done: list[int]
+
+
+class InterruptedRunError(KeyboardInterrupt):
+    """A run was ended by a signal.
+
+    Parameters
+    ----------
+    found
+        What was measured until then; None where no worker had ended an iteration.
+    saved
+        By job, after how many iterations all its workers were last saved; None where nothing is saved.
+    """
+
+    def __init__(self, found: Replay | PhasedReplay | None, saved: Mapping[str, int] | None) -> None:
+        self.found, self.saved = found, saved
+        super().__init__()

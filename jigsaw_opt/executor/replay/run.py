@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
@@ -33,6 +33,8 @@ class Run:
         Whether a job has its GPUs for itself until all its transfers have ended.
     checkpoint, every
         Where the workers are saved after so many iterations; None for not at all.
+    ended
+        Whether it has all been done.
     """
 
     order: ReplayOrder
@@ -46,11 +48,15 @@ class Run:
     exclusive: bool = False
     checkpoint: Checkpoint | None = None
     every: int | None = None
+    ended: bool = False
+    _begin: int | None = None
+    _origins: list[int] = field(default_factory=list)
+    _saves: list[tuple[int, int]] = field(default_factory=list)
 
     def carry_out(self) -> Part:
         """Do this process's part, together with the others."""
-        begin = self.clock.meet()
-        zero, origins = begin - self._first_start(), []
+        self._begin = begin = self.clock.meet()
+        zero, origins = begin - self._first_start(), self._origins
         for window in self.order.windows(self.progress):
             self.windows.enter(window)
             if self.progress.passes is not None and window >= self.progress.passes + self.order.windows_behind:
@@ -65,8 +71,28 @@ class Run:
                 self._step(step, zero)
         self._wait()
         self._save_all()
-        assert self.progress.passes is not None
-        return self._part(begin, origins, self.progress.passes)
+        part = self.part()
+        self.ended = True
+        return part
+
+    def close(self) -> None:
+        """Let the workers begin another run."""
+        for replica in self.replicas.values():
+            replica.blocks, replica.transfers = [], []
+
+    def part(self) -> Part:
+        """Return what has been done so far; another thread may ask while the run goes on."""
+        begin = self._begin or 0
+        blocks = [b for replica in self.replicas.values() for b in list(replica.blocks)]
+        transfers = [t for replica in self.replicas.values() for t in list(replica.transfers)]
+        return Part(
+            [b._replace(start_us=b.start_us - begin, end_us=b.end_us - begin) for b in blocks],
+            [t._replace(start_us=t.start_us - begin, end_us=t.end_us - begin) for t in transfers],
+            list(self._origins),
+            self.progress.passes,
+            begin,
+            [(start - begin, end - begin) for start, end in list(self._saves)],
+        )
 
     def _first_start(self) -> int:
         """Planned start of what is left; 0 where everything is, so that releases count from the begin."""
@@ -100,23 +126,12 @@ class Run:
     def _save(self, replica: HostedReplica, at_end: bool = False) -> None:
         due = at_end or (self.every is not None and replica.worker.iteration % self.every == 0)
         if self.checkpoint and due and replica.worker.iteration > replica.saved:
+            start = self.clock.now()
             self.checkpoint.save(replica.job, replica.worker)
+            self._saves.append((start, self.clock.now()))
             replica.saved = replica.worker.iteration
 
     def _save_all(self) -> None:
         """At the end, so that a longer run can go on from there."""
         for replica in self.replicas.values():
             self._save(replica, at_end=True)
-
-    def _part(self, begin: int, origins: list[int], passes: int) -> Part:
-        blocks = [b for replica in self.replicas.values() for b in replica.blocks]
-        transfers = [t for replica in self.replicas.values() for t in replica.transfers]
-        for replica in self.replicas.values():
-            replica.blocks, replica.transfers = [], []
-        return Part(
-            [b._replace(start_us=b.start_us - begin, end_us=b.end_us - begin) for b in blocks],
-            [t._replace(start_us=t.start_us - begin, end_us=t.end_us - begin) for t in transfers],
-            origins,
-            passes,
-            begin,
-        )
