@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.errors import InvalidInputError, Problem, Problems
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
 from jigsaw_opt.text import nearest
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.resolve.failed_parts import PartKind
@@ -85,9 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan, RemainingWork | None]:
+def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan | PhasedPlan, RemainingWork | None]:
     """What the arguments say; everything that is wrong with them is told at once."""
-    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.solvers.resolve.remaining import remaining_at
 
     problems, read, rest = Problems(), None, None
@@ -97,12 +99,15 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Pla
     with problems.of("--time-limit"):
         _require_limit(arguments)
     with problems.of(arguments.instance):
-        read = checked_plan(arguments.instance, arguments.plan)
+        read = checked_any_plan(arguments.instance, arguments.plan)
     with problems.of("--at"):
         _require_moment(arguments.at)
-    if read is not None and arguments.at is not None and arguments.at >= 0:
+    if read is not None and isinstance(read[1], PhasedPlan):
+        if arguments.repair or arguments.at is not None:
+            raise UsageError("a phased plan fails before it begins, and is not repaired; leave out --at and --repair")
+    elif read is not None and arguments.at is not None and arguments.at >= 0:
         with problems.of("--at"):
-            rest = remaining_at(*read, arguments.at)
+            rest = remaining_at(read[0], read[1], arguments.at)
     problems.tell()
     assert read is not None, "what was wrong is told"
     return kinds, *read, rest
@@ -135,12 +140,17 @@ def _require_limit(arguments: argparse.Namespace) -> None:
 
 
 def _found(
-    arguments: argparse.Namespace, options: Options, kinds: list[PartKind], instance: Instance, plan: Plan
+    arguments: argparse.Namespace, options: Options, kinds: list[PartKind], instance: Instance, plan: Plan | PhasedPlan
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
     """Effects, and repairs of those that hit a job where they are asked for; after a signal, of no more."""
+    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.solvers.resolve.failures import FailureEffects
     from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
+    if isinstance(plan, PhasedPlan):
+        from jigsaw_opt.solvers.resolve.phased_failures import PhasedFailureEffects
+
+        return [(effect, None) for effect in PhasedFailureEffects(instance, plan).each(kinds, arguments.pairs)]
     effects = FailureEffects(KeptOrder.of(instance, plan))
     each = effects.each(kinds, arguments.pairs)
     if not arguments.repair:

@@ -6,13 +6,14 @@ there says which of them overlap.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.resolve.failed_parts import (
@@ -24,7 +25,7 @@ from jigsaw_opt.solvers.resolve.failed_parts import (
 )
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 
-__all__ = ["FailureEffect", "FailureEffects", "TransferChange", "failure_effects"]
+__all__ = ["EachFailure", "FailureEffect", "FailureEffects", "TransferChange", "failure_effects"]
 
 _Ways = tuple[tuple[str, ...], ...]
 """Names of links of the routes between any two servers of a job."""
@@ -113,7 +114,45 @@ def failure_effects(
     return FailureEffects(KeptOrder.of(instance, plan)).each(kinds, pairs)
 
 
-class FailureEffects:
+class EachFailure(ABC):
+    """Effects of failures, one after another.
+
+    Parameters
+    ----------
+    cluster
+        What the parts are of.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._causes: dict[FailedPart, tuple[object, ...]] = {}
+
+    @abstractmethod
+    def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
+        """What the failure of some parts at once does."""
+
+    @abstractmethod
+    def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
+        """All that the effect rests on; equal ones have equal effects."""
+
+    def each(self, kinds: Collection[PartKind] = KINDS, pairs: bool = False) -> Iterator[FailureEffect]:
+        """As `failure_effects`."""
+        parts = parts_of(self._cluster, kinds)
+        for part in parts:
+            yield self.of((part,))
+        for pair in combinations(parts, 2) if pairs else ():
+            if not self.same_as_one(pair):
+                yield self.of(pair)
+
+    def same_as_one(self, failed: Sequence[FailedPart]) -> bool:
+        """Whether one of some parts does alone what they do together."""
+        for part in failed:
+            if part not in self._causes:
+                self._causes[part] = self.cause((part,))
+        return self.cause(failed) in [self._causes[part] for part in failed]
+
+
+class FailureEffects(EachFailure):
     """Effects of failures on one plan. What they have in common is worked out once.
 
     Parameters
@@ -125,27 +164,18 @@ class FailureEffects:
     """
 
     def __init__(self, order: KeptOrder, routes: Callable[[frozenset[str]], Routes] | None = None) -> None:
+        super().__init__(order.operations.instance.cluster)
         self._order, self._instance = order, order.operations.instance
         self._routes = routes or (lambda dead: Routes(self._instance.cluster.without(dead)))
         self._in_order = {job.name: at for at, job in enumerate(self._instance.jobs)}
         ways = [self._ways(job, order.operations.routes) for job in range(len(order.jobs))]
         self._used = [frozenset(name for way in found or () for name in way) for found in ways]
         self._outcomes: dict[_Left, _LeftOutcome] = {}
-        self._of_one: dict[FailedPart, _Left] = {}
 
     @property
     def used_links(self) -> list[str]:
         """Links on routes of jobs, in the order of the cluster."""
         return [link.name for link in self._instance.cluster.links if any(link.name in used for used in self._used)]
-
-    def each(self, kinds: Collection[PartKind] = KINDS, pairs: bool = False) -> Iterator[FailureEffect]:
-        """As `failure_effects`."""
-        parts = parts_of(self._instance.cluster, kinds)
-        for part in parts:
-            yield self.of((part,))
-        for pair in combinations(parts, 2) if pairs else ():
-            if not self.same_as_one(pair):
-                yield self.of(pair)
 
     def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
         """What the failure of some parts at once does."""
@@ -164,12 +194,18 @@ class FailureEffects:
         }
         return FailureEffect(tuple(failed), tuple(names), rerouted, outcome.transfers, outcome.objective, tuple(broken))
 
-    def same_as_one(self, failed: Sequence[FailedPart]) -> bool:
-        """Whether one of some parts does alone what they do together."""
-        for part in failed:
-            if part not in self._of_one:
-                self._of_one[part] = self._left((part,))[0]
-        return self._left(failed)[0] in [self._of_one[part] for part in failed]
+    def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
+        """Which jobs stop, and the routes of those that are rerouted: all that an effect rests on."""
+        return self._left(failed)[0]
+
+    def links_after(self, failed: Sequence[FailedPart]) -> frozenset[str]:
+        """Names of the links that the jobs use that run after a failure."""
+        left = self._left(failed)[0]
+        ways = dict(left.rerouted)
+        new = {name for found in ways.values() for way in found for name in way}
+        return frozenset(new).union(
+            *(used for job, used in enumerate(self._used) if job not in ways and job not in left.stopped)
+        )
 
     def left(self, failed: Sequence[FailedPart]) -> tuple[Instance, Plan]:
         """The instance of the jobs that run on what is left of the cluster, and the plan of these, timed anew.

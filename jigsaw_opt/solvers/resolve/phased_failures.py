@@ -1,0 +1,191 @@
+"""What becomes of a phased plan when links, switches or servers fail before it begins: each phase in its order.
+
+A phase is a cyclic plan, whose least period in its order is that of any cyclic plan after a failure. Phases keep their
+repetitions and follow one another as before; none begins earlier than it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.phased_plan import CyclicPhase, Phase, PhasedPlan, PhaseGroup
+from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
+from jigsaw_opt.solvers.resolve.failures import EachFailure, FailureEffect, FailureEffects, TransferChange
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+
+__all__ = ["PhaseLoss", "PhasedFailureEffect", "PhasedFailureEffects"]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseLoss:
+    """What a failure does to a phase.
+
+    Parameters
+    ----------
+    group, phase
+        Numbers of the group, and of the phase in it, from 0.
+    stopped
+        Jobs of the phase that stop.
+    old_us, new_us
+        Its period before and after, in microseconds; after it, None where none of its jobs runs, or their order does
+        not repeat.
+    """
+
+    group: int
+    phase: int
+    stopped: tuple[str, ...]
+    old_us: int
+    new_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PhasedFailureEffect(FailureEffect):
+    """What a failure does to a phased plan.
+
+    Parameters
+    ----------
+    phases
+        Every phase that has a job that stops or is rerouted.
+    """
+
+    phases: tuple[PhaseLoss, ...]
+
+
+class PhasedFailureEffects(EachFailure):
+    """Effects of failures on a phased plan.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan that `jigsaw_opt.checking.check` accepts for the instance.
+    """
+
+    def __init__(self, instance: Instance, plan: PhasedPlan) -> None:
+        super().__init__(instance.cluster)
+        self._instance, self._plan = instance, plan
+        self._effects: list[list[tuple[Phase, CyclicPhase, FailureEffects]]] = []
+        for group in plan.groups:
+            cyclic = [plan.as_cyclic(instance, phase) for phase in group.phases]
+            found = [FailureEffects(KeptOrder.of(it.instance, it.plan)) for it in cyclic]
+            self._effects.append(list(zip(group.phases, cyclic, found, strict=True)))
+
+    def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
+        """By phase, what stops and what is rerouted."""
+        return tuple(effects.cause(failed) for own in self._effects for _, _, effects in own)
+
+    def of(self, failed: Sequence[FailedPart]) -> PhasedFailureEffect:
+        """What the failure of some parts at once does."""
+        by_phase = {
+            (g, p): (phase, effects.of(failed))
+            for g, own in enumerate(self._effects)
+            for p, (phase, _, effects) in enumerate(own)
+        }
+        stopped = {name for _, effect in by_phase.values() for name in effect.stopped}
+        rerouted = {name: way for _, effect in by_phase.values() for name, way in effect.rerouted.items()}
+        losses = tuple(
+            PhaseLoss(*at, effect.stopped, phase.period_us, effect.objective)
+            for at, (phase, effect) in by_phase.items()
+            if effect.stopped or effect.rerouted
+        )
+        groups, lost = self._groups(failed)
+        ends = {job.name: end for group in groups for phase in group.phases for job, end in _ends(phase)}
+        names = [job.name for job in self._instance.jobs]
+        late = {job.name for job in self._instance.jobs if job.deadline_us is not None} & {
+            *stopped,
+            *lost,
+            *(job.name for job in self._instance.jobs if ends.get(job.name, 0) > (job.deadline_us or 0)),
+        }
+        return PhasedFailureEffect(
+            tuple(failed),
+            tuple(name for name in names if name in stopped),
+            {name: rerouted[name] for name in names if name in rerouted},
+            _transfers([effect for _, effect in by_phase.values()]),
+            self._objective(ends) if ends and not lost else None,
+            tuple(name for name in names if name in late),
+            losses,
+        )
+
+    def left(self, failed: Sequence[FailedPart]) -> tuple[PhaseGroup, ...]:
+        """The groups of the jobs that run and whose order still says when, timed anew."""
+        return self._groups(failed)[0]
+
+    def _groups(self, failed: Sequence[FailedPart]) -> tuple[tuple[PhaseGroup, ...], set[str]]:
+        """Groups timed anew, and jobs that run in groups whose order does not say when any more.
+
+        It does not where a phase does not repeat, or a detour leads over a link of another group.
+        """
+        found, lost = [], set[str]()
+        links = [self._links(own, failed) for own in self._effects]
+        for g, own in enumerate(self._effects):
+            others = set[str]().union(*links[:g], *links[g + 1 :])
+            running = {
+                job.name
+                for _, cyclic, effects in own
+                for job in cyclic.instance.jobs
+                if job.name not in effects.of(failed).stopped
+            }
+            phases = None if links[g] & others else self._phases(own, failed)
+            if phases is None:
+                lost |= running
+            elif phases:
+                found.append(PhaseGroup(tuple(phases)))
+        return tuple(found), lost
+
+    def _links(
+        self, own: Sequence[tuple[Phase, CyclicPhase, FailureEffects]], failed: Sequence[FailedPart]
+    ) -> set[str]:
+        """Names of links that the jobs of a group use after a failure."""
+        return {name for _, _, effects in own for name in effects.links_after(failed)}
+
+    def _phases(
+        self, own: Sequence[tuple[Phase, CyclicPhase, FailureEffects]], failed: Sequence[FailedPart]
+    ) -> list[Phase] | None:
+        """Phases of a group timed anew; None where one does not repeat."""
+        releases = {job.name: job.release_us for job in self._instance.jobs}
+        found, now = list[Phase](), 0
+        for phase, cyclic, effects in own:
+            effect = effects.of(failed)
+            if len(effect.stopped) == len(cyclic.instance.jobs):
+                continue
+            if effect.objective is None:
+                return None
+            plan = effects.left(failed)[1] if effect.stopped or effect.rerouted else cyclic.plan
+            begins = [releases[job.name] - min(start for start, _ in _times(job)) for job in plan.jobs]
+            again = replace(phase, start_us=max(now, phase.start_us, *begins), jobs=plan.jobs)
+            again = replace(again, period_us=plan.objective)
+            found.append(again)
+            now = again.end_us
+        return found
+
+    def _objective(self, ends: dict[str, int]) -> int:
+        if self._instance.objective == "makespan":
+            return max(ends.values())
+        return sum(job.weight * ends[job.name] for job in self._instance.jobs if job.name in ends)
+
+
+def _times(job: JobPlan | ShapedJobPlan) -> list[tuple[int, int]]:
+    """Starts and ends of all operations of one repetition."""
+    return [
+        (it.start_us, it.end_us) for iteration in job.iterations for it in (*iteration.blocks, *iteration.transfers)
+    ]
+
+
+def _ends(phase: Phase) -> Iterator[tuple[JobPlan | ShapedJobPlan, int]]:
+    """Jobs of a phase, and when each ends in it."""
+    for job in phase.jobs:
+        yield job, phase.last_start_us + max(end for _, end in _times(job))
+
+
+def _transfers(effects: Sequence[FailureEffect]) -> dict[str, tuple[TransferChange, ...]]:
+    """By job, how long its transfers take at most over all phases."""
+    found: dict[str, dict[str, TransferChange]] = {}
+    for effect in effects:
+        for job, changes in effect.transfers.items():
+            own = found.setdefault(job, {})
+            for it in changes:
+                old = own.get(it.transfer, it)
+                own[it.transfer] = TransferChange(it.transfer, max(it.old_us, old.old_us), max(it.new_us, old.new_us))
+    return {job: tuple(own.values()) for job, own in found.items()}
