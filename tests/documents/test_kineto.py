@@ -327,8 +327,12 @@ def test_what_has_no_node_outside_all_layers_is_left_out() -> None:
 def test_what_is_named_takes_its_own_work_alone() -> None:
     told: list[str] = []
     (only,) = read_kineto_layers(trace(*step(1, 0)), layers=["a"], tell=told.append)
-    assert (only.name, only.forward_us, only.backward_us) == ("a", 4 + 3, 10 + 1 + 7 + 2)
-    assert "16 of 43 us" in told[0] and "MmBackward 8, b 7" in told[0]
+    assert (only.name, only.forward_us, only.backward_us) == (
+        "a",
+        4,
+        10 + 1 + 1,
+    )  # the loss follows b, which has 60 of 70 bytes
+    assert "21 of 43 us" in told[0] and "MmBackward 8, b 7, aten::loss 3" in told[0]
 
 
 @pytest.mark.parametrize("layers", [[], ["[ab]"]])
@@ -480,7 +484,7 @@ def test_layers_that_are_computed_again(tmp_path: Path, annotated: bool, reentra
     a, b, c = read_kineto_layers(file.read_bytes())
     assert [one.parameter_bytes for one in (a, b, c)] == [4 * 33 * 32, 4 * 33 * 32, 4 * 33 * 8]
     assert (a.activation_bytes, b.activation_bytes) == (4 * 16 * 32, 0)
-    assert a.backward_us > a.forward_us and b.backward_us > b.forward_us and c.forward_us
+    assert min(time for one in (a, b, c) for time in (one.forward_us, one.backward_us)) > 0
 
 
 def test_stated_parameters_need_no_shapes() -> None:

@@ -107,7 +107,7 @@ def read_kineto_layers(
     report.raise_if_any()
     _tell_rest(whole, len(steps), outside_us + trace.unknown_us, f"{source}: ", tell)
     optimiser = median(step.optimiser_us for step in whole)
-    total = sum(sizes.values())
+    total = sum(sizes.values()) + whole[0].gradient_bytes("")
     return tuple(
         MeasuredLayer(
             name,

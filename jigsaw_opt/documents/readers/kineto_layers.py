@@ -147,8 +147,7 @@ def _divided(spans: Sequence[TraceSpan], modules: bool) -> dict[TraceSpan, str]:
 
 
 def unlayered(trace: Trace, chosen: Mapping[TraceSpan, str]) -> set[TraceSpan]:
-    """Return the named spans that are no layer, and neither hold one nor are the framework's."""
+    """Return the named spans that neither hold a layer nor are in one, and are not the framework's."""
     around = {one for span in chosen for one in span.above()}
-    return {
-        span for span in trace.spans if _is_named(span) and span not in around and not _FRAMEWORK.fullmatch(span.name)
-    }
+    named = (span for span in trace.spans if _is_named(span) and not _FRAMEWORK.fullmatch(span.name))
+    return {span for span in named if span not in around and not any(one in chosen for one in span.above())}

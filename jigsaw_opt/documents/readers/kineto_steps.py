@@ -56,7 +56,7 @@ class Owners:
     def __init__(self, trace: Trace, chosen: Mapping[TraceSpan, str], others: Collection[TraceSpan]) -> None:
         self.chosen, self.makers = chosen, trace.makers
         self.first = next(iter(chosen.values()), "")
-        self._others = frozenset(others)
+        self.others = frozenset(others)
         self._made = frozenset(trace.makers.values())
         self._with_node = {one for maker in self._made for one in maker.above()}
         self._first_inside: dict[TraceSpan, str] = {}
@@ -73,16 +73,16 @@ class Owners:
         """Whether an operation, or one in it, made a node of the backward pass."""
         return operation in self._with_node
 
-    def beside_layers(self, operation: TraceSpan, recent: str) -> str | None:
+    def beside_layers(self, operation: TraceSpan, recent: str | None) -> str | None:
         """Return the layer of an operation of the forward pass that is in none.
 
         It is the first one that runs within the operation, which then keeps only what it reads; or else the most recent
-        one, if the operation, one in it or one around it made a node.
+        one, if the operation, one in it or one around it made a node. After another span there is no recent one.
         """
         if operation in self._first_inside:
             return self._first_inside[operation]
         above = list(operation.above())
-        if any(one in self._others for one in above):
+        if any(one in self.others for one in above):
             return None
         return recent if self.makes_node(operation) or any(one in self._made for one in above) else None
 
@@ -105,7 +105,7 @@ class ProfiledStep:
         self.backward_us: dict[str, float] = defaultdict(float)
         self.optimiser_us = self.total_us = 0.0
         self.left_out: dict[str, float] = defaultdict(float)
-        self._recent = owners.first
+        self._recent: str | None = owners.first
         self._recent_again: dict[TraceSpan, str] = {}
         self._owner: dict[TraceSpan, str | None] = {}
         """Of operations with a sequence number or beside the layers, and of nodes."""
@@ -139,8 +139,8 @@ class ProfiledStep:
             self._recent_again[node] = self._owners.chosen[span]
         elif span.name == _GRADIENT:
             owner = self._owner.get(node)
-            if owner and not self._is_of_an_input(span, node):
-                self._gradients[owner, self._pass].append(span)
+            if not self._is_of_an_input(span, node):
+                self._gradients[owner or "", self._pass].append(span)
         elif span.is_recorded:
             self._see_again(span, node)
 
@@ -148,8 +148,12 @@ class ProfiledStep:
         """Take a span in that runs in no node: a layer, or an operation of the forward pass or of none."""
         if span in self._owners.chosen:
             self._begin_forward()
+            self.seen[self._owners.chosen[span]] = None
             self._recent = self._owners.chosen[span]
-            self.seen[self._recent] = None
+        elif span in self._owners.others:
+            if self._owners.makes_node(span):
+                self._begin_forward()
+                self._recent = None
         elif span.category == OP:
             if self._owners.makes_node(span):
                 self._begin_forward()
@@ -261,8 +265,8 @@ class ProfiledStep:
             most = max(most, size)
         return most
 
-    def gradient_bytes(self, name: str, report: Report) -> int:
-        """Bytes of the gradients that a layer adds up in a pass; one without shape and type is noted."""
+    def gradient_bytes(self, name: str, report: Report | None = None) -> int:
+        """Bytes of the gradients that a layer (without a name: none) adds up in a pass; one without shape is noted."""
         parts = [found for part, found in self._gradients.items() if part[0] == name]
         return max((sum(_gradient(one, report) for one in found) for found in parts), default=0)
 
@@ -293,9 +297,11 @@ def _label(span: TraceSpan) -> str:
     return (named or above)[-1].name.removeprefix(NODE)
 
 
-def _gradient(span: TraceSpan, report: Report) -> int:
+def _gradient(span: TraceSpan, report: Report | None) -> int:
     found = _inputs(span)[:1]
     if found and found[0][1] in _BYTES:
         return prod(found[0][0]) * _BYTES[found[0][1]]
-    report.add(span.place, "a gradient without shape and type", "profile with record_shapes=True, or state parameters")
+    if report is not None:
+        hint = "profile with record_shapes=True, or state parameters"
+        report.add(span.place, "a gradient without shape and type", hint)
     return 0
