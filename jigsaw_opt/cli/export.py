@@ -1,4 +1,4 @@
-"""Export a plan as a Perfetto trace, or an instance as a mixed-integer program."""
+"""Export a plan as a Perfetto trace, or an instance as a mixed-integer program, whose solutions come back as plans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem import PhasedPlan
     from jigsaw_opt.problem.phased_replay import PhasedReplay
 
-HELP = "export a plan (perfetto) or a mixed-integer program (mps, lp)"
+HELP = "export a plan (perfetto) or a mixed-integer program (mps, lp), and read a solution of it"
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
 
 
@@ -21,7 +21,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
     parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a plan document (perfetto)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, traced beside it")
-    parser.add_argument("--to", choices=("perfetto", "mps", "lp"), required=True, help="format")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--to", choices=("perfetto", "mps", "lp"), help="format")
+    what.add_argument(
+        "--read-solution",
+        type=Path,
+        metavar="FILE",
+        help="write the plan of a solution file of the program, by HiGHS, SCIP, CBC or Gurobi",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -33,14 +40,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the trace or the program."""
+    """Write the trace, the program, or the plan of its solution."""
     from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.errors import UsageError
 
-    require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
+    require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay, arguments.read_solution)
     if arguments.to == "perfetto" and arguments.plan is None:
         raise UsageError("a Perfetto trace needs a plan: jigsaw export INSTANCE PLAN --to perfetto -o FILE")
-    emit((_trace if arguments.to == "perfetto" else _program)(arguments), arguments.output)
+    if arguments.to != "perfetto" and (arguments.plan is not None or arguments.replay is not None):
+        raise UsageError("a plan and --replay go with --to perfetto only")
+    makers = {"perfetto": _trace, "mps": _program, "lp": _program, None: _plan}
+    emit(makers[arguments.to](arguments), arguments.output)
     return 0
 
 
@@ -76,3 +86,24 @@ def _program(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.solvers.ilp import model_document
 
     return model_document(instance_from(arguments.instance), arguments.to)
+
+
+def _plan(arguments: argparse.Namespace) -> bytes:
+    from jigsaw_opt.checking import check
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.documents import encode_plan
+    from jigsaw_opt.documents.readers.solutions import read_solution
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import CheckFailedError
+    from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.solvers.ilp_solution import plan_of_solution
+
+    path, instance = arguments.read_solution, instance_from(arguments.instance)
+    solution = read_solution(read_file(path), str(path))
+    plan = plan_of_solution(instance, solution, str(path))
+    violations = check(instance, plan)
+    if violations:
+        raise CheckFailedError(f"the plan of {path} is wrong in {len(violations)} place(s), first {violations[0]}")
+    stated = "no objective" if solution.objective is None else f"{instance.objective} {solution.objective:,.1f}"
+    note(f"{solution.engine}: the file states {stated}; the plan has {plan.objective:,} in exact times")
+    return encode_plan(plan)

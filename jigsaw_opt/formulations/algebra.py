@@ -99,7 +99,7 @@ class AlgebraicModel:
         for variable, cost in self.problem.objective.items():
             costs[self._column[variable]] = cost
         lower = [_no_greater(v.lowBound) for v in variables]
-        upper = [-_no_greater(-v.upBound) for v in variables]
+        upper = [0.0 - _no_greater(-v.upBound) for v in variables]
         builder.add_columns(costs, lower, upper, [v.cat == "Integer" for v in variables])
         rows: list[int] = []
         columns: list[int] = []

@@ -33,7 +33,7 @@ from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy
 
-__all__ = ["ILP", "Ilp", "model_document"]
+__all__ = ["ILP", "Ilp", "exported_model", "model_document"]
 
 _ENGINES: dict[str, Callable[[MipTask], MipSearch]] = {"highs": HighsSearch, "cbc": CbcSearch}
 _PULP = "pulp>=3.3.2,<4"
@@ -103,16 +103,25 @@ def model_document(instance: Instance, kind: Literal["mps", "lp"]) -> bytes:
     MissingEngineError
         PuLP is not installed.
     """
+    return exported_model(instance).program.document(kind)
+
+
+def exported_model(instance: Instance) -> IlpTimetable:
+    """Return the model that `model_document` writes: of all plans worth finding, and the same one each time.
+
+    Raises
+    ------
+    UsageError
+        As of `model_document`.
+    MissingEngineError
+        PuLP is not installed.
+    """
     if find_spec("pulp") is None:
         raise MissingEngineError("PuLP", _PULP)
     reason = refusal(ILP, instance)
     if reason is not None:
         raise UsageError(f"instance {instance.name!r} has no mixed-integer program: {reason}")
-    return _exported(cut(instance)).program.document(kind)
-
-
-def _exported(operations: Operations) -> IlpTimetable:
-    """The model of all plans worth finding, the same one each time; its ends have a quarter of a step of room."""
+    operations = cut(instance)
     limit, step = serial_limit(operations), time_step(operations)
     if serial_end(operations) > _MOST_STEPS * step or limit >= _EXACT_FLOATS:
         raise UsageError(

@@ -1,0 +1,116 @@
+"""Solutions of exported programs, by real engines, come back as exact plans; wrong ones are refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import load_instance, load_plan, save_instance
+from jigsaw_opt.documents.readers.solutions import EngineSolution, read_solution
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.formulations.algebra import cbc_executable
+from jigsaw_opt.formulations.program_files import FileKind
+from jigsaw_opt.problem import Instance
+from jigsaw_opt.problem.instance import Objective
+from jigsaw_opt.solvers.ilp import model_document
+from jigsaw_opt.solvers.ilp_solution import plan_of_solution
+from tests.oracle import optimum
+from tests.random_instances import random_instance
+
+highspy = pytest.importorskip("highspy")
+pytest.importorskip("pulp")
+
+
+def solved(instance: Instance, kind: FileKind, engine: str, folder: Path) -> Path:
+    """The solution file that an engine writes of the exported program."""
+    program, path = folder / f"program.{kind}", folder / "x.sol"
+    program.write_bytes(model_document(instance, kind))
+    if engine == "cbc":
+        command = [str(cbc_executable()), str(program), "-ratioGap", "0", "-solve", "-solution", str(path)]
+        subprocess.run(command, check=True, capture_output=True)
+        return path
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("mip_rel_gap", 0.0)
+    highs.readModel(str(program))
+    highs.run()
+    highs.writeSolution(str(path), 0)
+    return path
+
+
+@pytest.mark.parametrize("engine", ["highs", "cbc"])
+@pytest.mark.parametrize("kind", ["mps", "lp"])
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_a_solution_comes_back_as_a_right_plan(
+    objective: Objective, kind: FileKind, engine: str, tmp_path: Path
+) -> None:
+    for seed in (0, 1, 2, 5, 6):
+        instance = random_instance(seed, "finite", objective, operations=7)
+        path, best = solved(instance, kind, engine, tmp_path), optimum(instance)
+        if best is None:
+            with pytest.raises(InvalidInputError, match="holds no solution"):
+                read_solution(path.read_bytes())
+            continue
+        solution = read_solution(path.read_bytes())
+        plan = plan_of_solution(instance, solution)
+        assert plan.objective == best == pytest.approx(solution.objective or 0)
+        assert check(instance, plan) == ()
+
+
+def of_pair(pair: Instance, folder: Path) -> EngineSolution:
+    return read_solution(solved(pair, "mps", "highs", folder).read_bytes())
+
+
+def test_zeros_may_be_left_out_and_slips_are_rounded(pair: Instance, tmp_path: Path) -> None:
+    whole = of_pair(pair, tmp_path)
+    values = {name: 0.9999999 if value == 1 else value for name, value in whole.values.items() if value}
+    assert plan_of_solution(pair, replace(whole, values=values, complete=False)).objective == 1800
+
+
+def test_all_that_is_wrong_is_listed(pair: Instance, tmp_path: Path) -> None:
+    whole = of_pair(pair, tmp_path)
+    values = {**whole.values, "here_0_0": 0.5, "here_0_1": 2.0, "other": 1.0}
+    del values["end_0_0"]
+    with pytest.raises(InvalidInputError) as caught:
+        plan_of_solution(pair, replace(whole, values=values), "x.sol")
+    told = [problem.message for problem in caught.value.problems]
+    assert "has no column 'other'" in told[0] and told[1] == "column 'end_0_0' is missing"
+    assert told[2] == "column 'here_0_0' is 0.5, and no whole number" and "not from 0 to 1" in told[3]
+
+
+def test_a_solution_that_places_no_worker_is_none(pair: Instance, tmp_path: Path) -> None:
+    whole = of_pair(pair, tmp_path)
+    values = {name: 0.0 if name.startswith("here_0") else value for name, value in whole.values.items()}
+    with pytest.raises(InvalidInputError, match="row 'workers_0' does not hold: 0 is not from 2"):
+        plan_of_solution(pair, replace(whole, values=values))
+
+
+def test_the_command_writes_checked_plans_only(
+    pair: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "pair.json", tmp_path / "plan.json"
+    save_instance(pair, source)
+    path = solved(pair, "lp", "highs", tmp_path)
+    assert main(["export", str(source), "--read-solution", str(path), "-o", str(output)]) == 0
+    assert "the file states makespan 1,800.0; the plan has 1,800 in exact times" in capsys.readouterr().err
+    assert check(pair, load_plan(output)) == ()
+    output.unlink()
+    path.write_text(path.read_text().replace("workers", "w").replace("here_0_0", "there_0_0"))
+    assert main(["export", str(source), "--read-solution", str(path), "-o", str(output)]) == 3
+    assert not output.exists()
+    assert main(["export", str(source), "plan.json", "--to", "lp", "-o", str(output)]) == 2
+
+
+def test_a_plan_that_breaks_a_deadline_is_not_written(tmp_path: Path) -> None:
+    source = Path(__file__).parents[1] / "data" / "cases" / "export" / "dlw.json"
+    path, output = solved(load_instance(source), "lp", "highs", tmp_path), tmp_path / "plan.json"
+    # The job that promises an early end comes last.
+    path.write_text(re.sub(r"^start_0_0_0 .*$", "start_0_0_0 5000", path.read_text(), flags=re.MULTILINE))
+    assert main(["export", str(source), "--read-solution", str(path), "-o", str(output)]) == 7
+    assert not output.exists()
