@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from statistics import median, quantiles
 from typing import Literal
 
@@ -129,13 +131,21 @@ class _Stopping:
     """A clock that stands still while workers are saved, for as long as the process that has saved longest so far."""
 
     def __init__(self, saves: Iterable[Sequence[tuple[int, int]]]) -> None:
-        self._saves = [list(own) for own in saves if own]
+        # By process: starts and ends, and the time spent on the first k of them.
+        self._saves = [
+            ([s for s, _ in own], [e for _, e in own], list(accumulate((e - s for s, e in own), initial=0)))
+            for own in saves
+            if own
+        ]
 
     def moment(self, at_us: int) -> int:
         """Return a moment without what was spent on saving before it."""
-        return at_us - max(
-            (sum(max(0, min(at_us, end) - start) for start, end in own) for own in self._saves), default=0
-        )
+        spent = 0
+        for starts, ends, before in self._saves:
+            begun = bisect_left(starts, at_us)
+            under_way = max(0, ends[begun - 1] - at_us) if begun else 0
+            spent = max(spent, before[begun] - under_way)
+        return at_us - spent
 
     def block(self, record: BlockRecord) -> BlockRecord:
         """Return a block that lasts as long as before: its own process saved nothing meanwhile."""
