@@ -13,6 +13,7 @@ from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.planning.fill import fill
 from jigsaw_opt.planning.fill.alone import alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
+from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job, StaircaseDepth
@@ -183,3 +184,16 @@ def test_caps_that_time_cuts_short_are_still_caps() -> None:
     exact, quick = (Loads(whole, ("front",), ("a", "b"), 30, 15, stop) for stop in (lambda: False, lambda: True))
     assert all(most >= least for most, least in zip(quick.caps, exact.caps, strict=True))
     assert quick.rate_bound() >= exact.rate_bound()
+
+
+def test_nothing_more_is_placed_once_time_is_over() -> None:
+    """The jobs that are not placed have no iterations, and the plan is that of the foreground."""
+    whole = CASES[0]
+    plan = alone(restricted(whole, {"front": 1}), lambda _: WORK).plan
+    loads = Loads(whole, ("front",), ("a", "b"), 2 * plan.objective, plan.objective)
+    found = {}
+    for over in (False, True):
+        search = PackingSearch(loads, plan, {"front": 1}, 0, lambda _: True, lambda _, over=over: over)  # type: ignore[misc]
+        search.run()
+        found[over] = sum(search.vector)
+    assert found[False] > 0 and found[True] == 0

@@ -37,6 +37,8 @@ _MOST_OUT = 8
 """Jobs that are taken out at once."""
 _FEWEST_TRIES = 40
 """Without a better plan for so many tries for each job and moment, the search ends."""
+_GRACE_SECONDS = 0.4
+"""Iterations of a first packing are worth a little more than a limit."""
 
 
 @dataclass(slots=True)
@@ -62,10 +64,22 @@ class PackingSearch:
         Source of chance.
     stop
         Asked after each try with the operations for which a time was looked for so far; once it holds, the search ends.
+    late
+        Whether the limits have been over for so many seconds: no more jobs are placed once they are, and those that are
+        placed get iterations for a little longer.
     """
 
-    def __init__(self, loads: Loads, plan: Plan, kept: dict[str, int], seed: int, stop: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        loads: Loads,
+        plan: Plan,
+        kept: dict[str, int],
+        seed: int,
+        stop: Callable[[int], bool],
+        late: Callable[[float], bool] = lambda _: False,
+    ) -> None:
         self._loads, self._stop, self._random = loads, stop, Random(f"packing/{seed}")
+        self._late = late
         once = kept | {name: int(cap > 0) for name, cap in zip(loads.background, loads.caps, strict=True)}
         self._operations = cut(restricted(loads.instance, once), shaped=True)
         self._foreground = KeptPlan(cut(restricted(loads.instance, kept), shaped=True), plan)
@@ -147,7 +161,7 @@ class PackingSearch:
         ranked = [(0, -packing.calendar(gpu).free_us, gpu) for gpu in gpu_numbers(self._operations).values()]
         ranked.sort()
         for index in (j for group in self._groups for j in group):
-            if self._stop(0):
+            if self._late(0.0):
                 break
             gpus = self._chosen(packing, index, [gpu for _, _, gpu in ranked])
             if gpus is not None and packing.place(index, gpus):
@@ -173,7 +187,7 @@ class PackingSearch:
         """Iterations of placed jobs put in, those of the best weight for their work first."""
         chosen, moment = set(indices), self._random.choice(self._foreground.moments)
         for group in self._groups:
-            if self._stop(0):
+            if self._late(_GRACE_SECONDS):
                 break
             packing.insert([j for j in group if j in chosen], moment)
         self.steps += packing.steps

@@ -71,6 +71,10 @@ class Limits:
         """Whether nothing is left."""
         return self._spent >= 1 or time.monotonic() >= self._end or self._options.cancel.is_set()
 
+    def late(self, seconds: float) -> bool:
+        """Whether the clock has been over for so long, or the search is cancelled."""
+        return self._options.cancel.is_set() or time.monotonic() >= self._end + seconds
+
     def part(self, share: float) -> Options:
         """Options of a solve that may take a share of the whole, or what is left of it."""
         own, left = self._options, max(0.0, 1 - self._spent)
@@ -177,7 +181,7 @@ class VectorSearch:
         limits, only = self._limits, not self._is_small and self._holes is None
         foreground = replace(self.best.plan, jobs=tuple(job for job in self.best.plan.jobs if job.name in self.kept))
         stop = limits.stop(1.0 if only else _PACKING)
-        search = PackingSearch(self.loads, foreground, self.kept, limits.seed, stop)
+        search = PackingSearch(self.loads, foreground, self.kept, limits.seed, stop, limits.late)
         search.run()
         limits.charge(limits.steps_share(search.steps))
         if search.best.rate > self.best.rate:

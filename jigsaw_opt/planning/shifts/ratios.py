@@ -149,7 +149,8 @@ class _RatioSearch:
         """The common period, of a plan at hand or solved with ten times the time of an attempt."""
         ones = (1,) * len(self.alone_us)
         self.bounds[ones] = self._value(ones, lower_bound(cut(self.instance, shaped=True)).value)
-        found = [it for it in (self._attempt(ones, _FIRST), self._of(ones, self.instance, start)) if it is not None]
+        solved = self._attempt(ones, _FIRST) if start is None or not self.limits.over else None
+        found = [it for it in (solved, self._of(ones, self.instance, start)) if it is not None]
         if not found:
             raise OutOfTimeError("no plan was found within the limits")
         self.best = min(found, key=lambda it: it.value)
