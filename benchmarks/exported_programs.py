@@ -1,10 +1,10 @@
 """Exported programs in HiGHS against brute force: random finite instances with deadlines, policies, long durations.
 
-Run ``PYTHONPATH=. python benchmarks/exported_programs.py [--count 200] [--seed 0]``. A row for each size of durations: files solved
-(each instance as MPS and as LP), files infeasible, how many objectives are ours to half a microsecond, the largest
-relative error of the others, and how many plans read back from the solutions have our objective. HiGHS runs with
-``mip_rel_gap`` 0, everything else as it is by default. Exit code 1 where feasibility differs, an objective is off by
-more than 1e-6, or a plan that is read back breaks a rule.
+Run ``PYTHONPATH=. python benchmarks/exported_programs.py [--count 200] [--seed 0]``. A row for each size of durations:
+files solved (each instance as MPS and as LP), files infeasible, how many objectives are ours to half a microsecond, the
+largest relative error of the others, and how many plans read back from the solutions have our objective. HiGHS runs
+with ``mip_rel_gap`` 0, everything else as it is by default. Exit code 1 where feasibility differs, an objective is off
+by more than 1e-6, or a plan that is read back breaks a rule.
 """
 
 from __future__ import annotations
