@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.depth import CHOICES
 
-__all__ = ["add_depth", "warn_of_policies", "warn_of_spb"]
+if TYPE_CHECKING:
+    from jigsaw_opt.problem import Instance, PhasedPlan, Plan
+
+_MAY_FALL = "workers stop backward passes early, so accuracy may fall; see docs/spb-learning.md"
+
+__all__ = ["add_depth", "warn_of_levels", "warn_of_policies", "warn_of_spb"]
 
 
 def add_depth(parser: argparse._ActionsContainer, default: str) -> None:
@@ -18,12 +24,7 @@ def add_depth(parser: argparse._ActionsContainer, default: str) -> None:
 
 def warn_of_spb(*rules: str | None) -> None:
     """Say once on standard error what depth rules may cost that stop backward passes early; None is no rule."""
-    from jigsaw_opt.cli.output import note
-    from jigsaw_opt.text import named
-
-    if bent := [rule for rule in dict.fromkeys(rules) if rule not in (None, "full")]:
-        told = f"depth rule {named(bent)}: workers stop backward passes early, so accuracy may fall"
-        note(f"{told}; see docs/spb-learning.md")
+    _warn("depth rule", [rule for rule in dict.fromkeys(rules) if rule not in (None, "full")])
 
 
 def warn_of_policies(policies: Sequence[str]) -> None:
@@ -31,3 +32,28 @@ def warn_of_policies(policies: Sequence[str]) -> None:
     from jigsaw_opt.scheduling.policy import choose
 
     warn_of_spb(*(choose(policy)[1].get("depth") for policy in policies))
+
+
+def warn_of_levels(instance: Instance, plan: Plan | PhasedPlan) -> None:
+    """Say the same of the jobs of a plan in which some level is below the deepest."""
+    from jigsaw_opt.problem import Job, PhasedPlan
+    from jigsaw_opt.problem.plan import JobPlan
+
+    deepest = {job.name: instance.models[job.model].depth for job in instance.jobs if isinstance(job, Job)}
+    parts = [phase.jobs for _, _, phase in plan.all_phases()] if isinstance(plan, PhasedPlan) else [plan.jobs]
+    bent = (
+        job.name
+        for part in parts
+        for job in part
+        if isinstance(job, JobPlan)
+        and any(block.level < deepest[job.name] for iteration in job.iterations for block in iteration.blocks)
+    )
+    _warn("levels below the deepest of job", list(dict.fromkeys(bent)))
+
+
+def _warn(subject: str, names: Iterable[str | None]) -> None:
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.text import named
+
+    if bent := [name for name in names if name is not None]:
+        note(f"{subject} {named(bent)}: {_MAY_FALL}")

@@ -80,6 +80,7 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
+    from jigsaw_opt.cli.depth import warn_of_levels
     from jigsaw_opt.cli.output import note, require_output
     from jigsaw_opt.cli.source import checked_any_plan
     from jigsaw_opt.executor.replay.records import InterruptedRunError
@@ -91,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     instance, plan = checked_any_plan(source, path)
     _warn_of_estimates(instance)
+    warn_of_levels(instance, plan)
     found: Replay | PhasedReplay | None
     try:
         if isinstance(plan, PhasedPlan):

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import chain, pairwise
+from itertools import chain, combinations_with_replacement, pairwise
 from typing import Any
 
 import torch
@@ -196,10 +196,24 @@ def _own_builder(
 def _own_network(made: object) -> Network:
     match made:
         case nn.Sequential() as model, loss, batch if len(model) and callable(loss) and callable(batch):
+            _require_run_names(list(model._modules))
             # By position: what `named_children` gives leaves out the repetitions of a module.
             return Network(dict(zip(model._modules, model, strict=True)), loss, batch)
         case _:
             raise UsageError("a function of your own returns (torch.nn.Sequential with modules, loss, batch source)")
+
+
+def _require_run_names(units: Sequence[str]) -> None:
+    """Refuse units of which two runs have one name, so that a document would not say which of them is meant."""
+    if not any("-" in unit for unit in units):
+        return  # names without a hyphen are told apart by the first
+    runs: dict[str, tuple[int, int]] = {}
+    for low, high in combinations_with_replacement(range(len(units)), 2):
+        name = run_name(units[low : high + 1])
+        other = runs.setdefault(name, (low, high))
+        if other != (low, high):
+            told = " and ".join(f"units {first} to {last}" for first, last in (other, (low, high)))
+            raise UsageError(f"{told} (from 0) would both be the segment {quoted(name)}: rename one, without hyphens")
 
 
 def even_segments(network: Network, parts: int) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -147,6 +148,11 @@ def numbers() -> Made:
 def untrained() -> Made:
     """Nothing is trained."""
     return nn.Sequential(nn.Linear(8, 8)).requires_grad_(False), nn.CrossEntropyLoss(), batch
+
+
+def named(names: Sequence[str]) -> Made:
+    """Units of these names."""
+    return nn.Sequential(OrderedDict((name, nn.Linear(8, 8)) for name in names)), nn.CrossEntropyLoss(), batch
 
 
 def misfit() -> Made:

@@ -156,6 +156,17 @@ def test_a_network_without_trained_parameters_is_refused() -> None:
         built("untrained")
 
 
+@pytest.mark.parametrize("names", [("a", "b", "a-b"), ("a-b", "c", "a", "b-c"), ("a", "b-c", "a-b", "c")])
+def test_units_of_which_two_runs_have_one_name_are_refused(names: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match=r"units \d to \d and units \d to \d \(from 0\) would both be the segment"):
+        build_network("own_networks:named", {"names": names}, trusted=["own_networks:named"])
+
+
+def test_names_with_hyphens_that_tell_runs_apart_are_taken() -> None:
+    network = build_network("own_networks:named", {"names": ("a-1", "a-2", "b")}, trusted=["own_networks:named"])
+    assert list(network.units) == ["a-1", "a-2", "b"]
+
+
 def test_what_torch_says_of_a_network_is_one_message() -> None:
     entry = {"zoo": "own_networks:misfit", "arguments": {}, "batch_size": 4}
     rounds = {"segments": 9, "processes": 1, "seed": 0, "warm_up": 1, "repeats": 1}

@@ -9,6 +9,7 @@ import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.depth import chosen_depth
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -22,6 +23,7 @@ from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
 from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
+from jigsaw_opt.solvers.allocation.packing import ITERATIONS
 from tests.simulation.cases import finish_s, job, run, setting
 
 
@@ -82,6 +84,15 @@ def test_at_full_depth_nothing_is_gained_by_sharing_within_a_server() -> None:
     (share,) = first_shares(where, depth="full")
     assert len(share.jobs) == 1
     assert all(isinstance(depth, FullDepth) for depth in share.depths)
+
+
+def test_levels_that_take_turns_are_balanced_over_a_period_and_do_not_beat_free_ones() -> None:
+    where = profiled(boxes("v"), trained("a", "small", 4, 1000), trained("b", "small", 4, 1000))
+    (share,) = first_shares(where, depth="rotation")
+    deepest = where.performance.models["small"].depth
+    assert share.depths == (chosen_depth("rotation", 4, deepest, ITERATIONS),) * 2
+    turns, free, full = (finish_s(run(where, JIGSAW, depth=depth)) for depth in ("rotation", "free", "full"))
+    assert max(free) <= max(turns) < max(full)
 
 
 def test_each_idea_shortens_the_completion_of_a_crowd() -> None:

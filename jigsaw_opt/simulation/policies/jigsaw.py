@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.packing import JobKind, busy_shares
-from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, StaircaseDepth
+from jigsaw_opt.problem.depth import CHOICES, Depth, FullDepth, chosen_depth
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
@@ -30,7 +30,7 @@ __all__ = ["JIGSAW", "JigsawScheduler"]
 
 _CANDIDATES = 4.0
 """Jobs are packed from the front of the queue until they would keep so many times all GPUs busy."""
-_DEPTHS: Mapping[str, Depth] = {"free": FreeDepth(), "staircase": StaircaseDepth(), "full": FullDepth()}
+_RULES = ("free", *(name for name in CHOICES if name != "free"))
 
 
 @dataclass(slots=True)
@@ -41,14 +41,15 @@ class JigsawScheduler:
     ----------
     setting
         The setting, with profiled models.
-    depth
-        Depth rule of jobs that share GPUs. Under the staircase every worker keeps its level for ever.
+    rule
+        The choice (`chosen_depth`) of the depth rule of jobs that share GPUs, over the iterations of a timetable's
+        period. Under the staircase every worker keeps its level for ever.
     columns
         Whether the packing is found by column generation, or by filling one server after the other.
     """
 
     setting: ClusterSetting
-    depth: Depth
+    rule: str
     columns: bool
     types: tuple[ServerType, ...] = field(init=False)
     servers: tuple[tuple[int, ...], ...] = field(init=False)
@@ -62,7 +63,7 @@ class JigsawScheduler:
         self.types, self.servers = _types(self.setting)
         self.empty = PackingProblem(self.types, performance.models, ())
         self.busy = {}
-        self.memory = Memory(Timetables(ITERATIONS if isinstance(self.depth, FreeDepth) else 1))
+        self.memory = Memory(Timetables(1 if self.rule in ("full", "staircase") else ITERATIONS))
 
     def refuses(self, job: TraceJob) -> str | None:
         """A job that no servers that are alike can run."""
@@ -96,7 +97,7 @@ class JigsawScheduler:
         places = Blocks(self.setting, self.servers, held, moment.down).place(apart)
         if len(places) < len(apart) != len(teams):
             places = Blocks(self.setting, self.servers, held, moment.down).place(teams)
-        return Decision(tuple(self._share(team, gpus) for team, gpus in places.items()))
+        return Decision(tuple(self._share(team, gpus, moment) for team, gpus in places.items()))
 
     def state(self) -> Plain:
         """The kinds of jobs so far and the patterns that the next packing begins with; timetables are found again."""
@@ -172,7 +173,10 @@ class JigsawScheduler:
         return self._kind_of(job.model, job.gpus)
 
     def _kind_of(self, model: str, gpus: int) -> JobKind:
-        return JobKind(model, gpus, self.depth if gpus > 1 else FullDepth())
+        return JobKind(model, gpus, self._depth(model, gpus) if gpus > 1 else FullDepth())
+
+    def _depth(self, model: str, gpus: int) -> Depth:
+        return chosen_depth(self.rule, gpus, self.empty.models[model].depth, ITERATIONS)
 
     def _left_us(self, active: Active) -> tuple[float, int]:
         """GPU time that the job still keeps busy, with its start if it does not run."""
@@ -195,10 +199,11 @@ class JigsawScheduler:
         value = float(worth * kind.workers)
         return QueuedJobs(str(active.index), kind.model, kind.workers, 1, value, kind.depth)
 
-    def _share(self, team: Team, gpus: tuple[int, ...]) -> Share:
+    def _share(self, team: Team, gpus: tuple[int, ...], moment: Moment) -> Share:
         if len(team.jobs) == 1:
             return Share(team.jobs, gpus)
-        return Share(team.jobs, gpus, tuple(self.depth for _ in team.jobs))
+        depths = (self._depth(moment.jobs[job].job.model, team.gpus) for job in team.jobs)
+        return Share(team.jobs, gpus, tuple(depths))
 
 
 def _types(setting: ClusterSetting) -> tuple[tuple[ServerType, ...], tuple[tuple[int, ...], ...]]:
@@ -267,7 +272,7 @@ class _Jigsaw:
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        return {"depth": tuple(_DEPTHS), "packing": ("fill", "columns")}
+        return {"depth": _RULES, "packing": ("fill", "columns")}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
         if isinstance(setting.performance, Stages):
@@ -275,7 +280,7 @@ class _Jigsaw:
             return Interleaving(setting, setting.performance, "exact", known=True, timing="planned", staircase=bent)
         if not isinstance(setting.performance, Profiled):
             raise UsageError("policy 'jigsaw' needs jobs whose models are known by segments or by stages")
-        return JigsawScheduler(setting, _DEPTHS[options["depth"]], options["packing"] == "columns")
+        return JigsawScheduler(setting, options["depth"], options["packing"] == "columns")
 
 
 JIGSAW = _Jigsaw()
