@@ -261,6 +261,8 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
         headers = ("move", "calls", "successes", "seconds", "improvement")
         rows = [(m.name, m.calls, m.successes, f"{m.seconds:.2f}", m.improvement) for m in result.moves]
         print_table(headers, rows, right=headers[1:], stderr=True)
+    if result.exact_model is not None and (arguments.verbose or result.stopped_by == "model_too_large"):
+        note(f"exact model of {result.solver}: {result.exact_model}")
     if arguments.json:
         print_json(_as_json(result, arguments.output))
         return
@@ -299,6 +301,7 @@ def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
         "status": result.status,
         "stopped_by": result.stopped_by,
         "failure": result.failure or None,
+        "exact_model": None if result.exact_model is None else result.exact_model._asdict(),
         "objective": result.objective,
         "bound": result.bound,
         "bound_reason": result.bound_reason,

@@ -30,7 +30,17 @@ from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
 from jigsaw_opt.solvers.infeasibility import exceeded_promises
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Accepted, Conflict, Event, MoveRecord, Report, Result, Status, StoppedBy
+from jigsaw_opt.solvers.result import (
+    Accepted,
+    Conflict,
+    Event,
+    ExactModel,
+    MoveRecord,
+    Report,
+    Result,
+    Status,
+    StoppedBy,
+)
 from jigsaw_opt.solvers.stop import StopRule, stop_rules
 
 __all__ = ["NO_BOUND", "Control", "first_bound"]
@@ -73,6 +83,7 @@ class Control:
         self.bound, self.proof, _ = first_bound(operations, options)
         self._deadlines: Deadlines | None = None
         self._conflict = exceeded_promises(operations, self.bound)
+        self._exact_model: ExactModel | None = None
         self.ended = False
         self._emit()
 
@@ -166,6 +177,27 @@ class Control:
         """Take the proof that there is no plan."""
         self._conflict = conflict
 
+    def leave_out_model(self, reason: str = "the solve ended before its turn came") -> None:
+        """Record why the exact model of this solver has not been built, unless it has been.
+
+        Parameters
+        ----------
+        reason
+            Why not. A solver that has such a model begins with the default.
+        """
+        with self._lock:
+            if not self.model_built:
+                self._exact_model = ExactModel(False, reason)
+
+    def record_model(self) -> None:
+        """Record that the exact model has been built."""
+        self._exact_model = ExactModel(True)
+
+    @property
+    def model_built(self) -> bool:
+        """Whether the exact model has been built."""
+        return self._exact_model is not None and self._exact_model.built
+
     def reason(self) -> StoppedBy | None:
         """Why the solve should stop now, or None."""
         if self._conflict is not None or (self.objective is not None and self.objective <= self.bound):
@@ -258,6 +290,7 @@ class Control:
             trajectory=tuple(self.trajectory),
             conflicts=(self._conflict,) if refuted and self._conflict is not None else (),
             failure=failure,
+            exact_model=self._exact_model,
             moves=tuple(self.moves.values()),
             solver=self.name,
             seconds=seconds,

@@ -32,13 +32,20 @@ def is_small(operations: Operations) -> bool:
 
 
 def build_model(control: Control, operations: Operations, bound: int, limit: int | None) -> CpSatModel:
-    """The model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
+    """Build the model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
     most = largest_objective(operations) if limit is None else limit
     bound = min(bound, most)
+    control.leave_out_model("the time ran out while it was being built")
+    model: CpSatModel
     if operations.shaped:
-        return cpsat_activities.build(operations, bound, most)
-    build: Callable[..., CpSatModel] = cpsat_cycle.build if operations.horizon == "cyclic" else cpsat_timetable.build
-    return build(operations, windows(operations, most, control.deadlines(most)), bound, most)
+        model = cpsat_activities.build(operations, bound, most)
+    else:
+        build: Callable[..., CpSatModel] = (
+            cpsat_cycle.build if operations.horizon == "cyclic" else cpsat_timetable.build
+        )
+        model = build(operations, windows(operations, most, control.deadlines(most)), bound, most)
+    control.record_model()
+    return model
 
 
 def largest_objective(operations: Operations) -> int:

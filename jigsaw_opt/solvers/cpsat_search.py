@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
-from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count
+from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count, serial_limit
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities import exact
 from jigsaw_opt.solvers.control import Control
@@ -14,14 +14,14 @@ from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, is_small, pr
 from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
-from jigsaw_opt.solvers.magnitude import engine_holds
+from jigsaw_opt.solvers.magnitude import engine_excess, first_excess
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["explore", "fits", "solve_exactly", "solve_shaped"]
+__all__ = ["explore", "fits", "misfit", "solve_exactly", "solve_shaped"]
 
 _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
@@ -49,15 +49,18 @@ def solve_exactly(control: Control, operations: Operations) -> StoppedBy | None:
     operations
         The instance, cut.
     """
+    control.leave_out_model()
     work = math.inf if control.options.work_limit is None else control.options.work_limit
     if operations.shaped:
         offer_greedy(control, operations, control.options.seed)
-        return control.reason() or solve_shaped(control, operations, control.options.workers, work)
-    _warm_start(control, operations)
-    if operations.objective == "weighted_completion" and control.reason() is None and fits(control, operations):
-        # What bounds say of the ends of single jobs makes the model smaller.
-        raise_bounds(control, operations, min(BOUND_WORK, work))
-    return control.reason() or explore(control, operations, control.options.workers, work)
+        ended = control.reason() or solve_shaped(control, operations, control.options.workers, work)
+    else:
+        _warm_start(control, operations)
+        if operations.objective == "weighted_completion" and control.reason() is None and fits(control, operations):
+            # What bounds say of the ends of single jobs makes the model smaller.
+            raise_bounds(control, operations, min(BOUND_WORK, work))
+        ended = control.reason() or explore(control, operations, control.options.workers, work)
+    return ended or (None if control.model_built else StoppedBy.MODEL_TOO_LARGE)
 
 
 def solve_shaped(control: Control, operations: Operations, workers: int, work: float) -> StoppedBy | None:
@@ -79,7 +82,7 @@ def solve_shaped(control: Control, operations: Operations, workers: int, work: f
     StoppedBy or None
         Why it ended; None where the model is too large to be built.
     """
-    if not exact.fits(operations):
+    if not exact.fits(control, operations):
         return None
     if operations.horizon == "cyclic":
         return exact.prove_period(control, operations, workers, work)
@@ -142,11 +145,24 @@ def _warm_start(control: Control, operations: Operations) -> None:
 
 
 def fits(control: Control, operations: Operations) -> bool:
-    """Whether the model can be built, and be built in time."""
-    count, remaining = interval_count(operations), control.remaining
-    if count > _MOST_INTERVALS or readiness_count(operations) > _MOST_READINESS or not engine_holds(operations):
-        return False
-    return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
+    """Whether the model can be built, and be built in time; records why not."""
+    reason = misfit(operations, control.remaining)
+    if reason is not None:
+        control.leave_out_model(reason)
+    return reason is None
+
+
+def misfit(operations: Operations, seconds: float | None) -> str | None:
+    """Return why the model of an instance cannot be built within so many seconds; None where it can."""
+    intervals = interval_count(operations)
+    excess = first_excess(
+        ("optional intervals", intervals, _MOST_INTERVALS),
+        ("conditions of readiness", readiness_count(operations), _MOST_READINESS),
+    ) or engine_excess(serial_limit(operations))
+    building = intervals / _INTERVALS_PER_SECOND
+    if excess is None and seconds is not None and building > seconds:
+        return f"{intervals:,} optional intervals take about {building:.1f} s to build, and {seconds:.1f} s are left"
+    return excess
 
 
 def _search(

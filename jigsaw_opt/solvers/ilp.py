@@ -30,6 +30,7 @@ from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipSearch, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
+from jigsaw_opt.solvers.magnitude import first_excess
 from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy
 
@@ -163,13 +164,17 @@ class _Grid:
 
 
 def _solve(control: Control, operations: Operations) -> StoppedBy | None:
+    control.leave_out_model()
     offer_greedy(control, operations, control.options.seed)
-    if (
-        control.reason() is not None
-        or operation_pairs(operations) > _MOST_PAIRS
-        or readiness_count(operations) > _MOST_READINESS
-    ):
+    if control.reason() is not None:
         return control.reason()
+    excess = first_excess(
+        ("pairs of operations that may meet", operation_pairs(operations), _MOST_PAIRS),
+        ("conditions of readiness", readiness_count(operations), _MOST_READINESS),
+    )
+    if excess is not None:
+        control.leave_out_model(excess)
+        return StoppedBy.MODEL_TOO_LARGE
     return _search(control, operations)
 
 
@@ -180,7 +185,9 @@ def _search(control: Control, operations: Operations) -> StoppedBy:
     cutoff = limit if control.objective is None else limit - grid.resolution / 2
     # Where the engine cannot tell a step from its error, plans beyond a deadline are refused by `offer`.
     room = max(time_step(operations), 4 * _RELATIVE_ERROR * serial_end(operations)) / 2
+    control.leave_out_model("the time ran out while it was being built")
     model = _model(operations, control.bound, limit, cutoff, room)
+    control.record_model()
 
     def raise_bound(bound: float) -> None:
         # It holds for what the engine still searches; what it has cut off is not better by a resolution.

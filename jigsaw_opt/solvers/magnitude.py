@@ -8,7 +8,16 @@ from __future__ import annotations
 from jigsaw_opt.formulations.timetable.windows import serial_end, serial_limit
 from jigsaw_opt.problem.operations import Operations
 
-__all__ = ["beyond", "engine_holds", "largest_objective", "largest_time", "orders_fit", "schedules_fit"]
+__all__ = [
+    "beyond",
+    "engine_excess",
+    "engine_holds",
+    "first_excess",
+    "largest_objective",
+    "largest_time",
+    "orders_fit",
+    "schedules_fit",
+]
 
 _ENGINE = 2**60
 """CP-SAT counts with 63 bits and adds several numbers of its models."""
@@ -44,4 +53,21 @@ def orders_fit(operations: Operations) -> bool:
 
 def engine_holds(operations: Operations) -> bool:
     """Whether models of CP-SAT hold times and objectives of plans worth finding."""
-    return serial_limit(operations) < _ENGINE
+    return engine_excess(serial_limit(operations)) is None
+
+
+def engine_excess(largest: int) -> str | None:
+    """Return why models of CP-SAT do not hold objectives up to `largest`; None where they do."""
+    return None if largest < _ENGINE else f"its objective goes up to {largest:,}, and less than {_ENGINE:,} is taken"
+
+
+def first_excess(*measures: tuple[str, int, int]) -> str | None:
+    """Return the first of several counts that is above its limit, in words; None where none is.
+
+    Parameters
+    ----------
+    *measures
+        What is counted, how much of it there is, and the most that is taken.
+    """
+    excesses = (f"{count:,} {what}, and at most {most:,} are taken" for what, count, most in measures if count > most)
+    return next(excesses, None)

@@ -59,6 +59,7 @@ class Portfolio(OrtoolsSolver):
             For more blocks than a plan is written for.
         """
         require_size(control.operations)
+        control.leave_out_model()
         run: Callable[[Control, Operations], StoppedBy | None]
         run = _side_by_side if control.options.workers > 1 else _in_turn
         if control.operations.shaped:
@@ -102,7 +103,9 @@ def _in_turn(control: Control, operations: Operations) -> StoppedBy:
         # The smallest instances are proven in a moment.
         explore(control, operations, 1, _FIRST_SHARE * work, _FIRST_SHARE * seconds)
     # Within limits a larger model takes time from the search and proves nothing, except that there is no plan.
-    exact = exact and (small or control.best is None or not limited)
+    if exact and not small and control.best is not None and limited:
+        control.leave_out_model("with one thread and a limit, all time goes to the search of an instance of this size")
+        exact = False
     reason = Driver(control).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason
@@ -139,6 +142,8 @@ def _prove(control: Control, operations: Operations, workers: int, work: float, 
         # Of larger cyclic models the engine proves nothing, and moves find more.
         if operations.horizon == "finite":
             explore(control, operations, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
+        else:
+            control.leave_out_model("with two threads and a limit, a second search takes its place at this size")
     elif exact:
         return explore(control, operations, workers, work)
     while control.reason() is None and not begun.wait(_POLL_SECONDS):

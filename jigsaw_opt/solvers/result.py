@@ -11,7 +11,18 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.text import html_table
 
-__all__ = ["Accepted", "Conflict", "Event", "MoveRecord", "Report", "Result", "Status", "StoppedBy", "relative_gap"]
+__all__ = [
+    "Accepted",
+    "Conflict",
+    "Event",
+    "ExactModel",
+    "MoveRecord",
+    "Report",
+    "Result",
+    "Status",
+    "StoppedBy",
+    "relative_gap",
+]
 
 
 class Status(StrEnum):
@@ -43,7 +54,9 @@ class StoppedBy(StrEnum):
     NO_IMPROVEMENT = "no_improvement"
     """No better plan for the time asked for."""
     COMPLETED = "completed"
-    """A heuristic ran to its end."""
+    """The solver ran to its end."""
+    MODEL_TOO_LARGE = "model_too_large"
+    """The exact model was too large to be built at all, or within the limit; the result is what was known before."""
     FAILURE = "failure"
     """An engine died; what was known before is kept."""
 
@@ -67,6 +80,16 @@ class Event(NamedTuple):
 
 
 Report = Callable[[Event], None]
+
+
+class ExactModel(NamedTuple):
+    """Whether a solver built its exact model; `reason` says why not, and is empty where it did."""
+
+    built: bool
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return "built" if self.built else f"not built: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +180,8 @@ class Result:
         Why there is no plan, where that is proven.
     failure
         What an engine died of; empty where none did.
+    exact_model
+        Whether the exact model was built, and if not, why; None of a solver without one.
     moves
         What each move of the search earned, in the order in which they were first made.
     solver, seconds, seed, versions
@@ -172,6 +197,7 @@ class Result:
     trajectory: tuple[Event, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failure: str = ""
+    exact_model: ExactModel | None = None
     moves: tuple[MoveRecord, ...] = ()
     solver: str = ""
     seconds: float = 0.0
@@ -196,6 +222,7 @@ class Result:
             "objective": "-" if self.objective is None else self.objective,
         }
         facts |= {"bound": self.bound, "gap": gap, "because": self.bound_reason or "-", "stopped by": self.stopped_by}
+        facts |= {} if self.exact_model is None else {"exact model": self.exact_model}
         facts |= {"solver": self.solver, "seconds": f"{self.seconds:.2f}"}
         return html_table(facts | {f"conflict {k}": conflict.message for k, conflict in enumerate(self.conflicts, 1)})
 

@@ -54,6 +54,24 @@ def test_solve_as_json_keeps_data_and_progress_apart(pair_path: Path, capsys: py
     assert "objective 1800" in printed.err
 
 
+@pytest.mark.parametrize("solver", ["cpsat", "auto"])
+def test_solve_says_that_the_exact_model_is_too_large(
+    solver: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ortools")
+    monkeypatch.setattr("jigsaw_opt.solvers.cpsat_search._MOST_INTERVALS", 10)
+    verbose = ["-v"] if solver == "auto" else []
+    arguments = ("solve", "server/demo", "--solver", solver, "--threads", 1, "--work-limit", 0.1, "--json", *verbose)
+    assert run(*arguments) == 0
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert (result["stopped_by"] == "model_too_large") is (solver == "cpsat")
+    assert result["exact_model"]["built"] is False
+    reason = result["exact_model"]["reason"]
+    assert reason.endswith("optional intervals, and at most 10 are taken")
+    assert f"exact model of {result['solver']}: not built: {reason}" in printed.err
+
+
 def test_solve_shows_the_timeline_and_the_proof(pair_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("solve", pair_path, "--solver", "cpsat", "--threads", 1, "--timeline") == 0
     printed = capsys.readouterr().out

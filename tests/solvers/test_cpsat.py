@@ -114,7 +114,7 @@ def test_cancel_stops_a_search_under_way() -> None:
 def test_an_instance_too_large_for_the_model_keeps_the_heuristic_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
     result = solve(load("server/oversubscribed"))
-    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.COMPLETED)
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.MODEL_TOO_LARGE)
     assert result.plan is not None
 
 

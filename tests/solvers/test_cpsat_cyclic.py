@@ -133,6 +133,6 @@ def test_an_instance_too_large_for_the_model_keeps_the_heuristic_plan(
 ) -> None:
     monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
     result = solve(crowded)
-    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.COMPLETED)
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.MODEL_TOO_LARGE)
     assert result.plan is not None
     assert check(crowded, result.plan) == ()

@@ -29,10 +29,7 @@ from jigsaw_opt.problem.timetable import Timetable, assemble
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSatActivities", "build", "channels_fit", "interval_count", "spans_suffice"]
-
-_MOST_CHANNELS = 20_000
-"""Servers of the slots of a transfer, in all combinations, above which no model is built."""
+__all__ = ["CpSatActivities", "build", "channel_count", "interval_count", "spans_suffice"]
 
 
 class CpSatActivities:
@@ -221,13 +218,10 @@ def interval_count(operations: Operations) -> int:
     return others + count * (2 if operations.horizon == "cyclic" else 1)
 
 
-def channels_fit(operations: Operations) -> bool:
-    """Whether the servers of every transfer's slots can be gone through in all combinations."""
-    gpus = Gpus(operations.routes)
-    servers = [server.gpu_type for server in gpus.cluster.servers]
+def channel_count(operations: Operations) -> int:
+    """Return how many combinations of servers the model goes through for one transfer at most."""
+    servers, most = [server.gpu_type for server in operations.cluster.servers], 0
     for graph in operations.shaped:
         places = [sum(gpu_type in own for gpu_type in servers) for own in graph.gpu_types]
-        slots = graph.takes_part[graph.blocks :]
-        if any(prod(places[slot] for slot in own) > _MOST_CHANNELS for own in slots):
-            return False
-    return True
+        most = max([most, *(prod(places[slot] for slot in own) for own in graph.takes_part[graph.blocks :])])
+    return most

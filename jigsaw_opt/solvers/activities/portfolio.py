@@ -36,7 +36,7 @@ def run_shaped(control: Control, operations: Operations) -> StoppedBy | None:
     offer_greedy(control, operations, control.options.seed)
     if control.reason() is not None:
         return control.reason()
-    fits = exact.fits(operations)
+    fits = exact.fits(control, operations)
     if control.best is None:
         return solve_shaped(control, operations, control.options.workers, work)
     if control.options.workers > 1 and fits:
