@@ -320,7 +320,8 @@ def test_what_has_no_node_outside_all_layers_is_left_out() -> None:
     events = [*step(1, 0), before, *after]
     assert read_kineto_layers(trace(*events), source="t", tell=told.append) == read_kineto_layers(trace(*step(1, 0)))
     assert told == [
-        "t: 8 of 51 us of work in 1 steps (15.7 %) belong to no layer and are left out: metric 7, aten::to 1"
+        "t: 8 of 51 us of work in 1 steps (15.7 %) belong to no layer and are left out: metric 7, aten::to 1",
+        "t: no operation has shapes, so activations count 0 bytes: profile with record_shapes=True",
     ]
 
 
@@ -484,7 +485,67 @@ def test_layers_that_are_computed_again(tmp_path: Path, annotated: bool, reentra
     a, b, c = read_kineto_layers(file.read_bytes())
     assert [one.parameter_bytes for one in (a, b, c)] == [4 * 33 * 32, 4 * 33 * 32, 4 * 33 * 8]
     assert (a.activation_bytes, b.activation_bytes) == (4 * 16 * 32, 0)
-    assert min(time for one in (a, b, c) for time in (one.forward_us, one.backward_us)) > 0
+    assert all(one.forward_us > 0 and one.backward_us > 0 for one in (a, b, c))
+
+
+def test_what_wraps_operations_without_a_number_reads_nothing_itself() -> None:
+    events = step(1, 0)
+    events[2]["args"] |= {"Input Dims": [[7, 5]], "Input type": ["float"]}
+    region = event("Torch-Compiled Region: 0/0", 1.5, 5)
+    told: list[str] = []
+    assert read_kineto_layers(trace(*events, region), tell=told.append)[0].activation_bytes == 4 * 7 * 5
+    assert not told
+    events[2]["name"] = "CompiledFunction"
+    assert read_kineto_layers(trace(*events, region), source="t", tell=told.append)[0].activation_bytes == 4 * 7 * 5
+    (line,) = told
+    assert line.startswith('t: "a" run compiled: activations count what the compiled function reads alone')
+
+
+def test_an_optimiser_that_steps_now_and_then_counts_with_its_mean() -> None:
+    every = [one for k in (1, 2, 3) for one in step(k, 200 * k)]
+    without = [one for one in every if not one["name"].startswith(("Optimizer", "aten::add_"))]
+    told: list[str] = []
+    once = read_kineto_layers(trace(*step(4, 800)))
+    seldom = read_kineto_layers(trace(*without, *step(4, 800)), tell=told.append)
+    assert sum(one.backward_us for one in once) - sum(one.backward_us for one in seldom) in (5, 6)
+    assert any("3 of 4 steps have no Optimizer.step: the mean" in line for line in told)
+
+
+def test_an_optimiser_within_the_backward_pass_ends_no_step() -> None:
+    inside = event("Optimizer.step#SGD.step", 42.7, 0.2, "user_annotation", 2)
+    unmarked = [
+        one for one in (*step(1, 0), *step(2, 200)) if not one["name"].startswith(("ProfilerStep", "Optimizer"))
+    ]
+    (problem,) = problems(trace(*unmarked, inside, {**inside, "ts": 242.7}))
+    assert "2 backward passes, and no step is marked (profile with schedule=torch.profiler.schedule" in problem
+
+
+def test_a_second_loss_after_the_backward_pass_is_one_more_pass() -> None:
+    again = [
+        event("aten::pow", 58, 1, Sequence_number=14),
+        event(NODE + "PowBackward", 59, 1, tid=2, Sequence_number=14),
+        event(NODE + "MmBackward", 60, 4, tid=2, Sequence_number=12),
+        event(NODE + "AddmmBackward", 64, 4, tid=2, Sequence_number=11),
+    ]
+    told: list[str] = []
+    events = [one for one in step(1, 0) if not one["name"].startswith(("Optimizer", "aten::add_"))]
+    read_kineto_layers(trace(*events, *again), tell=told.append)
+    assert "a step has 2 backward passes" in told[0]
+
+
+def test_a_model_beside_a_loss_counts_for_what_it_holds() -> None:
+    around = [event("forward", 0.5, 20, "user_annotation"), event("loss", 21, 5, "user_annotation")]
+    found = read_kineto_layers(trace(*around, *step(1, 0)))
+    assert [one.name for one in found] == ["a", "b", "loss"]
+    told: list[str] = []
+    found = read_kineto_layers(trace(*around, *modules()), tell=told.append)
+    assert [one.name for one in found] == ["forward", "loss"]
+    assert '"forward" alone has parameters: --layers chooses from what it holds, "Net_0", "Linear_0"' in told[0]
+
+
+def test_a_trace_without_a_backward_pass_says_only_that() -> None:
+    (problem,) = problems(trace(event("a", 0, 9, "user_annotation"), event("aten::mm", 1, 3)))
+    assert problem == "t: no node of a backward pass (profile training steps, each with its backward pass)"
 
 
 def test_stated_parameters_need_no_shapes() -> None:

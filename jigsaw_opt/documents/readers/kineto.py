@@ -19,7 +19,15 @@ from operator import itemgetter
 from statistics import median
 
 from jigsaw_opt.documents.readers.kineto_events import Trace, read_trace_events
-from jigsaw_opt.documents.readers.kineto_layers import OPTIMISER, STEP, layer_spans, spans_seen, unlayered
+from jigsaw_opt.documents.readers.kineto_layers import (
+    OPTIMISER,
+    STEP,
+    layer_spans,
+    names_within,
+    node_around,
+    spans_seen,
+    unlayered,
+)
 from jigsaw_opt.documents.readers.kineto_steps import Owners, ProfiledStep
 from jigsaw_opt.documents.readers.layers import MOST_LINES, MeasuredLayer, model_of
 from jigsaw_opt.documents.report import Report, quoted
@@ -27,6 +35,8 @@ from jigsaw_opt.problem import Model
 
 __all__ = ["read_kineto", "read_kineto_layers"]
 
+_MARK = "profile with schedule=torch.profiler.schedule(...), so that step() of the profiler marks the steps"
+_TRAIN = "profile training steps, each with its backward pass"
 _HINT = "wrap layers in record_function, or profile with with_stack=True"
 _MOST_SIZE = 2**40
 _MOST_TOLD = 5
@@ -105,8 +115,18 @@ def read_kineto_layers(
     report.raise_if_any()
     sizes = _sizes(whole[0], names, dict(parameter_bytes or {}), source, report)
     report.raise_if_any()
+    sized = [name for name in names if sizes[name]]
+    if len(sized) == 1 and not layers:
+        within = names_within(trace, {span for span, name in chosen.items() if name == sized[0]})
+        if len(within) > 1:
+            seen = ", ".join(map(quoted, within[:_MOST_TOLD])) + (", ..." if len(within) > _MOST_TOLD else "")
+            tell(
+                f"{source}: layer {quoted(sized[0])} alone has parameters: --layers chooses from what it holds, {seen}"
+            )
     _tell_rest(whole, len(steps), outside_us + trace.unknown_us, f"{source}: ", tell)
-    optimiser = median(step.optimiser_us for step in whole)
+    if not whole[0].has_shapes:
+        tell(f"{source}: no operation has shapes, so activations count 0 bytes: profile with record_shapes=True")
+    optimiser = _optimiser_us(whole, f"{source}: ", tell)
     total = sum(sizes.values()) + whole[0].gradient_bytes("")
     return tuple(
         MeasuredLayer(
@@ -118,6 +138,16 @@ def read_kineto_layers(
         )
         for name in names
     )
+
+
+def _optimiser_us(steps: Sequence[ProfiledStep], source: str, tell: Tell) -> float:
+    """Return the optimiser's time of a step: the median, or the mean where only some of the steps have it."""
+    times = [step.optimiser_us for step in steps]
+    without = times.count(0)
+    if not 0 < without < len(times):
+        return median(times)
+    tell(f"{source}{without} of {len(times)} steps have no Optimizer.step: the mean of its time over all steps counts")
+    return sum(times) / len(times)
 
 
 def _steps(trace: Trace, owners: Owners) -> tuple[list[ProfiledStep], float]:
@@ -149,7 +179,7 @@ def _windows_by_optimiser(trace: Trace) -> list[tuple[float, float, str]]:
     for span in trace.spans:
         if span.is_node:
             nodes_since = True
-        elif span.is_annotation and span.name.startswith(OPTIMISER):
+        elif span.is_annotation and span.name.startswith(OPTIMISER) and node_around(span) is None:
             ends[len(ends) - (not nodes_since) :] = [span.end]
             nodes_since = False
     return [(start, end, f"step {k}") for k, (start, end) in enumerate(pairwise([0.0, *ends]))] or [
@@ -162,6 +192,12 @@ def _tell_rest(steps: Sequence[ProfiledStep], profiled: int, outside_us: float, 
     if profiled > len(steps):
         tell(
             f"{source}{profiled - len(steps)} of {profiled} profiled steps have no forward and backward pass: left out"
+        )
+    if compiled := sorted(steps[0].compiled):
+        tell(
+            f"{source}{', '.join(map(quoted, compiled[:_MOST_TOLD]))}"
+            f"{f' and {len(compiled) - _MOST_TOLD} others' if len(compiled) > _MOST_TOLD else ''} run compiled: "
+            "activations count what the compiled function reads alone, so profile without torch.compile for their sizes"
         )
     passes = max(step.passes for step in steps)
     if passes > 1:
@@ -193,25 +229,27 @@ def _check(
     report: Report,
 ) -> None:
     """Note what makes the trace none of training steps of one model."""
-    if not names:
+    nodes = any(span.is_node for span in trace.spans)
+    if not names and (nodes or not trace.spans):
         wanted = f"called {' or '.join(map(quoted, patterns))}" if patterns else "that holds operations with a gradient"
         seen = spans_seen(trace)
         hint = f"spans are {seen}: choose with --layers PATTERN, as of a shell; or {_HINT}" if seen else _HINT
         report.add(source, f"no layer: no annotation or module {wanted}", hint)
     if len(names) > MOST_LINES:
         report.add(source, f"{len(names)} layers, and at most {MOST_LINES} are read")
-    if not any(span.is_node for span in trace.spans):
-        report.add(source, "no node of a backward pass")
+    if not nodes:
+        report.add(source, "no node of a backward pass", _TRAIN)
     if not trace.work:
         report.add(source, "no operation takes time")
     if names and not steps and not report.problems:
         report.add(source, "no profiled step has a forward and a backward pass")
     for step in steps if names else ():
         if step.passes > 1 and step.name == _UNMARKED:
-            report.add(source, f"{step.passes} backward passes, and no step is marked", "call step() of the profiler")
+            report.add(source, f"{step.passes} backward passes, and no step is marked", _MARK)
         missing = [name for name in names if name not in step.seen]
         if missing:
-            report.add(source, f"{step.name} has no layer {', '.join(map(quoted, missing))}")
+            marked = STEP.fullmatch(step.name) is not None
+            report.add(source, f"{step.name} has no layer {', '.join(map(quoted, missing))}", "" if marked else _MARK)
 
 
 def _sizes(

@@ -9,11 +9,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import inf
 
-from jigsaw_opt.documents.readers.kineto_events import MODULE, OP, Trace, TraceSpan
+from jigsaw_opt.documents.readers.kineto_events import MODULE, NODE, OP, Trace, TraceSpan
 from jigsaw_opt.documents.report import quoted
 
-__all__ = ["OPTIMISER", "STEP", "layer_spans", "node_around", "spans_seen", "unlayered"]
+__all__ = ["GRADIENT", "OPTIMISER", "STEP", "layer_spans", "node_around", "spans_seen", "unlayered"]
 
+GRADIENT = "torch::autograd::AccumulateGrad"
+"""Name of what adds up the gradient of a parameter."""
 OPTIMISER = "Optimizer.step"
 STEP = re.compile(r"ProfilerStep#[0-9]+")
 _FRAMEWORK = re.compile(
@@ -91,7 +93,19 @@ def _of_kind(trace: Trace, spans: Sequence[TraceSpan], modules: bool) -> dict[Tr
         return bisect_left(nodes, span.start) == bisect_left(nodes, span.end) and node_around(span) is None
 
     candidates = {span for span in spans if in_one_pass(span) and (modules or not _FRAMEWORK.fullmatch(span.name))}
-    return _divided(list(_of_forward_passes(trace, candidates)), modules)
+    return _divided(list(_of_forward_passes(trace, candidates)), modules, _with_parameters(trace))
+
+
+def _with_parameters(trace: Trace) -> set[TraceSpan]:
+    """Return the spans that hold an operation whose node is followed by one that adds up a gradient."""
+    latest: dict[object, TraceSpan] = {}
+    found: set[TraceSpan] = set()
+    for span in trace.spans:
+        if maker := trace.makers.get(span):
+            latest[span.thread] = maker
+        elif span.name == NODE + GRADIENT and span.thread in latest:
+            found.update(latest[span.thread].above())
+    return found
 
 
 def _of_forward_passes(trace: Trace, candidates: Collection[TraceSpan]) -> Iterator[TraceSpan]:
@@ -127,23 +141,29 @@ def _outermost(spans: Sequence[TraceSpan]) -> dict[TraceSpan, str]:
     }
 
 
-def _divided(spans: Sequence[TraceSpan], modules: bool) -> dict[TraceSpan, str]:
+def _divided(spans: Sequence[TraceSpan], modules: bool, sized: Collection[TraceSpan]) -> dict[TraceSpan, str]:
     """Return the outermost of some spans, but not one alone that holds others.
 
-    Outermost modules are the model and, often, a loss: the only one that holds others counts for what is in it, and so
-    on while that is one module.
+    Outermost spans are often the model and a loss: the only one that holds others counts for what is in it where those
+    beside it have no parameters, and so on. The only outermost module that holds others does so in any case.
     """
     found = _outermost(spans)
     alone = modules
     while inner := [span for span in spans if span not in found]:
         holders = {found[one] for span in inner for one in span.above() if one in found}
         beside = set(found.values()) - holders
-        if len(holders) != 1 or (beside and not alone):
+        if len(holders) != 1 or (not alone and beside & {found[one] for one in sized if one in found}):
             break
         spans = [span for span in spans if found.get(span) not in holders]
         found = _outermost(spans)
         alone = modules and len(set(found.values()) - beside) == 1
     return found
+
+
+def names_within(trace: Trace, layers: Collection[TraceSpan]) -> tuple[str, ...]:
+    """Return the names of the spans within layers that could be layers themselves."""
+    named = (span for span in trace.spans if _is_named(span) and span not in layers)
+    return tuple(dict.fromkeys(_layer_name(span) for span in named if any(one in layers for one in span.above())))
 
 
 def unlayered(trace: Trace, chosen: Mapping[TraceSpan, str]) -> set[TraceSpan]:

@@ -8,12 +8,13 @@ from itertools import takewhile
 from math import prod
 
 from jigsaw_opt.documents.readers.kineto_events import NODE, OP, Trace, TraceSpan
-from jigsaw_opt.documents.readers.kineto_layers import OPTIMISER, STEP, node_around
+from jigsaw_opt.documents.readers.kineto_layers import GRADIENT, OPTIMISER, STEP, node_around
 from jigsaw_opt.documents.report import Report
 
 __all__ = ["Owners", "ProfiledStep"]
 
-_GRADIENT = "torch::autograd::AccumulateGrad"
+_COMPILED = "CompiledFunction"
+"""What `torch.compile` calls the forward pass of a function."""
 _BYTES: Mapping[str, int] = {
     "float": 4,
     "double": 8,
@@ -34,6 +35,7 @@ _WEIGHTS: Mapping[str, frozenset[int]] = {
     "aten::batch_norm": frozenset({1, 2, 3, 4}),
 }
 """Which tensors of an operation are parameters and statistics, also where they are frozen and have no gradient."""
+_SHAPES = "profile with record_shapes=True, or state parameters"
 _MOST_SIZE = 2**40
 _Shape = tuple[int, ...]
 _Part = tuple[str, int]
@@ -128,6 +130,16 @@ class ProfiledStep:
         """Number of its backward passes."""
         return len(self._passes)
 
+    @property
+    def compiled(self) -> set[str]:
+        """Layers that run compiled functions, whose activations no operation reads."""
+        return {name for (name, _), kept in self._kept.items() if any(one.name == _COMPILED for one in kept)}
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether an operation that made a node has the shapes of what it reads."""
+        return any("Input Dims" in one.arguments for kept in self._kept.values() for one in kept)
+
     def see(self, span: TraceSpan) -> None:
         """Take a span in, after all that began before it."""
         node = node_around(span)
@@ -137,7 +149,7 @@ class ProfiledStep:
             self._see_forward(span)
         elif span in self._owners.chosen:
             self._recent_again[node] = self._owners.chosen[span]
-        elif span.name == _GRADIENT:
+        elif span.name == GRADIENT:
             owner = self._owner.get(node)
             if not self._is_of_an_input(span, node):
                 self._gradients[owner or "", self._pass].append(span)
@@ -159,7 +171,7 @@ class ProfiledStep:
                 self._begin_forward()
             layer = self._owners.layer_around(span) or self._owners.beside_layers(span, self._recent)
             self._owner[span] = layer
-            outermost = not any(one.category == OP for one in span.above() if one is not span)
+            outermost = not any(one.is_recorded for one in span.above() if one is not span)
             if layer and outermost and self._owners.makes_node(span):
                 self._kept[layer, self._pass].append(span)
                 self._kept_keys[layer, self._pass][_key(span)] += 1
@@ -169,6 +181,7 @@ class ProfiledStep:
         if not self._forward_runs:
             self._forward_runs = True
             self._pass += 1
+            self._ran.clear()
             self._recent = self._owners.first
 
     def _see_node(self, node: TraceSpan) -> None:
@@ -185,7 +198,7 @@ class ProfiledStep:
         self._latest[node.thread] = self._owner[node] = owner
         if outer := node.parent and node_around(node.parent):
             self._inputs_within.setdefault(outer, self._inputs_of(outer))
-        if node.name != NODE + _GRADIENT:
+        if node.name != NODE + GRADIENT:
             self._before[outer, node.thread] = node
         self._forward_runs = False
         self._passes.add(self._pass)
@@ -266,9 +279,12 @@ class ProfiledStep:
         return most
 
     def gradient_bytes(self, name: str, report: Report | None = None) -> int:
-        """Bytes of the gradients that a layer (without a name: none) adds up in a pass; one without shape is noted."""
+        """Bytes of gradients a layer (without a name: none) adds up in a pass; the first of no shape is noted."""
         parts = [found for part, found in self._gradients.items() if part[0] == name]
-        return max((sum(_gradient(one, report) for one in found) for found in parts), default=0)
+        shapeless = [one for found in parts for one in found if _gradient_bytes(one) is None]
+        if shapeless and report is not None:
+            report.add(shapeless[0].place, "a gradient without shape and type", _SHAPES)
+        return max((sum(_gradient_bytes(one) or 0 for one in found) for found in parts), default=0)
 
 
 def _inputs(span: TraceSpan, besides: Collection[int] = ()) -> list[tuple[_Shape, str]]:
@@ -297,11 +313,7 @@ def _label(span: TraceSpan) -> str:
     return (named or above)[-1].name.removeprefix(NODE)
 
 
-def _gradient(span: TraceSpan, report: Report | None) -> int:
-    found = _inputs(span)[:1]
-    if found and found[0][1] in _BYTES:
-        return prod(found[0][0]) * _BYTES[found[0][1]]
-    if report is not None:
-        hint = "profile with record_shapes=True, or state parameters"
-        report.add(span.place, "a gradient without shape and type", hint)
-    return 0
+def _gradient_bytes(span: TraceSpan) -> int | None:
+    """Bytes of the gradient that an operation adds up; None where it has no shape or type."""
+    shape, kind = next(iter(_inputs(span)), ((), ""))
+    return prod(shape) * _BYTES[kind] if kind in _BYTES else None
