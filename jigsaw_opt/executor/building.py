@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
@@ -196,11 +197,22 @@ def _own_builder(
 def _own_network(made: object) -> Network:
     match made:
         case nn.Sequential() as model, loss, batch if len(model) and callable(loss) and callable(batch):
+            _require_row(model)
             _require_run_names(list(model._modules))
             # By position: what `named_children` gives leaves out the repetitions of a module.
             return Network(dict(zip(model._modules, model, strict=True)), loss, batch)
         case _:
             raise UsageError("a function of your own returns (torch.nn.Sequential with modules, loss, batch source)")
+
+
+def _require_row(model: nn.Sequential) -> None:
+    """Refuse what is more than its modules in a row, for these alone would be trained."""
+    if type(model).forward is not nn.Sequential.forward or "forward" in vars(model):
+        raise UsageError("the torch.nn.Sequential has a forward of its own, which units do not have: make it a module")
+    if any(hooks for name, hooks in vars(model).items() if name.endswith("_hooks") and "state_dict" not in name):
+        raise UsageError("the torch.nn.Sequential has hooks, which units do not have: hook its modules")
+    if any(map(is_lazy, chain(model.parameters(), model.buffers()))):
+        raise UsageError("the torch.nn.Sequential has lazy modules: run it on a batch once before it is returned")
 
 
 def _require_run_names(units: Sequence[str]) -> None:

@@ -155,6 +155,23 @@ def named(names: Sequence[str]) -> Made:
     return nn.Sequential(OrderedDict((name, nn.Linear(8, 8)) for name in names)), nn.CrossEntropyLoss(), batch
 
 
+class Residual(nn.Sequential):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs + super().forward(inputs)
+
+
+def more_than_a_row(kind: str) -> Made:
+    """A `Sequential` whose modules one after the other are not all of it."""
+    made = (Residual if kind == "forward" else nn.Sequential)(nn.Linear(8, 8), nn.Linear(8, 8))
+    if kind == "own":
+        made.forward = lambda inputs: inputs  # type: ignore[method-assign]
+    if kind == "hooks":
+        made.register_forward_hook(lambda module, inputs, output: 2 * output)
+    if kind == "lazy":
+        made.append(nn.LazyLinear(8))
+    return made, nn.CrossEntropyLoss(), batch
+
+
 def misfit() -> Made:
     """A layer that does not take what the one before it returns."""
     return nn.Sequential(nn.Linear(8, 8), nn.Linear(9, 8)), nn.CrossEntropyLoss(), batch

@@ -167,6 +167,17 @@ def test_names_with_hyphens_that_tell_runs_apart_are_taken() -> None:
     assert list(network.units) == ["a-1", "a-2", "b"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("forward", "a forward of its own"), ("own", "a forward of its own"), ("hooks", "has hooks"), ("lazy", "has lazy")],
+)
+def test_what_is_more_than_modules_in_a_row_is_refused(kind: str, message: str) -> None:
+    zoo = "own_networks:more_than_a_row"
+    with pytest.raises(UsageError, match=message):
+        build_network(zoo, {"kind": kind}, trusted=[zoo])
+    assert len(build_network(zoo, {"kind": "none"}, trusted=[zoo]).units) == 2
+
+
 def test_what_torch_says_of_a_network_is_one_message() -> None:
     entry = {"zoo": "own_networks:misfit", "arguments": {}, "batch_size": 4}
     rounds = {"segments": 9, "processes": 1, "seed": 0, "warm_up": 1, "repeats": 1}
