@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
-from jigsaw_opt.system.children import Keeper, hear_signals, start_deaf
+from jigsaw_opt.system.children import Keeper, end_server, hear_signals, start_deaf
 from jigsaw_opt.system.interrupts import on_interrupt
 
 __all__ = ["InterruptedGroupError", "LostProcessError", "keep_to_share", "report_so_far", "run_group"]
@@ -119,13 +119,15 @@ def run_group(
     with Keeper() as keeper, _Group() as group, on_interrupt(group.interrupt):
         meeting = (keeper.folder / "store").as_uri()
         for rank in range(count):
+            if group.is_interrupted():
+                break
             here, there = context.Pipe()
             hold = keeper.lease()
             call = (there, hold, meeting, rank, count, backend, timeout, function, arguments)
             process = context.Process(target=_member, args=call, daemon=True)
-            start_deaf(process)
-            there.close()
-            hold.close()
+            with there, hold:
+                if not group.start(process):
+                    break
             group.handles.append(_ProcessHandle(process, here))
         return group.results()
 
@@ -167,16 +169,32 @@ class _Group(AbstractContextManager["_Group"]):
     def __init__(self) -> None:
         self.handles: list[_ProcessHandle] = []
         self._heard, self._interrupter = multiprocessing.Pipe(duplex=False)
-        self._waiting = self._interrupted = False
+        self._interrupted = False
 
     def interrupt(self) -> None:
-        """Have `results` stop the processes, whatever it waits for; before that there is nothing to ask them for."""
-        if not self._waiting:
-            raise InterruptedGroupError([])
+        """Have `results` stop the processes, whatever it waits for.
+
+        Nothing is raised: between the start of a process and the note of it, it would be left behind.
+        """
         self._interrupter.send_bytes(_STOP)
+        if not self.handles:
+            end_server()  # it may import for seconds before it starts the first process
+
+    def start(self, process: ForkServerProcess) -> bool:
+        """Start a process; False where an interrupt has ended the wait for it."""
+        try:
+            start_deaf(process)
+        except (EOFError, ConnectionError):
+            if not self.is_interrupted():
+                raise
+            return False
+        return True
+
+    def is_interrupted(self) -> bool:
+        """Whether `results` has to stop the processes."""
+        return self._interrupted or self._heard.poll()
 
     def results(self) -> list[Any]:
-        self._waiting = True
         deadline: float | None = None
         while pending := [handle for handle in self.handles if handle.said is None and not handle.lost]:
             left = None if deadline is None else deadline - monotonic()
@@ -191,7 +209,7 @@ class _Group(AbstractContextManager["_Group"]):
                     self._hear(next(handle for handle in pending if handle.pipe is ready))
             if deadline is None and any(handle.lost or (handle.said and handle.said.error) for handle in self.handles):
                 deadline = monotonic() + _GRACE_S
-        if self._interrupted:
+        if self.is_interrupted():
             raise InterruptedGroupError([handle.said and handle.said.result for handle in self.handles])
         self._raise_cause()
         return [handle.said.result for handle in self.handles if handle.said]

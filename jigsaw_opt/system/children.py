@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-__all__ = ["Keeper", "hear_signals", "start_deaf", "temporary_folder"]
+__all__ = ["Keeper", "end_server", "hear_signals", "start_deaf", "temporary_folder"]
 
 
 class Keeper(AbstractContextManager["Keeper"]):
@@ -148,10 +148,26 @@ def start_deaf(process: BaseProcess) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         forkserver.ensure_running()
-        keeper.end_too(forkserver._forkserver._forkserver_pid)  # type: ignore[attr-defined]
-        process.start()
+        number = _server_number()
+        assert number is not None
+        keeper.end_too(number)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    process.start()  # waits while the server imports, where a signal must be heard
+
+
+def end_server() -> None:
+    """Kill the fork server, if there is one: whoever waits for it to start a process has an `EOFError` at once."""
+    if (number := _server_number()) is not None:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+
+
+def _server_number() -> int | None:
+    from multiprocessing import forkserver
+
+    number: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    return number
 
 
 def _server_keeper() -> Keeper:

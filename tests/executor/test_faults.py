@@ -122,7 +122,7 @@ def test_ctrl_c_ends_the_run_and_keeps_the_checkpoint(
     assert run("run", ground.files[1], *files, "--minutes", 2, *saving) == 130
     caller.join()
     printed = capfd.readouterr().err
-    assert printed.count("\n") == 2 and f"wrote {ground.output}" in printed
+    assert printed.count("\n") == 3 and f"wrote {ground.output}" in printed
     assert f"saved in {checkpoint}: a after" in printed and "go on with the same command and --resume" in printed
     measured = load_replay(ground.output).timeline
     assert all(len(job.iterations) > 0 and job.parameters_sha256 == () for job in measured.jobs)

@@ -169,7 +169,12 @@ def test_names_with_hyphens_that_tell_runs_apart_are_taken() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("forward", "a forward of its own"), ("own", "a forward of its own"), ("hooks", "has hooks"), ("lazy", "has lazy")],
+    [
+        ("forward", "a forward of its own"),
+        ("own", "a forward of its own"),
+        ("hooks", "has hooks"),
+        ("lazy", "has lazy"),
+    ],
 )
 def test_what_is_more_than_modules_in_a_row_is_refused(kind: str, message: str) -> None:
     zoo = "own_networks:more_than_a_row"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import signal
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from distributed_training import failing  # noqa: E402
 import jigsaw_opt.executor as room  # noqa: E402
 from jigsaw_opt.cli import main  # noqa: E402
 from jigsaw_opt.documents import decode_instance, schema  # noqa: E402
+from jigsaw_opt.executor import processes  # noqa: E402
 from jigsaw_opt.executor.building import build, build_network, replica  # noqa: E402
 from jigsaw_opt.executor.fitting import fit_two, isotonic  # noqa: E402
 from jigsaw_opt.executor.links import AllReduceSample, LinkFit, fit  # noqa: E402
@@ -26,6 +30,7 @@ from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentPro
 from jigsaw_opt.executor.side_by_side import _mean_spread  # noqa: E402
 from jigsaw_opt.executor.timing import Spread, spread  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
+from jigsaw_opt.system.children import start_deaf  # noqa: E402
 
 
 def run(*arguments: object) -> int:
@@ -221,3 +226,36 @@ def test_without_torch_the_install_is_named(
 def test_an_exception_in_one_process_ends_all_and_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         run_group(failing, 2)
+
+
+def _interrupted_before(process: Any) -> None:
+    signal.raise_signal(signal.SIGINT)
+    start_deaf(process)
+
+
+def _interrupted_after(process: Any) -> None:
+    start_deaf(process)
+    signal.raise_signal(signal.SIGINT)
+
+
+def _interrupted_while_the_server_imports(process: Any) -> None:
+    signal.raise_signal(signal.SIGINT)
+    raise EOFError
+
+
+@pytest.mark.parametrize(
+    "start",
+    [_interrupted_before, _interrupted_after, _interrupted_while_the_server_imports],
+    ids=lambda it: it.__name__,
+)
+def test_an_interrupt_while_processes_start_leaves_none_behind(
+    start: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(processes, "start_deaf", start)
+    try:
+        with pytest.raises(processes.InterruptedGroupError):
+            run_group(failing, 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert multiprocessing.active_children() == []
