@@ -21,6 +21,8 @@ _SUBMIT: Mapping[str, int] = {f"submit_{unit}": us for unit, us in _UNITS.items(
 _DATED = "submit"
 _DURATION: Mapping[str, int] = {f"duration_{unit}": us for unit, us in _UNITS.items()}
 _OPTIONAL = ("min_gpus", "max_gpus", "weight", "batch_size", "foreground")
+_INDEX = ("", "Unnamed: 0")
+"""What pandas calls the column with the numbers of rows, once written and once read and written again."""
 _HEADER = ("name", "submit_us", "model", "gpus", "iterations", *_OPTIONAL)
 
 
@@ -119,7 +121,9 @@ def _refuse_unknown(table: JobTable, duration: str | None) -> None:
     """Columns that are none of ours; a job that states its duration has no model and no iterations."""
     known = _HEADER if duration is None else ("name", "submit_us", "duration_us", "gpus", *_OPTIONAL)
     for name in table.columns:
-        if name not in known and name not in (*_SUBMIT, _DATED) and not (duration and name in _DURATION):
+        if name in _INDEX:
+            table.tally.remark("column without a name left aside")
+        elif name not in known and name not in (*_SUBMIT, _DATED) and not (duration and name in _DURATION):
             table.lines.add(1, f"unknown column {name!r}", nearest(name, known))
 
 

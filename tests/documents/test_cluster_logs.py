@@ -34,6 +34,22 @@ def test_jobs_of_slurm() -> None:
     )
 
 
+def test_tasks_of_an_array_that_wait_count_each() -> None:
+    head = "JobID|State|Submit|Start|End|AllocTRES|ReqTRES\n"
+    ran = f"1|COMPLETED|{START}|{START}|2026-01-31T09:00:00|gres/gpu=1|gres/gpu=1\n"
+    waiting = "".join(
+        f"{name}|PENDING|{START}|Unknown|Unknown||gres/gpu=1\n"
+        for name in ("7_[1,4-8:4]", "8_[3-9%2]", "9_[0-99,...]", "10_2")
+    )
+    assert read_trace("slurm", head + ran + waiting, "t").left_out == {"still pending": 3 + 7 + 1 + 1}
+
+
+@pytest.mark.parametrize("separator", [",", "  "])
+def test_accounting_without_bars_says_how_to_print_it(separator: str) -> None:
+    last = problems("slurm", SLURM.replace("|", separator))[-1]
+    assert last.startswith("t:1: no bars between columns (print it with sacct -X -P -o JobID,State,Submit,")
+
+
 def test_every_problem_of_slurm() -> None:
     good = f"1|{START}|{START}|{START}|gres/gpu=1\n"
     text = (

@@ -8,6 +8,7 @@ import io
 import pytest
 
 from jigsaw_opt.documents.csv_text import csv_text, restored
+from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.documents.workload_csv import decode_workload, encode_workload
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
@@ -49,6 +50,13 @@ def test_other_texts_and_numbers_stay(text: str) -> None:
 def test_no_cell_begins_a_line() -> None:
     """A carriage return without quotes around it would."""
     assert csv_text(["a"], [["x\r=1"], [None]]) == 'a\n"x\r=1"\n""\n'
+
+
+@pytest.mark.parametrize("index", ["", "Unnamed: 0"])
+def test_row_numbers_in_a_column_without_a_name_are_left_aside(index: str) -> None:
+    workload = read_trace("csv", f"{index},name,submit_s,gpus,duration_s\n0,a,0,2,15\n", "t")
+    assert [(job.name, job.gpus) for job in workload.jobs] == [("a", 2)]
+    assert workload.remarks == {"column without a name left aside": 1}
 
 
 @pytest.mark.parametrize("name", [text for text in (*FORMULAS, *OTHERS) if text and text == text.strip()])

@@ -47,7 +47,7 @@ def test_records_of_slurm_of_many_kinds() -> None:
         ("108", 96_600, 1, 3600),
     ]
     assert workload.reading_told() == [
-        "5 of 11 jobs left out: 2 cancelled while pending, 1 not ended, 1 still pending, "
+        "13 of 19 jobs left out: 9 still pending, 2 cancelled while pending, 1 not ended, "
         "1 with a share of a GPU only (gres/shard)",
         "jobs with parts of GPUs (MIG), each of which counts as one GPU: 1",
         "further components of heterogeneous jobs, each counted with its job: 1",

@@ -21,7 +21,12 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 __all__ = ["read_slurm", "resembles"]
 
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
+_ASKED = ("JobID", "State", "Submit", "Start", "End", "Elapsed", "AllocTRES", "ReqTRES")
 _COMPONENT = re.compile(r"(?P<job>[^+]+)\+[0-9]+")
+_ARRAY = re.compile(r"[^_]+_\[(?P<tasks>[0-9,:-]+)(?:%[0-9]+)?\]")
+"""Tasks of an array that have not started stand in one record."""
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?")
+_MOST_TASKS = 10**6
 _MIG = re.compile(r"gres/gpu:[^=]*[0-9]g\.[0-9]+gb")
 _CANCELLED, _PENDING = "cancelled while pending", "still pending"
 _SHARE = "with a share of a GPU only (gres/shard)"
@@ -52,10 +57,12 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
         With every line that is wrong.
     """
     table = JobTable(data, source, _COLUMNS, "|")
+    if len(table.columns) == 1:
+        table.lines.add(1, "no bars between columns", f"print it with sacct -X -P -o {','.join(_ASKED)}")
     records: dict[str, _SacctLine] = {}
     for row in table:
         name = row.text("JobID")
-        if "." in name:
+        if "." in name and not name.endswith("]"):  # the tasks of an array may be abbreviated as in 7_[1-9,...]
             table.tally.remark("steps of jobs passed over")
             continue
         if name and records.pop(name, None) is not None:
@@ -77,10 +84,19 @@ def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int
         line = components[0].line
         unfinished = next((one.reason for one in components if one.reason in (STILL_RUNNING, _PENDING)), "")
         if unfinished or not ran:
-            yield line, unfinished or components[0].reason
+            for _ in range(_tasks(name)):
+                yield line, unfinished or components[0].reason
             continue
         submit_us, longest_us = min(one.submit_us for one in ran), max(one.duration_us for one in ran)
         yield line, TraceJob.lasting(name, submit_us, sum(one.gpus for one in ran), longest_us)
+
+
+def _tasks(name: str) -> int:
+    """Return how many tasks a record stands for, as three in ``7_[1,4-8:4]``; one where it does not say all."""
+    found = _ARRAY.fullmatch(name)
+    ranges = [_RANGE.fullmatch(part) for part in found["tasks"].split(",")] if found else []
+    count = sum((int(it[2] or it[1]) - int(it[1])) // max(1, int(it[3] or 1)) + 1 for it in ranges if it)
+    return count if all(ranges) and 0 < count <= _MOST_TASKS else 1
 
 
 def _record(row: Row, tally: Tally) -> _SacctLine:
