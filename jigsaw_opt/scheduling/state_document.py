@@ -6,6 +6,7 @@ tells a state of other arguments. Nothing in it is trusted.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 
@@ -38,7 +39,7 @@ from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, chec
 
 __all__ = ["check_step", "decode_state", "encode_state"]
 
-_FORMAT = "jigsaw-live/2"
+_FORMAT, _BEFORE = "jigsaw-live/2", "jigsaw-live/1"
 _TEXT: Shape = {"type": "string"}
 _TEXTS = listed(_TEXT)
 _HEAD = fields(format={"const": _FORMAT}, inputs=_TEXT, time_us=TIME, next_job=whole())
@@ -96,6 +97,22 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
     }
 
 
+def _of_today(tree: Plain) -> Plain:
+    """Return a state of the format before with what it lacks: no job was put aside, or awaited its stop."""
+    if not isinstance(tree, dict) or tree.get("format") != _BEFORE:
+        return tree
+    warnings.warn(
+        f"a state of {_BEFORE} is read as {_FORMAT}, and in this release for the last time: save it again",
+        FutureWarning,
+        stacklevel=4,
+    )
+    jobs = tree.get("jobs")
+    whole_jobs = (
+        [{"aside": "", **job} if isinstance(job, dict) else job for job in jobs] if isinstance(jobs, list) else jobs
+    )
+    return {"cancelled": [], **tree, "format": _FORMAT, "jobs": whole_jobs}
+
+
 def _job(job: LiveJob) -> Plain:
     own = {key: getattr(job, key) for key in _OF_JOB}
     return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **own}
@@ -120,7 +137,7 @@ def decode_state(
     InvalidInputError
         With every problem.
     """
-    report = Report()
+    report, tree = Report(), _of_today(tree)
     conforms(tree, {**_HEAD, "additionalProperties": True}, "$", report)
     report.raise_if_any()
     if tree["inputs"] != inputs:

@@ -104,6 +104,22 @@ def restored(text: str, live: LiveScheduler) -> LiveScheduler:
     return fresh
 
 
+def test_a_state_of_the_format_before_is_read_with_a_warning() -> None:
+    live, happening = made("srtf"), Happening("srtf", 3)
+    for event in happening.events():
+        live.handle(event)
+    live.step(happening.now_us)
+    today = in_json(live.state())
+    jobs = [{key: value for key, value in job.items() if key != "aside"} for job in today["jobs"]]
+    before = {key: value for key, value in today.items() if key != "cancelled"}
+    fresh = made("srtf")
+    with pytest.warns(FutureWarning, match="jigsaw-live/1 is read as jigsaw-live/2"):
+        fresh.restore(before | {"format": "jigsaw-live/1", "jobs": jobs})
+    assert in_json(fresh.state()) == today
+    with pytest.warns(FutureWarning), pytest.raises(InvalidInputError):
+        made("srtf").restore({"format": "jigsaw-live/1", "jobs": [3]})
+
+
 @pytest.mark.parametrize("text", CASES)
 def test_a_journal_replays_to_the_same_changes(text: str) -> None:
     journal: list[Any] = []
