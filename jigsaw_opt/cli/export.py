@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 HELP = "export a plan (perfetto) or a mixed-integer program (mps, lp), and read a solution of it"
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
+_SECONDS_BETWEEN_NOTES = 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where to write (-: standard output)",
     )
+    parser.add_argument(
+        "--max-coefficients",
+        type=int,
+        metavar="N",
+        help="write programs of at most so many coefficients (5000000)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("a Perfetto trace needs a plan: jigsaw export INSTANCE PLAN --to perfetto -o FILE")
     if arguments.to != "perfetto" and (arguments.plan is not None or arguments.replay is not None):
         raise UsageError("a plan and --replay go with --to perfetto only")
+    if arguments.max_coefficients is not None and arguments.to not in ("mps", "lp"):
+        raise UsageError("--max-coefficients goes with --to mps and --to lp only")
     makers = {"perfetto": _trace, "mps": _program, "lp": _program, None: _plan}
     emit(makers[arguments.to](arguments), arguments.output)
     return 0
@@ -83,9 +93,27 @@ def _phased_replay(plan: PhasedPlan, path: Path | None) -> PhasedReplay | None:
 
 def _program(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.solvers.ilp import model_document
+    from jigsaw_opt.solvers.ilp import MOST_EXPORTED, model_document
 
-    return model_document(instance_from(arguments.instance), arguments.to)
+    most = MOST_EXPORTED if arguments.max_coefficients is None else arguments.max_coefficients
+    return model_document(instance_from(arguments.instance), arguments.to, most, _progress())
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Return what says from time to time how many rows of a program are built."""
+    from time import monotonic
+
+    from jigsaw_opt.cli.output import note
+
+    told = monotonic()
+
+    def report(rows: int, about: int) -> None:
+        nonlocal told
+        if monotonic() - told >= _SECONDS_BETWEEN_NOTES:
+            told = monotonic()
+            note(f"{rows:,} of at most {about:,} rows")
+
+    return report
 
 
 def _plan(arguments: argparse.Namespace) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import inf, nextafter
 from pathlib import Path
@@ -29,13 +29,16 @@ class AlgebraicModel:
     ----------
     name
         Name of the program in its documents.
+    on_row
+        Called with the number of constraints after each.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on_row: Callable[[int], None] | None = None) -> None:
         import pulp
 
         self.problem = pulp.LpProblem(name, pulp.LpMinimize)
         self._column: dict[pulp.LpVariable, int] = {}
+        self._on_row, self._row_count = on_row, 0
 
     def binary(self, name: str) -> pulp.LpVariable:
         """A variable that is 0 or 1."""
@@ -61,6 +64,9 @@ class AlgebraicModel:
         if constraint is True:
             return
         self.problem.addConstraint(self._contradiction() if constraint is False else constraint, name)
+        self._row_count += 1
+        if self._on_row is not None:
+            self._on_row(self._row_count)
 
     def minimize(self, objective: Expression) -> None:
         """Set the objective."""

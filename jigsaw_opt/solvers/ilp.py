@@ -13,8 +13,7 @@ from jigsaw_opt.formulations.ilp_timetable import (
     IlpTimetable,
     build,
     objective_step,
-    operation_pairs,
-    readiness_count,
+    program_size,
     serial_end,
     serial_limit,
     time_step,
@@ -34,15 +33,15 @@ from jigsaw_opt.solvers.magnitude import first_excess
 from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy
 
-__all__ = ["ILP", "Ilp", "exported_model", "model_document"]
+__all__ = ["ILP", "MOST_EXPORTED", "Ilp", "exported_model", "model_document"]
 
 _ENGINES: dict[str, Callable[[MipTask], MipSearch]] = {"highs": HighsSearch, "cbc": CbcSearch}
 _PULP = "pulp>=3.3.2,<4"
 _DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
-_MOST_PAIRS = 10_000
-"""Above so many pairs of operations that may meet, the program takes minutes to build, and its search finds nothing."""
-_MOST_READINESS = 200_000
-"""The same of so many conditions of one row each: models of hundreds of segments."""
+MOST_EXPORTED = 5_000_000
+"""Coefficients of an exported program by default: half a minute and 2.5 GB of memory to build it."""
+_MOST_SEARCHED = 250_000
+"""Above so many coefficients the search finds nothing better than the heuristic's plan."""
 _SHARE_OF_ROOM = 2**20
 """Deadlines are put off by one part in so many: an engine in floats loses plans that fill their windows exactly."""
 _EXACT_FLOATS = 2**53
@@ -87,7 +86,12 @@ class Ilp:
 ILP = Ilp()
 
 
-def model_document(instance: Instance, kind: Literal["mps", "lp"]) -> bytes:
+def model_document(
+    instance: Instance,
+    kind: Literal["mps", "lp"],
+    most_coefficients: int = MOST_EXPORTED,
+    report: Callable[[int, int], None] | None = None,
+) -> bytes:
     """Return the program of a finite instance as a file; its objective is in microseconds.
 
     Parameters
@@ -96,15 +100,28 @@ def model_document(instance: Instance, kind: Literal["mps", "lp"]) -> bytes:
         What to schedule.
     kind
         The format.
+    most_coefficients
+        A program that may have more is not built.
+    report
+        Called with the number of rows after each, and with what it is estimated to be in the end.
 
     Raises
     ------
     UsageError
-        An instance that `ILP` does not take, or with more times than floats tell apart.
+        An instance that `ILP` does not take, with more times than floats tell apart, or with too large a program.
     MissingEngineError
         PuLP is not installed.
     """
-    return exported_model(instance).program.document(kind)
+    operations = _exportable(instance)
+    size = program_size(operations)
+    if size.coefficients > most_coefficients:
+        raise UsageError(
+            f"the program of instance {instance.name!r} has about {size.columns:,} columns, {size.rows:,} rows and "
+            f"{size.coefficients:,} coefficients, in a file of about {size.file_bytes(kind) / 1e6:,.0f} MB; at most "
+            f"{most_coefficients:,} coefficients are written (--max-coefficients N raises that)"
+        )
+    on_row = None if report is None else lambda rows: report(rows, size.rows)
+    return _whole_model(operations, on_row).program.document(kind)
 
 
 def exported_model(instance: Instance) -> IlpTimetable:
@@ -113,10 +130,15 @@ def exported_model(instance: Instance) -> IlpTimetable:
     Raises
     ------
     UsageError
-        As of `model_document`.
+        As of `model_document`, but for the size.
     MissingEngineError
         PuLP is not installed.
     """
+    return _whole_model(_exportable(instance))
+
+
+def _exportable(instance: Instance) -> Operations:
+    """Return an instance, compiled, or raise what `exported_model` raises."""
     if find_spec("pulp") is None:
         raise MissingEngineError("PuLP", _PULP)
     reason = refusal(ILP, instance)
@@ -130,15 +152,28 @@ def exported_model(instance: Instance) -> IlpTimetable:
             f"go up to {serial_end(operations):,} us in steps of {step:,} us, its objective to {limit:,}; at most "
             f"{_MOST_STEPS:,} steps and {_EXACT_FLOATS:,} are taken"
         )
-    return _model(operations, lower_bound(operations).value, limit, limit, step / 4)
+    return operations
 
 
-def _model(operations: Operations, bound: int, limit: int, cutoff: float, room: float) -> IlpTimetable:
+def _whole_model(operations: Operations, on_row: Callable[[int], None] | None = None) -> IlpTimetable:
+    """Return the model of all plans worth finding."""
+    limit, step = serial_limit(operations), time_step(operations)
+    return _model(operations, lower_bound(operations).value, limit, limit, step / 4, on_row)
+
+
+def _model(
+    operations: Operations,
+    bound: int,
+    limit: int,
+    cutoff: float,
+    room: float,
+    on_row: Callable[[int], None] | None = None,
+) -> IlpTimetable:
     """The model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
     spans = (
         replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(operations, limit)
     )
-    return build(operations, tuple(spans), bound, cutoff, room)
+    return build(operations, tuple(spans), bound, cutoff, room, on_row)
 
 
 class _Grid:
@@ -168,10 +203,7 @@ def _solve(control: Control, operations: Operations) -> StoppedBy | None:
     offer_greedy(control, operations, control.options.seed)
     if control.reason() is not None:
         return control.reason()
-    excess = first_excess(
-        ("pairs of operations that may meet", operation_pairs(operations), _MOST_PAIRS),
-        ("conditions of readiness", readiness_count(operations), _MOST_READINESS),
-    )
+    excess = first_excess(("coefficients", program_size(operations).coefficients, _MOST_SEARCHED))
     if excess is not None:
         control.leave_out_model(excess)
         return StoppedBy.MODEL_TOO_LARGE

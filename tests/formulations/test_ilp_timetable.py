@@ -18,7 +18,6 @@ from jigsaw_opt.formulations.ilp_timetable import (
     IlpTimetable,
     build,
     objective_step,
-    operation_pairs,
     serial_limit,
     windows,
 )
@@ -173,11 +172,6 @@ def test_objectives_lie_on_the_grid() -> None:
         instance, objective="weighted_completion", jobs=tuple(replace(job, weight=6) for job in instance.jobs)
     )
     assert objective_step(cut(weighted)) == 60
-
-
-def test_pairs_are_those_that_share_a_gpu_or_a_link() -> None:
-    operations = cut(flow_shop(((3, 6), (5, 2), (1, 2))))
-    assert operation_pairs(operations) == 3 * (2 + 1)
 
 
 def test_a_false_constraint_makes_the_program_infeasible(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jigsaw_opt.formulations.ilp_timetable import program_size
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.solvers import cpsat_search, ilp
@@ -53,10 +54,11 @@ def test_no_plan_and_no_model_is_unknown(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_ilp_says_what_was_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("highspy")
     pytest.importorskip("pulp")
-    monkeypatch.setattr(ilp, "_MOST_PAIRS", 10)
+    monkeypatch.setattr(ilp, "_MOST_SEARCHED", 10)
     result = run(load("server/demo"), "ilp")
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.MODEL_TOO_LARGE)
-    assert result.exact_model is not None and "at most 10 are taken" in result.exact_model.reason
+    count = program_size(cut(load("server/demo"))).coefficients
+    assert result.exact_model == ExactModel(False, f"{count:,} coefficients, and at most 10 are taken")
 
 
 def test_a_proof_before_the_model_is_no_lack_of_it(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import ChannelPace, add_links, add_pace
-from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, operation_pairs, time_step
+from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, time_step
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
 from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
+from jigsaw_opt.formulations.ilp_timetable.size import ProgramSize, program_size
 from jigsaw_opt.formulations.ilp_timetable.strengthening import add_gpu_loads, add_link_loads
 from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
-from jigsaw_opt.formulations.timetable.windows import Window, readiness_count, serial_end, serial_limit, windows
+from jigsaw_opt.formulations.timetable.windows import Window, serial_end, serial_limit, windows
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
 __all__ = [
     "IlpTimetable",
+    "ProgramSize",
     "Value",
     "Window",
     "build",
     "objective_step",
-    "operation_pairs",
-    "readiness_count",
+    "program_size",
     "serial_end",
     "serial_limit",
     "time_step",
@@ -57,7 +58,12 @@ class IlpTimetable:
 
 
 def build(
-    operations: Operations, spans: Sequence[Window], bound: int, limit: float, room: float = 0.25
+    operations: Operations,
+    spans: Sequence[Window],
+    bound: int,
+    limit: float,
+    room: float = 0.25,
+    on_row: Callable[[int], None] | None = None,
 ) -> IlpTimetable:
     """Build the model of a finite instance.
 
@@ -72,8 +78,10 @@ def build(
     room
         Microseconds behind its deadline at which a job may end, for engines that calculate in floats. Below
         `time_step` it allows no plan that breaks a deadline.
+    on_row
+        Called with the number of rows after each.
     """
-    model, ground = AlgebraicModel("jigsaw"), Ground(operations)
+    model, ground = AlgebraicModel("jigsaw", on_row), Ground(operations)
     network = RoutedNetwork(ground)
     objective = model.time(operations.objective, bound, limit)
     model.minimize(objective)

@@ -1,26 +1,13 @@
-"""What is known before the program is built: its size, and the grid that objectives lie on."""
+"""The grid that times and objectives lie on."""
 
 from __future__ import annotations
 
-from itertools import combinations
 from math import gcd
 
-from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 
-__all__ = ["objective_step", "operation_pairs", "time_step"]
-
-
-def operation_pairs(operations: Operations) -> int:
-    """Number of pairs of operations whose order the program may have to choose, a measure of its size."""
-    ground = Ground(operations)
-    allowed = [set(ground.allowed(job)) for job in operations.jobs]
-    linked = bool(operations.cluster.links)
-    return sum(
-        one.iterations * two.iterations * (len(here & there) + linked * len(one.transfers) * len(two.transfers))
-        for (one, here), (two, there) in combinations(zip(operations.jobs, allowed, strict=True), 2)
-    )
+__all__ = ["objective_step", "time_step"]
 
 
 def objective_step(operations: Operations) -> int:

@@ -15,9 +15,9 @@ from jigsaw_opt.problem.critical import candidate_levels
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["add_depth_rule", "add_memory", "add_placement"]
+__all__ = ["DIGIT", "add_depth_rule", "add_memory", "add_placement"]
 
-_DIGIT = 10**5
+DIGIT = 10**5
 """Base in which sums of bytes are stated: small enough for an engine's tolerance to be far below one unit."""
 
 
@@ -119,10 +119,10 @@ def _add_exact_sum(model: AlgebraicModel, name: str, terms: Sequence[tuple[int, 
     sizes, limit = [min(size // divisor, limit // divisor + 1) for size, _ in terms], limit // divisor
     carry: Expression = 0
     position = 0
-    while limit >= _DIGIT:
-        digits = model.total(size % _DIGIT * x for size, (_, x) in zip(sizes, terms, strict=True)) + carry
+    while limit >= DIGIT:
+        digits = model.total(size % DIGIT * x for size, (_, x) in zip(sizes, terms, strict=True)) + carry
         carry = model.integer(f"carry_{name}_{position}", 0, len(terms) + 1)
-        model.add(digits <= limit % _DIGIT + _DIGIT * carry, f"memory_{name}_{position}")
-        sizes, limit, position = [size // _DIGIT for size in sizes], limit // _DIGIT, position + 1
+        model.add(digits <= limit % DIGIT + DIGIT * carry, f"memory_{name}_{position}")
+        sizes, limit, position = [size // DIGIT for size in sizes], limit // DIGIT, position + 1
     highest = model.total(size * x for size, (_, x) in zip(sizes, terms, strict=True))
     model.add(highest + carry <= limit, f"memory_{name}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs, identical_servers
 
-__all__ = ["add_order"]
+__all__ = ["add_order", "leading_digits"]
 
 _LARGEST_CODE = 2**12
 """A list of workers by job is read as one number up to this, from as many of the first jobs as fit into it."""
@@ -41,9 +41,18 @@ def _falling(
 
     Both are read as numbers whose digits are the entries; `most` holds the largest value of each.
     """
-    weights, weight = [], _LARGEST_CODE
+    digits = [(w, one, two) for w, (one, two) in zip(_weights(most), pairs, strict=True) if w > 0]
+    model.add(model.total(w * (one - two) for w, one, two in digits) >= 0, name)
+
+
+def leading_digits(most: Iterable[int]) -> int:
+    """Return how many of the first entries of lists are compared; `most` holds the largest value of each."""
+    return sum(weight > 0 for weight in _weights(most))
+
+
+def _weights(most: Iterable[int]) -> Iterator[int]:
+    """Yield the weight of each entry in the number that a list is read as; 0 for all that it has no room for."""
+    weight = _LARGEST_CODE
     for largest in most:
         weight //= largest + 1
-        weights.append(weight)
-    digits = [(w, one, two) for w, (one, two) in zip(weights, pairs, strict=True) if w > 0]
-    model.add(model.total(w * (one - two) for w, one, two in digits) >= 0, name)
+        yield weight

@@ -1,0 +1,198 @@
+"""How large the program of an instance is, counted from its jobs and its cluster without building it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, combinations_with_replacement
+from math import gcd
+from typing import NamedTuple, TypeVar
+
+from jigsaw_opt.formulations.ilp_timetable.job_size import JobSize, ProgramSize, add_job
+from jigsaw_opt.formulations.ilp_timetable.placement import DIGIT
+from jigsaw_opt.formulations.ilp_timetable.symmetry import leading_digits
+from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs, identical_servers
+from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.critical import candidate_levels, shortest_transfers, tails_us
+from jigsaw_opt.problem.memory import most_bytes
+from jigsaw_opt.problem.operations import Operations
+
+__all__ = ["ProgramSize", "program_size"]
+
+_Kind = TypeVar("_Kind")
+
+
+def program_size(operations: Operations) -> ProgramSize:
+    """Return the size of the program that `build` makes of a finite instance: never less than it has.
+
+    Columns are exact, but for the one of each contradiction, and so are rows, but for the orders that windows leave no
+    choice of: a row for each is counted everywhere.
+    """
+    ground = Ground(operations)
+    network, size = RoutedNetwork(ground), ProgramSize(columns=1)
+    allowed = [Counter(map(ground.server, ground.allowed(job))) for job in operations.jobs]
+    if not all(allowed):
+        size.columns += 1
+        size.add(1, 1)
+        return size
+    numbers = (len(operations.jobs), len(ground.gpus), max(job.iterations for job in operations.jobs))
+    size.digits = sum(len(str(number)) + 1 for number in numbers)
+    routes: dict[tuple[object, ...], dict[int, list[tuple[int, int]]]] = {}
+    jobs = []
+    for job, gpus in looking(zip(operations.jobs, allowed, strict=True)):
+        linked = job.slots > 1 and bool(network.cluster.links)
+        if linked and (job.route_policy, *gpus) not in routes:
+            routes[job.route_policy, *gpus] = network.routes(job, tuple(gpus))
+        jobs.append(add_job(size, network, job, gpus, routes[job.route_policy, *gpus] if linked else {}))
+    _add_memory(size, ground, jobs)
+    _add_blocks(size, jobs)
+    _add_transfers(size, jobs)
+    _add_order(size, network, jobs)
+    size.add(sum(job.deadline_us is not None for job in operations.jobs), 1)
+    if operations.objective == "weighted_completion":
+        size.add(1, 1 + len(jobs))
+    else:
+        size.add(len(jobs), 2)
+        _add_loads(size, ground, jobs)
+    return size
+
+
+def _add_memory(size: ProgramSize, ground: Ground, jobs: Sequence[JobSize]) -> None:
+    for s, server in enumerate(ground.operations.cluster.servers):
+        inside = [it for it in jobs if s in it.gpus]
+        if most_bytes(it.job for it in inside) <= server.gpu_memory:
+            continue
+        states = gcd(*(it.job.state_bytes for it in inside))
+        for it in looking(inside):
+            sizes = [min(it.job.activation_bytes[d - 1], server.gpu_memory + 1) for d in candidate_levels(it.job)]
+            limit, carries = server.gpu_memory // (gcd(states, *sizes) or 1), 0
+            while limit >= DIGIT:
+                limit, carries = limit // DIGIT, carries + 1
+            count = server.gpus * it.distinct
+            size.columns += count * carries
+            size.add(count * (carries + 1), len(inside) + (it.choices if it.choices > 1 else 0))
+            size.coefficients += count * 2 * carries
+
+
+class _Sequence(NamedTuple):
+    """Operations of a job on a resource, as far as the size of the program depends on them.
+
+    Parameters
+    ----------
+    number
+        How many there are.
+    certain
+        How many of them certainly last.
+    terms
+        Variables in all their durations.
+    """
+
+    number: int
+    certain: int
+    terms: int
+
+
+def _add_blocks(size: ProgramSize, jobs: Sequence[JobSize]) -> None:
+    """Count the orders of blocks of two jobs on each GPU that both may use."""
+    kinds = Counter(
+        (tuple(it.gpus.items()), _Sequence(it.job.iterations, it.job.iterations, it.job.iterations * it.choices))
+        for it in jobs
+    )
+    for ((gpus, one), (others, two)), pairs in _pairs(kinds):
+        elsewhere = dict(others)
+        common = pairs * sum(count for s, count in gpus if s in elsewhere)
+        size.columns += common
+        size.add(common, 3)
+        size.add(2 * common, 2)
+        _add_disjoint(size, common, one, two)
+
+
+def _add_transfers(size: ProgramSize, jobs: Sequence[JobSize]) -> None:
+    """Count the orders of transfers of two jobs that may use a link both."""
+    kinds: Counter[tuple[frozenset[int], _Sequence]] = Counter()
+    for it in jobs:
+        n = it.job.iterations
+        certain, terms = sum(certain for certain, _ in it.lasting), sum(terms for _, terms in it.lasting)
+        kinds[it.links, _Sequence(n * len(it.lasting), n * certain, n * terms)] += 1
+    for ((links, one), (others, two)), pairs in _pairs(kinds):
+        common = len(links & others)
+        if common and one.number and two.number:
+            size.columns += pairs
+            size.add(pairs * common, 3)
+            _add_disjoint(size, pairs, one, two)
+
+
+def _pairs(kinds: Counter[_Kind]) -> Iterator[tuple[tuple[_Kind, _Kind], int]]:
+    """Yield every two kinds, and how many pairs of one of each there are."""
+    for one, two in looking(combinations_with_replacement(kinds, 2)):
+        yield (one, two), kinds[one] * (kinds[one] - 1) // 2 if one == two else kinds[one] * kinds[two]
+
+
+def _add_disjoint(size: ProgramSize, times: int, one: _Sequence, two: _Sequence) -> None:
+    """Count so many times the orders of the operations of one job among those of the other."""
+    pairs, certain = times * one.number * two.number, times * one.certain * two.certain
+    size.columns += pairs
+    size.rows += 2 * pairs
+    size.coefficients += 7 * pairs + times * (one.terms * two.number + two.terms * one.number)
+    # Of pairs with an operation that may take no time: whether they meet and last.
+    size.columns += pairs - certain
+    size.add(pairs - certain, 4)
+    size.add(3 * (pairs - certain), 2)
+    # Where the windows leave one order.
+    size.add(pairs, 2)
+    monotone = one.certain * max(0, two.certain - 1) + two.certain * max(0, one.certain - 1)
+    size.add(times * monotone, 2)
+
+
+def _add_order(size: ProgramSize, network: RoutedNetwork, jobs: Sequence[JobSize]) -> None:
+    """Count what orders things that are alike."""
+    ground = network.ground
+    size.add(sum(len(group) - 1 for group in identical_jobs(ground.operations)), 2)
+    for servers in identical_servers(network):
+        for s in servers[1:]:
+            users = [it for it in jobs if s in it.gpus]
+            most = len(ground.by_server[s])
+            size.add(1, 2 * most * leading_digits(min(it.job.slots, most) for it in users))
+    for s, gpus in enumerate(ground.by_server):
+        size.add(len(gpus) - 1, 2 * leading_digits(1 for it in jobs if s in it.gpus))
+
+
+def _add_loads(size: ProgramSize, ground: Ground, jobs: Sequence[JobSize]) -> None:
+    """Count the loads of GPUs and links."""
+    shapes: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    for s, server in enumerate(ground.operations.cluster.servers):
+        shapes[server.gpu_type, tuple(k for k, it in enumerate(jobs) if s in it.gpus)] += server.gpus
+    for (gpu_type, inside), gpus in looking(shapes.items()):
+        _add_load_rows(size, gpus, [_gpu_load(jobs[k], gpu_type) for k in inside])
+    for k in range(len(ground.operations.cluster.links)):
+        users = [it for it in jobs if k in it.links]
+        _add_load_rows(size, 1, [(_ready(ground, it), 0, 1) for it in users])
+
+
+def _gpu_load(it: JobSize, gpu_type: str) -> tuple[int, int, int]:
+    """Return head, tail and variables of the blocks of a job on a GPU."""
+    times = block_us(it.job, gpu_type)
+    tails = tails_us(times, shortest_transfers(it.job, it.best))
+    tail = min(tails[d - 1] - times[d - 1] for d in candidate_levels(it.job))
+    return it.job.release_us, tail, it.distinct * it.choices
+
+
+def _ready(ground: Ground, it: JobSize) -> int:
+    """Return when a job's first bucket is ready at the earliest."""
+    types = {ground.operations.cluster.servers[s].gpu_type for s in it.gpus}
+    return it.job.release_us + min(block_us(it.job, gpu_type)[0] for gpu_type in types)
+
+
+def _add_load_rows(size: ProgramSize, times: int, loads: Sequence[tuple[int, int, int]]) -> None:
+    """Count so many times a row for every head and tail that some load reaches."""
+    for head in looking(sorted({head for head, _, _ in loads})):
+        of_tail: Counter[int] = Counter()
+        for other, tail, terms in loads:
+            if other >= head:
+                of_tail[tail] += terms
+        tails = sorted({tail for _, tail, _ in loads}, reverse=True)
+        # Rows of smaller tails have the loads of larger ones, too.
+        sums = [total for total in accumulate(of_tail[tail] for tail in tails) if total]
+        size.rows += times * len(sums)
+        size.coefficients += times * (sum(sums) + len(sums))

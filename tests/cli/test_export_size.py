@@ -1,0 +1,71 @@
+"""`export` of programs that are too large, that take long, and that are interrupted."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import export, main
+from jigsaw_opt.formulations.ilp_timetable import program_size
+from jigsaw_opt.instances.catalogue import load
+from jigsaw_opt.problem import cut
+
+pytest.importorskip("pulp")
+
+
+def run(*arguments: object) -> int:
+    return main(["export", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("kind", ["mps", "lp"])
+def test_a_program_above_the_limit_is_refused_with_its_size(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, size = tmp_path / "x", program_size(cut(load("server/demo")))
+    most = size.coefficients
+    assert run("server/demo", "--to", kind, "-o", output, "--max-coefficients", most - 1) == 2
+    told = capsys.readouterr().err
+    assert f"{size.columns:,} columns, {size.rows:,} rows and {most:,} coefficients" in told
+    assert f"at most {most - 1:,} coefficients" in told and "--max-coefficients" in told and "MB" in told
+    assert not output.exists()
+    assert run("server/demo", "--to", kind, "-o", output, "--max-coefficients", most) == 0
+    assert output.stat().st_size > 0
+
+
+def test_a_cluster_of_hundreds_of_gpus_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "x"
+    assert run("pod/plain", "--to", "mps", "-o", output) == 2
+    assert "at most 5,000,000 coefficients are written" in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_a_long_export_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(export, "_SECONDS_BETWEEN_NOTES", 0.0)
+    rows = program_size(cut(load("server/demo"))).rows
+    assert run("server/demo", "--to", "mps", "-o", tmp_path / "x") == 0
+    assert f"1,000 of at most {rows:,} rows" in capsys.readouterr().err
+
+
+def test_an_interrupted_export_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(rows: int, about: int) -> None:
+        if rows == 500:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(export, "_progress", lambda: interrupt)
+    assert run("server/demo", "--to", "mps", "-o", tmp_path / "x.mps") == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_limit_is_one_of_programs_only(
+    pair_path: Path, pair_plan_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = (pair_path, pair_plan_path, "--to", "perfetto", "-o", tmp_path / "x", "--max-coefficients", 1)
+    assert run(*arguments) == 2
+    assert "goes with --to mps and --to lp only" in capsys.readouterr().err
