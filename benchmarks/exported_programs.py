@@ -32,6 +32,7 @@ from tests.oracle import optimum
 from tests.random_instances import random_instance, with_promises, with_route_policies
 
 KINDS: tuple[FileKind, ...] = ("mps", "lp")
+TOLERANCES = ("primal_feasibility_tolerance", "dual_feasibility_tolerance", "mip_feasibility_tolerance")
 FACTORS = (1, 10**4, 10**8, 10**10)
 MOST_ERROR = 1e-6
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "weighted_completion")
@@ -93,8 +94,8 @@ def instances(count: int, factor: int, seed: int) -> Iterator[tuple[Instance, in
         yield instance, optimum(instance)
 
 
-def judge(instance: Instance, best: int | None, folder: Path, tally: Tally) -> None:
-    """Solve both files of an instance, and compare."""
+def judge(instance: Instance, best: int | None, folder: Path, tally: Tally, tolerance: float | None = None) -> None:
+    """Solve both files of an instance, with all tolerances as they are or the same, and compare."""
     import highspy
 
     for kind in KINDS:
@@ -103,6 +104,8 @@ def judge(instance: Instance, best: int | None, folder: Path, tally: Tally) -> N
         engine = highspy.Highs()
         engine.setOptionValue("output_flag", False)
         engine.setOptionValue("mip_rel_gap", 0.0)
+        for name in TOLERANCES if tolerance is not None else ():
+            engine.setOptionValue(name, tolerance)
         engine.readModel(str(program))
         engine.run()
         engine.writeSolution(str(path), 0)
@@ -130,15 +133,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--factors", type=int, nargs="+", default=FACTORS, help="what durations are multiplied by")
+    parser.add_argument("--tolerance", type=float, help="all of HiGHS's tolerances (left as they are)")
     arguments = parser.parse_args()
     wrong: list[str] = []
     print(line(("durations times", "files", "infeasible", "exact objective", "largest error", "exact plan", "wrong")))
     print(line(["---:"] * 7))
-    for factor in FACTORS:
+    for factor in arguments.factors:
         tally = Tally()
         with TemporaryDirectory() as folder:
             for instance, best in instances(arguments.count, factor, arguments.seed):
-                judge(instance, best, Path(folder), tally)
+                judge(instance, best, Path(folder), tally, arguments.tolerance)
         counts = (tally.counts[name] for name in ("files", "infeasible", "exact"))
         row = (f"{factor:,}", *counts, f"{tally.error:.1e}", tally.counts["plans"], len(tally.wrong))
         print(line(row), flush=True)

@@ -100,18 +100,20 @@ def _program(arguments: argparse.Namespace) -> bytes:
 
 
 def _progress() -> Callable[[int, int], None]:
-    """Return what says from time to time how many rows of a program are built."""
+    """Return what says from time to time how many rows of a program are built, and when all of a long one are."""
     from time import monotonic
 
     from jigsaw_opt.cli.output import note
 
-    told = monotonic()
+    begun = told = monotonic()
 
-    def report(rows: int, about: int) -> None:
+    def report(rows: int, most: int) -> None:
         nonlocal told
-        if monotonic() - told >= _SECONDS_BETWEEN_NOTES:
+        if rows == most and monotonic() - begun >= _SECONDS_BETWEEN_NOTES:
+            note(f"all {rows:,} rows are built; the file is made of them")
+        elif monotonic() - told >= _SECONDS_BETWEEN_NOTES:
             told = monotonic()
-            note(f"{rows:,} of at most {about:,} rows")
+            note(f"{rows:,} of at most {most:,} rows")
 
     return report
 

@@ -103,7 +103,8 @@ def model_document(
     most_coefficients
         A program that may have more is not built.
     report
-        Called with the number of rows after each, and with what it is estimated to be in the end.
+        Called with the number of rows after each, and with the most that there may be in the end; then with their
+        number twice, before the file is made of them.
 
     Raises
     ------
@@ -121,7 +122,10 @@ def model_document(
             f"{most_coefficients:,} coefficients are written (--max-coefficients N raises that)"
         )
     on_row = None if report is None else lambda rows: report(rows, size.rows)
-    return _whole_model(operations, on_row).program.document(kind)
+    program = _whole_model(operations, on_row).program
+    if report is not None:
+        report(len(program.rows), len(program.rows))
+    return program.document(kind)
 
 
 def exported_model(instance: Instance) -> IlpTimetable:

@@ -47,13 +47,15 @@ def test_a_long_export_says_how_far_it_is(
     monkeypatch.setattr(export, "_SECONDS_BETWEEN_NOTES", 0.0)
     rows = program_size(cut(load("server/demo"))).rows
     assert run("server/demo", "--to", "mps", "-o", tmp_path / "x") == 0
-    assert f"1,000 of at most {rows:,} rows" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"1,000 of at most {rows:,} rows" in told
+    assert "all 4,062 rows are built" in told
 
 
 def test_an_interrupted_export_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(rows: int, about: int) -> None:
+    def interrupt(rows: int, most: int) -> None:
         if rows == 500:
             signal.raise_signal(signal.SIGINT)
 
