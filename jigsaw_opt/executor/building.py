@@ -20,6 +20,7 @@ from torch.nn.parameter import is_lazy
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.catalogue import check_trust, resolve
+from jigsaw_opt.executor.own_code import blame_own_code
 from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
 from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.zoo import BUILDERS, Network
@@ -164,6 +165,8 @@ def build_network(
     ------
     InvalidInputError
         With every problem of name and arguments.
+    PluginError
+        Code of the user's own raised; the message has its line.
     """
     report = Report()
     if ":" in zoo:
@@ -172,7 +175,7 @@ def build_network(
         family, arguments = resolve(zoo, arguments, place, report)
         report.raise_if_any()
         builder = BUILDERS[family]
-    with own_draws(seed):
+    with own_draws(seed), blame_own_code(zoo):
         return builder(**arguments)
 
 
@@ -183,7 +186,9 @@ def _own_builder(
     report.raise_if_any()
     module, _, name = zoo.partition(":")
     try:
-        function = getattr(import_module(module), name)
+        with blame_own_code(zoo):
+            imported = import_module(module)
+        function = getattr(imported, name)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"cannot import {zoo}: {error}; PYTHONPATH=FOLDER says where else to look") from error
     try:
@@ -199,6 +204,8 @@ def _own_network(made: object) -> Network:
         case nn.Sequential() as model, loss, batch if len(model) and callable(loss) and callable(batch):
             _require_row(model)
             _require_run_names(list(model._modules))
+            _require_parameters(loss, "loss", "output and targets")
+            _require_parameters(batch, "batch source", "a number of samples and a torch.Generator")
             # By position: what `named_children` gives leaves out the repetitions of a module.
             return Network(dict(zip(model._modules, model, strict=True)), loss, batch)
         case _:
@@ -213,6 +220,18 @@ def _require_row(model: nn.Sequential) -> None:
         raise UsageError("the torch.nn.Sequential has hooks, which units do not have: hook its modules")
     if any(map(is_lazy, chain(model.parameters(), model.buffers()))):
         raise UsageError("the torch.nn.Sequential has lazy modules: run it on a batch once before it is returned")
+
+
+def _require_parameters(function: Callable[..., Any], called: str, taken: str) -> None:
+    """Refuse a function of the user's own that cannot be called with two arguments."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError as error:
+        code = getattr(function, "__code__", None)
+        where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+        raise UsageError(f"the {called}{where} takes {taken}; it cannot be called so: {error}") from error
+    except ValueError:  # a function in C that does not tell its parameters
+        return
 
 
 def _require_run_names(units: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import torch
 from jigsaw_opt.errors import RunFailedError, UsageError
 from jigsaw_opt.executor.building import build_network, even_segments, replica
 from jigsaw_opt.executor.links import LinkProfile, link_profile
+from jigsaw_opt.executor.own_code import blame_own_code
 from jigsaw_opt.executor.profiling import ModelProfile, profile
 from jigsaw_opt.executor.side_by_side import profiles_side_by_side
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
@@ -60,6 +61,8 @@ def measure_model(
         The batch does not fit the device's memory.
     RunFailedError
         The network raises an error of torch.
+    PluginError
+        Code of the user's own raised; the message has its line.
     """
     momentum = {"momentum": 0.9} if optimiser == "sgd" else {}
     recipe = TrainingRecipe(optimiser, {"lr": _RATE, **momentum}, seed)
@@ -67,8 +70,9 @@ def measure_model(
         return profiles_side_by_side([entry], segments, processes, recipe, warm_up, repeats, trusted)[0]
     network = build_network(entry["zoo"], entry["arguments"], trusted, seed)
     try:
-        built = replica(network, even_segments(network, segments), entry["batch_size"])
-        return profile(Worker(0, built, recipe, device), warm_up, repeats)
+        with blame_own_code(entry["zoo"]):
+            built = replica(network, even_segments(network, segments), entry["batch_size"])
+            return profile(Worker(0, built, recipe, device), warm_up, repeats)
     except torch.OutOfMemoryError as error:
         raise UsageError(f"a batch of {entry['batch_size']} does not fit the device's memory") from error
     except RuntimeError as error:  # what torch says of shapes and types

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.executor.building import build_network, even_segments, replica
+from jigsaw_opt.executor.own_code import blame_own_code
 from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.profiling import ModelProfile, profile
 from jigsaw_opt.executor.timing import Spread
@@ -69,9 +70,10 @@ def _profiles(
     found = []
     for entry in entries:
         network = build_network(entry["zoo"], entry["arguments"], trusted)
-        built = replica(network, even_segments(network, segments), entry["batch_size"])
-        dist.barrier()
-        found.append(profile(Worker(dist.get_rank(), built, recipe, torch.device("cpu")), warm_up, repeats))
+        with blame_own_code(entry["zoo"]):
+            built = replica(network, even_segments(network, segments), entry["batch_size"])
+            dist.barrier()
+            found.append(profile(Worker(dist.get_rank(), built, recipe, torch.device("cpu")), warm_up, repeats))
     return found
 
 

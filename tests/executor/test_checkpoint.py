@@ -230,3 +230,10 @@ def test_names_of_files_that_are_none_are_passed_over(checkpoint: Checkpoint, tm
     for name in ("iteration0", "iteration02", "iteration" + "9" * 17, "iteration-1"):
         (tmp_path / f"job0-worker0-{name}.pt").touch()
     assert checkpoint._iterations(0, 0) == [2]
+
+
+def test_a_damaged_file_is_told_with_what_to_do(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    checkpoint.save(0, trained())
+    file(tmp_path).write_bytes(file(tmp_path).read_bytes()[:-100])
+    (said,) = refused(checkpoint, worker())
+    assert "cannot be loaded" in said and "without this file --resume goes on from the last iteration" in said

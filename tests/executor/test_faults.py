@@ -195,8 +195,21 @@ def test_a_checkpoint_is_not_overwritten_nor_taken_for_another_run(
     assert ground.run("--checkpoint", checkpoint) == 2
     assert "--resume" in capsys.readouterr().err
     assert ground.run("--checkpoint", checkpoint, "--resume") == 3
-    assert "is of another run" in capsys.readouterr().err
+    assert "is of another run: seed was 1, not 0" in capsys.readouterr().err
     assert not ground.living()
+
+
+def test_what_differs_from_the_run_of_a_checkpoint_is_named(
+    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ground.trigger.write_text("nothing 0")
+    assert ground.run("--checkpoint", tmp_path / "checkpoint") == 0
+    capsys.readouterr()
+    assert ground.run("--checkpoint", tmp_path / "checkpoint", "--resume", "--learning-rate", 0.02) == 3
+    printed = capsys.readouterr().err
+    assert printed.count("is of another run") == 1 and "learning rate was 0.01, not 0.02" in printed
+    assert ground.run("--resume") == 2
+    assert "--checkpoint DIR" in capsys.readouterr().err
 
 
 def test_code_is_imported_only_if_trusted(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:

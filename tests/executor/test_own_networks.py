@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 import torch.distributed as dist  # noqa: E402
 from own_networks import NETWORKS, made, plain_training  # noqa: E402
 
-from jigsaw_opt.errors import RunFailedError, UsageError  # noqa: E402
+from jigsaw_opt.errors import PluginError, RunFailedError, UsageError  # noqa: E402
 from jigsaw_opt.executor.building import Replica, build_network, even_segments, replica  # noqa: E402
 from jigsaw_opt.executor.exchange import GradientExchange  # noqa: E402
 from jigsaw_opt.executor.measuring import measure_model  # noqa: E402
@@ -188,3 +189,55 @@ def test_what_torch_says_of_a_network_is_one_message() -> None:
     rounds = {"segments": 9, "processes": 1, "seed": 0, "warm_up": 1, "repeats": 1}
     with pytest.raises(RunFailedError, match="own_networks:misfit: mat1 and mat2"):
         measure_model(entry, torch.device("cpu"), "sgd", **rounds, trusted=["own_networks:misfit"])
+
+
+RAISING = """import torch
+from torch import nn
+#module
+class Unit(nn.Linear):
+    def forward(self, inputs):
+        #forward
+        return super().forward(inputs)
+def net():
+    #network
+    def batch(count, generator):
+        #batch
+        return torch.randn(count, 8), torch.randint(3, (count,))
+    def loss(output, targets):
+        #loss
+        return nn.functional.cross_entropy(output, targets)
+    return nn.Sequential(Unit(8, 3)), loss, batch
+"""
+
+
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("place", ["module", "network", "batch", "loss", "forward"])
+def test_what_code_of_the_users_own_raises_is_told_with_its_line(
+    place: str, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"own_{place}_{processes}"
+    source = RAISING.replace(f"#{place}", f"raise ValueError('{place}')")
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    line = 1 + RAISING.splitlines().index(next(one for one in RAISING.splitlines() if one.strip() == f"#{place}"))
+    entry = {"zoo": f"{name}:net", "arguments": {}, "batch_size": 4}
+    rounds = {"segments": 6, "processes": processes, "seed": 0, "warm_up": 1, "repeats": 1}
+    with pytest.raises(PluginError, match=f"{name}:net: ValueError: {place} .*{name}.py:{line}"):
+        measure_model(entry, torch.device("cpu"), "sgd", **rounds, trusted=[entry["zoo"]])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("batch(count, generator)", "batch(count)", "the batch source .*own.py:10. takes a number of samples and"),
+        ("loss(output, targets)", "loss(output)", "the loss .*own.py:13. takes output and targets"),
+    ],
+)
+def test_a_loss_or_batch_source_of_other_parameters_is_refused(
+    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{new[:4]}_own"
+    (tmp_path / f"{name}.py").write_text(RAISING.replace(old, new))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UsageError, match=message):
+        build_network(f"{name}:net", {}, trusted=[f"{name}:net"])

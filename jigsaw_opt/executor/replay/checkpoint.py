@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from pickle import UnpicklingError
@@ -20,7 +20,7 @@ import torch.distributed as dist
 from jigsaw_opt.documents import instance_sha256, write_atomically
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.replay import plan_sha256
-from jigsaw_opt.documents.report import Report
+from jigsaw_opt.documents.report import Report, describe
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.likeness import compare
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
@@ -31,6 +31,7 @@ __all__ = ["Checkpoint"]
 
 _FILE = re.compile(r"job(\d{1,9})-worker(\d{1,9})-iteration([1-9]\d{0,15})\.pt")
 _KEPT = 2
+_CALLED = {"lr": "learning rate"}
 _LARGEST_STATEMENT = 2**20
 _UNREADABLE = (
     ArithmeticError,
@@ -100,12 +101,16 @@ class Checkpoint:
             found = json.loads(read_file(self._statement, _LARGEST_STATEMENT))
         except (InvalidInputError, RecursionError, ValueError) as error:
             raise InvalidInputError([Problem(str(self._statement), f"no checkpoint to go on from: {error}")]) from error
+        before = dict(_entries(found)) if isinstance(found, dict) else {}
         differing = [
-            key for key, value in self._belongs.items() if not isinstance(found, dict) or found.get(key) != value
+            Problem(
+                str(self._statement), f"is of another run: {key} was {_shown(before.get(key))}, not {_shown(value)}"
+            )
+            for key, value in _entries(self._belongs)
+            if key not in before or before[key] != value
         ]
         if differing:
-            message = f"is of another run: {', '.join(differing)} differ{'s' * (len(differing) == 1)}"
-            raise InvalidInputError([Problem(str(self._statement), message)])
+            raise InvalidInputError(differing)
 
     def resume(self, replica: HostedReplica, iteration: int) -> None:
         """Return a worker to its state after `iteration`, at 0 the one that it has; raises as `load`."""
@@ -172,7 +177,8 @@ class Checkpoint:
             state: Any = torch.load(path, map_location="cpu", weights_only=True)
         except _UNREADABLE as error:
             first = str(error).partition("\n")[0]
-            raise InvalidInputError([Problem(str(path), f"cannot be loaded: {first}")]) from error
+            hint = "it may be damaged: without this file --resume goes on from the last iteration that is whole"
+            raise InvalidInputError([Problem(str(path), f"cannot be loaded: {first}", hint)]) from error
         report = Report()
         own = worker.trained_state(iteration)
         compare(state, own, f"{path} $", report)
@@ -192,3 +198,17 @@ class Checkpoint:
         matches = (_FILE.fullmatch(path.name) for path in self._folder.iterdir())
         numbers = (tuple(map(int, match.groups())) for match in matches if match)
         return sorted(number[2] for number in numbers if number[:2] == (job, slot))
+
+
+def _entries(statement: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what a run belongs to by name; each option of the optimiser by its own, as the command line calls it."""
+    for key, value in statement.items():
+        if isinstance(value, dict):
+            yield from ((_CALLED.get(str(name), str(name)), one) for name, one in value.items())
+        else:
+            yield str(key), value
+
+
+def _shown(value: Any) -> str:
+    """Return a value in a few characters."""
+    return f"{value:g}" if isinstance(value, float) else describe(value)

@@ -13,6 +13,7 @@ import torch
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
 from jigsaw_opt.executor.exchange import GradientExchange
+from jigsaw_opt.executor.own_code import told
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.link_order import LinkOrder, TCPStore
 from jigsaw_opt.executor.replay.order import BlockStep, TransferKey
@@ -130,4 +131,4 @@ class _Blamed(AbstractContextManager[None]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if isinstance(error, Exception) and not isinstance(error, JigsawError):
-            raise RunFailedError(f"{self._where}: {type(error).__name__}: {error}") from error
+            raise RunFailedError(f"{self._where}: {told(error)}") from error

@@ -85,7 +85,7 @@ class ReplaySettings:
         if (self.passes is None) == (self.minutes is None):
             yield "a plan is carried out a number of times, or for a number of minutes: exactly one of the two is given"
         if self.checkpoint is None and (self.resume or self.every is not None):
-            yield "checkpoints need a folder, to be written every so many iterations or to go on from"
+            yield "checkpoints need a folder: --checkpoint DIR, to be written every so many iterations or to go on from"
         if self.backend == "nccl" and self.device != "cuda":
             yield "the backend nccl needs the device cuda"
 
