@@ -56,7 +56,7 @@ class LiveExplanation:
     assignment
         What it runs on; None while it waits.
     reason
-        In a sentence.
+        In whole sentences, of which the first goes on from the job's name.
     kind
         Of the first remedy; ``memory`` where enough GPUs are free, and none of them takes it; ``aside`` where the
         policy failed with it; ``unknown`` where nothing that was tried would start it; empty of one that runs.
@@ -105,7 +105,7 @@ class LiveExplanation:
 
     def __str__(self) -> str:
         lines = [f"{self.job}: {self.reason}"]
-        lines += [f"  {one.text}" for one in self.remedies[1:]]
+        lines += [f"  {one.sentence}" for one in self.remedies[1:]]
         lines += [f"  {one.text}" for one in self.influences]
         return "\n".join([*lines, f"  {self.cluster}"])
 
@@ -139,7 +139,7 @@ def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds:
 def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Sequence[Remedy]) -> tuple[str, str]:
     own = job.active.job
     if job.aside:
-        return "aside", f"it is put aside until a server or link comes or its priority changes: {job.aside}"
+        return "aside", f"it is put aside until a server or link comes or its priority changes: {job.aside}."
     refusal = _refusal(state, job, free) if len(free) >= own.fewest else None
     kind = found[0].kind if found else "unknown"
     needs = (
@@ -148,11 +148,10 @@ def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Seque
     if kind in ("gpus", "priority", "unknown") and refusal is not None:
         kind, needs = "memory", f"{needs}, but: {refusal}"
     if not found:
-        return kind, f"{needs}; nothing that was tried starts it"
+        return kind, f"{needs}. Nothing that was tried starts it."
     if found[0].kind == "undecided":
-        return kind, "the policy has not been asked since something happened; the next step starts it"
-    stopped = f", and stops {', '.join(found[0].stopped)}" if found[0].stopped else ""
-    return kind, f"{needs}; it starts{stopped} if {found[0].text}"
+        return kind, "the policy has not been asked since something happened; the next step starts it."
+    return kind, f"{needs}. {found[0].sentence}"
 
 
 def _refusal(state: ClusterState, job: LiveJob, free: Sequence[int]) -> str | None:
@@ -186,7 +185,7 @@ def _running(state: ClusterState, job: LiveJob) -> LiveExplanation:
     until = "" if ends_us is None else f", and ends in about {span(ends_us - state.now_us)}"
     where = f"it runs on {count_gpus(len(share.gpus))} of {servers} server{'s' if servers > 1 else ''}{with_whom}"
     free = [gpu for gpu in _unheld(state) if gpu not in state.down]
-    reason = f"{where}, at depth rule {assignment.depth.rule}{until}"
+    reason = f"{where}, at depth rule {assignment.depth.rule}{until}."
     return LiveExplanation(name, assignment, reason, "", _cluster(state, len(free)), influences=influences)
 
 
@@ -199,17 +198,19 @@ def _influences(state: ClusterState, job: LiveJob, share: Share) -> Iterator[Inf
     for other in share.jobs:
         if other != index and (pace := pace_in(state, share.without(other), job)) is not None:
             name, factor = state.jobs[other].active.job.name, pace / now
-            yield Influence("partner", f"without {name} on its GPUs it would be {factor:.2f} times as fast", factor)
+            yield Influence(
+                "partner", f"Without job {name} on its GPUs it would be {factor:.2f} times as fast.", factor
+            )
     if share.depth(index) != FullDepth():
         depths = tuple(FullDepth() if other == index else share.depth(other) for other in share.jobs)
         pace = pace_in(state, Share(share.jobs, share.gpus, depths, share.slowdown), job)
         if pace is not None:
             rule, factor = share.depth(index).rule, pace / now
-            yield Influence("level rule", f"at full depth, not {rule}, it would be {factor:.2f} times as fast", factor)
+            yield Influence("level rule", f"At full depth, not {rule}, it would be {factor:.2f} times as fast.", factor)
     here = pace_in(state, Share((index,), share.gpus), job) if len(share.gpus) == own.gpus else None
     well = _pace_placed_well(state, job)
     if here is not None and well is not None:
-        text = f"alone and well placed it would be {well / here:.2f} times as fast as alone here"
+        text = f"Alone and well placed it would be {well / here:.2f} times as fast as alone here."
         yield Influence("placement", text, well / here)
 
 
@@ -236,6 +237,6 @@ def _cluster(state: ClusterState, free: int) -> str:
     wanted = sum(job.active.job.fewest for job in waiting.values())
     out, total = len(state.down), state.setting.gpu_count
     return (
-        f"of {count_gpus(total)}, {total - out - free} are in use, {free} free and {out} out of use; "
-        f"{counted(len(waiting), 'job')} wait{'s' if len(waiting) == 1 else ''} for {wanted}"
+        f"Of {count_gpus(total)}, {total - out - free} are in use, {free} free and {out} out of use; "
+        f"{counted(len(waiting), 'job')} wait{'s' if len(waiting) == 1 else ''} for {wanted}."
     )

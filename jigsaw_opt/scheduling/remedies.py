@@ -30,6 +30,9 @@ _MOST_OF_A_KIND = 3
 """So many remedies of a kind are looked for."""
 _MOST_NAMES = 4
 """So many jobs are named, and others counted."""
+_IS_BACK = " is back"
+_IF = ("quota", "order", "priority")
+"""Kinds that somebody has to want; the others come of themselves."""
 
 
 class Twin(Protocol):
@@ -54,7 +57,7 @@ class Remedy:
     events
         What would have to happen.
     text
-        The same in words.
+        The same in words, as a clause.
     expected_us
         When it is expected by the pace of the jobs; None where nobody knows.
     stopped
@@ -66,6 +69,14 @@ class Remedy:
     text: str
     expected_us: int | None = None
     stopped: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What happens if it does, as in ``It starts once link l0 is back; it then stops job b.``."""
+        then = (
+            f"; it then stops {'jobs' if self.stopped[1:] else 'job'} {_listed(self.stopped)}" if self.stopped else ""
+        )
+        return f"It starts {'if' if self.kind in _IF else 'once'} {self.text}{then}."
 
 
 class _RemedyTrials:
@@ -148,13 +159,22 @@ def _try_together(trials: _RemedyTrials, repairs: Sequence[Remedy], leaving: Seq
 
 
 def _in_words(repairs: Sequence[Remedy], leaving: Sequence[Remedy]) -> str:
+    """Return one clause that says that all of it has happened, as in ``link l0 is back and jobs a and d have left``."""
+    back = [part.text.removesuffix(_IS_BACK) for part in repairs if part.text.endswith(_IS_BACK)]
+    clauses = [part.text for part in repairs if not part.text.endswith(_IS_BACK)]
+    if back:
+        clauses.append(f"{_listed(back)} {'are' if back[1:] else 'is'} back")
     names = [str(getattr(part.events[0], "job", "")) for part in leaving]
     more = len(names) - _MOST_NAMES
-    told = [*names[:_MOST_NAMES], f"{more} others"] if more > 0 else names
-    parts = [part.text for part in repairs]
-    if told:
-        parts.append(f"{', '.join(told[:-1])}{' and ' if told[1:] else ''}{told[-1]} leave{'' if told[1:] else 's'}")
-    return ", and ".join(parts)
+    if names:
+        told = [*names[:_MOST_NAMES], f"{more} others"] if more > 1 else names
+        clauses.append(f"{'jobs' if names[1:] else 'job'} {_listed(told)} {'have' if names[1:] else 'has'} left")
+    return _listed(clauses)
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Return words in a row, as in ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _repairs(state: ClusterState, job: LiveJob) -> list[Remedy]:
@@ -162,8 +182,8 @@ def _repairs(state: ClusterState, job: LiveJob) -> list[Remedy]:
     now, cluster = state.now_us, state.setting.cluster
     servers = [cluster.servers[k].name for k in sorted(state.lost | state.drained)]
     links = [cluster.links[k].name for k in sorted(state.dead)]
-    found = [Remedy("failure", (ServerBack(now, name),), f"server {name} comes back") for name in servers]
-    found += [Remedy("link", (LinkUp(now, name),), f"link {name} comes back") for name in links]
+    found = [Remedy("failure", (ServerBack(now, name),), f"server {name}{_IS_BACK}") for name in servers]
+    found += [Remedy("link", (LinkUp(now, name),), f"link {name}{_IS_BACK}") for name in links]
     if job.held:
         more, quota = state.used(job.queue) + job.active.job.gpus, state.quotas[job.queue]
         text = f"queue {job.queue!r} has a quota of {count_gpus(more)}, not {quota}"
@@ -179,11 +199,11 @@ def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
         if other is job:
             continue
         if other.active.share is None:
-            text = f"{name}, which the policy puts before it, is cancelled"
+            text = f"job {name}, which the policy puts before it, is cancelled"
             found.append(Remedy("order", (JobCancelled(now, name),), text))
         else:
             ends = end_us(state, other)
-            text = f"{name} ends" if ends is None else f"{name} ends, in about {span(ends - now)}"
+            text = f"job {name} ends" if ends is None else f"job {name} ends, in about {span(ends - now)}"
             running.append(Remedy("gpus", (JobFinished(now, name),), text, ends))
     return [*found, *sorted(running, key=lambda it: it.expected_us or 0)]
 

@@ -111,8 +111,17 @@ def test_what_none_of_it_alone_brings_about_is_put_together() -> None:
     found = scheduler.explain("c")
     (remedy,) = found.remedies
     assert remedy.events == (ServerBack(0, "s0"), JobFinished(0, "a"), JobCancelled(0, "b"))
-    assert remedy.text == "server s0 comes back, and a and b leave"
+    assert remedy.text == "server s0 is back and jobs a and b have left"
+    assert found.reason.endswith(". It starts once server s0 is back and jobs a and b have left.")
     assert runs_after(scheduler, "c", *remedy.events)
+
+
+def test_several_servers_and_links_are_one_sentence() -> None:
+    scheduler = told(live(), ServerLost(0, "s0"), ServerLost(0, "s1"), LinkDown(0, "l0"), job("b", 8))
+    (remedy,) = scheduler.explain("b").remedies
+    assert remedy.sentence == "It starts once server s0, server s1 and link l0 are back."
+    stopping = replace(remedy, kind="priority", text="it has a weight of 2", stopped=("b", "c", "d"))
+    assert stopping.sentence == "It starts if it has a weight of 2; it then stops jobs b, c and d."
 
 
 def test_a_measured_pace_tells_when() -> None:
@@ -213,9 +222,9 @@ def test_what_the_performance_model_cannot_tell_is_left_out() -> None:
     cluster = replace(star("v", "v"), switches=(), links=())
     scheduler = told(live("fifo", cluster, models=MODELS), job("wide", 8, model="small"), job("next", 8, model="small"))
     found = scheduler.explain("wide")
-    assert found.reason == "it runs on 8 GPUs of 2 servers, at depth rule full" and found.influences == ()
+    assert found.reason == "it runs on 8 GPUs of 2 servers, at depth rule full." and found.influences == ()
     found = scheduler.explain("next")
-    assert (found.kind, found.remedies[0].text, found.remedies[0].expected_us) == ("gpus", "wide ends", None)
+    assert (found.kind, found.remedies[0].text, found.remedies[0].expected_us) == ("gpus", "job wide ends", None)
 
 
 def test_jobs_whose_servers_nothing_joins_are_put_aside_where_the_policy_must_know_how_long_they_take() -> None:
