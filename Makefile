@@ -3,6 +3,7 @@
 # make test-core  the tests but the slow ones once more without the extras: what needs one is skipped and named
 # make docs   the site of the documentation, in out/site/html; installs what only this needs
 # make bench  the measured comparisons of benchmarks/
+# make gate   plans and bounds of sixty small solves against stored values; before a change of solvers lands
 # make faults hostile input, faults and limits: what docs/reliability.md promises, tried in ten minutes
 # make peers  other solvers and ours on the set rack, side by side; installs what only this needs
 
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 DEMO ?= server/demo
 OUT ?= out
 
-.PHONY: install demo docs test test-core bench faults peers clean
+.PHONY: install demo docs test test-core bench gate faults peers clean
 
 install: $(VENV)/.installed
 
@@ -65,6 +66,9 @@ bench: install
 	$(BIN)/python benchmarks/exact_tiny.py
 	$(BIN)/python benchmarks/orders.py rack/oversubscribed rack/weighted server/weighted
 	$(BIN)/python benchmarks/peers/cpsat_vs_plain.py
+
+gate: install
+	$(BIN)/python benchmarks/gate.py
 
 faults: install
 	$(BIN)/python benchmarks/faults.py
