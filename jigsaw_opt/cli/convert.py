@@ -45,6 +45,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="LAYER=BYTES",
         help="kineto: bytes of a layer's parameters (default: as its gradients)",
     )
+    parser.add_argument(
+        "--activations",
+        action="append",
+        default=[],
+        metavar="LAYER=BYTES",
+        help="kineto: bytes of a layer's activations (default: estimated from shapes)",
+    )
     parser.add_argument("--segments", type=int, default=6, metavar="N", help="most segments of a model (default: 6)")
     _configure_estimate(parser.add_argument_group("estimates of huggingface"))
     _configure_cluster(parser.add_argument_group("cluster"))
@@ -151,7 +158,10 @@ def _check_options(arguments: argparse.Namespace) -> None:
     """Refuse options that the format does not have, and formats without an option that they need."""
     from jigsaw_opt.errors import UsageError
 
-    owned = (("layers", "kineto"), ("parameters", "kineto"), *((option, "huggingface") for option in _ESTIMATE))
+    owned = (
+        *((option, "kineto") for option in ("layers", "parameters", "activations")),
+        *((option, "huggingface") for option in _ESTIMATE),
+    )
     wrong = [
         f"--{option.replace('_', '-')} is of {of}, not of {arguments.format}"
         for option, of in owned
@@ -201,8 +211,11 @@ def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
     if arguments.format == "deeppool":
         return read_deeppool(data, gpu_type, arguments.batch, **common)
     if arguments.format == "kineto":
-        stated = _parameters(arguments.parameters)
-        return read_kineto(data, gpu_type, layers=arguments.layers, parameter_bytes=stated, tell=note, **common)
+        stated = {
+            f"{option[:-1]}_bytes": _sizes(option, getattr(arguments, option))
+            for option in ("parameters", "activations")
+        }
+        return read_kineto(data, gpu_type, layers=arguments.layers, tell=note, **stated, **common)
     if arguments.format == "huggingface":
         if arguments.segments < 1:
             raise UsageError(f"a model needs at least 1 segment, not {arguments.segments}")
@@ -231,14 +244,14 @@ def _gpu(arguments: argparse.Namespace) -> GpuType:
     return replace(gpu, **{name: value for name, value in given.items() if value is not None})
 
 
-def _parameters(words: Sequence[str]) -> dict[str, int]:
-    """Bytes of parameters by layer."""
+def _sizes(option: str, words: Sequence[str]) -> dict[str, int]:
+    """Return the bytes by layer that an option states."""
     from jigsaw_opt.errors import UsageError
 
     stated: dict[str, int] = {}
     for word in words:
         name, _, size = word.rpartition("=")
         if not name or name in stated or not size.isascii() or not size.isdecimal() or len(size) > _LONGEST:
-            raise UsageError(f"--parameters takes LAYER=BYTES, each layer once; not {word!r}")
+            raise UsageError(f"--{option} takes LAYER=BYTES, each layer once; not {word!r}")
         stated[name] = int(size)
     return stated

@@ -12,13 +12,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from heapq import nlargest
 from itertools import pairwise
 from math import inf
 from operator import itemgetter
 from statistics import median
 
-from jigsaw_opt.documents.readers.kineto_events import Trace, read_trace_events
+from jigsaw_opt.documents.readers.kineto_events import Trace, TraceSpan, read_trace_events
 from jigsaw_opt.documents.readers.kineto_layers import (
     OPTIMISER,
     STEP,
@@ -38,8 +39,11 @@ __all__ = ["read_kineto", "read_kineto_layers"]
 _MARK = "profile with schedule=torch.profiler.schedule(...), so that step() of the profiler marks the steps"
 _TRAIN = "profile training steps, each with its backward pass"
 _HINT = "wrap layers in record_function, or profile with with_stack=True"
+_ACTIVATIONS = "profile with record_shapes=True, or state activations"
 _MOST_SIZE = 2**40
 _MOST_TOLD = 5
+_LARGE_PERCENT = 80
+"""Of the time: a layer that has so much of it is worth dividing."""
 _UNMARKED = "the trace"
 Tell = Callable[[str], None]
 """Takes what is said of a trace that can be read, in one line."""
@@ -56,6 +60,7 @@ def read_kineto(
     segments: int | None = None,
     layers: Sequence[str] = (),
     parameter_bytes: Mapping[str, int] | None = None,
+    activation_bytes: Mapping[str, int] | None = None,
     source: str = "trace.json",
     tell: Tell = _say_nothing,
 ) -> Model:
@@ -74,6 +79,8 @@ def read_kineto(
         are fewer than two annotations, are layers.
     parameter_bytes
         Of layers by name; others take the sizes of their gradients, which need ``record_shapes=True``.
+    activation_bytes
+        Of layers by name; those of others are estimated from shapes, and told to be.
     source
         What problems call the text.
     tell
@@ -86,7 +93,14 @@ def read_kineto(
     UsageError
         If `segments` is below 1.
     """
-    found = read_kineto_layers(data, layers=layers, parameter_bytes=parameter_bytes, source=source, tell=tell)
+    found = read_kineto_layers(
+        data,
+        layers=layers,
+        parameter_bytes=parameter_bytes,
+        activation_bytes=activation_bytes,
+        source=source,
+        tell=tell,
+    )
     return model_of([[layer] for layer in found], gpu_type, segments)
 
 
@@ -95,10 +109,11 @@ def read_kineto_layers(
     *,
     layers: Sequence[str] = (),
     parameter_bytes: Mapping[str, int] | None = None,
+    activation_bytes: Mapping[str, int] | None = None,
     source: str = "trace.json",
     tell: Tell = _say_nothing,
 ) -> tuple[MeasuredLayer, ...]:
-    """The layers of such a trace in the order of the forward pass; parameters as of `read_kineto`.
+    """The layers of such a trace in the order of the forward pass; sizes as of `read_kineto`.
 
     Raises
     ------
@@ -113,31 +128,50 @@ def read_kineto_layers(
     whole = [step for step in steps if step.seen and step.passes]
     _check(whole, names, layers, trace, source, report)
     report.raise_if_any()
-    sizes = _sizes(whole[0], names, dict(parameter_bytes or {}), source, report)
+    first = whole[0]
+    sizes = _sizes("parameters", partial(first.gradient_bytes, report=report), names, parameter_bytes, source, report)
+    if not first.has_shapes and (unknown := [name for name in names if name not in (activation_bytes or {})]):
+        shown = ", ".join(map(quoted, unknown[:_MOST_TOLD])) + (", ..." if len(unknown) > _MOST_TOLD else "")
+        report.add(source, f"no operation has shapes, so activations are unknown of {shown}", _ACTIVATIONS)
+    kept = _sizes("activations", first.activation_bytes, names, activation_bytes, source, report)
     report.raise_if_any()
-    sized = [name for name in names if sizes[name]]
-    if len(sized) == 1 and not layers:
-        within = names_within(trace, {span for span, name in chosen.items() if name == sized[0]})
-        if len(within) > 1:
-            seen = ", ".join(map(quoted, within[:_MOST_TOLD])) + (", ..." if len(within) > _MOST_TOLD else "")
-            tell(
-                f"{source}: layer {quoted(sized[0])} alone has parameters: --layers chooses from what it holds, {seen}"
-            )
     _tell_rest(whole, len(steps), outside_us + trace.unknown_us, f"{source}: ", tell)
-    if not whole[0].has_shapes:
-        tell(f"{source}: no operation has shapes, so activations count 0 bytes: profile with record_shapes=True")
+    if set(names) - set(activation_bytes or {}):
+        tell(f"{source}: bytes of activations are estimated from shapes; `jigsaw profile` measures them")
     optimiser = _optimiser_us(whole, f"{source}: ", tell)
-    total = sum(sizes.values()) + whole[0].gradient_bytes("")
-    return tuple(
+    total = sum(sizes.values()) + first.gradient_bytes("")
+    found = tuple(
         MeasuredLayer(
             name,
             round(median(step.forward_us[name] for step in whole)),
             round(median(step.backward_us[name] for step in whole) + (optimiser * sizes[name] / total if total else 0)),
             sizes[name],
-            whole[0].activation_bytes(name),
+            kept[name],
         )
         for name in names
     )
+    if not layers:
+        _tell_undivided(trace, chosen, found, f"{source}: ", tell)
+    return found
+
+
+def _tell_undivided(
+    trace: Trace, chosen: Mapping[TraceSpan, str], layers: Sequence[MeasuredLayer], source: str, tell: Tell
+) -> None:
+    """Tell how to divide a layer that alone has parameters, or has most of the time, and holds what could be layers."""
+    total = sum(one.time_us for one in layers)
+    sized = [one for one in layers if one.parameter_bytes]
+    largest = sized[0] if len(sized) == 1 else max(layers, key=lambda one: one.time_us)
+    share = 100 * largest.time_us // total if total else 0
+    if len(sized) != 1 and (len(layers) == 1 or share < _LARGE_PERCENT):
+        return
+    within = names_within(trace, {span for span, name in chosen.items() if name == largest.name})
+    if len(within) > 1:
+        seen = ", ".join(map(quoted, within[:_MOST_TOLD])) + (", ..." if len(within) > _MOST_TOLD else "")
+        has = "alone has parameters" if len(sized) == 1 else f"has {share} % of the time"
+        others = [quoted(one.name) for one in layers if one is not largest][:_MOST_TOLD]
+        beside = f"; name {', '.join(others)} too" if others else ""
+        tell(f"{source}layer {quoted(largest.name)} {has}: --layers chooses from what it holds, {seen}{beside}")
 
 
 def _optimiser_us(steps: Sequence[ProfiledStep], source: str, tell: Tell) -> float:
@@ -253,13 +287,19 @@ def _check(
 
 
 def _sizes(
-    step: ProfiledStep, names: Iterable[str], stated: dict[str, int], source: str, report: Report
+    what: str,
+    found_in: Callable[[str], int],
+    names: Iterable[str],
+    stated: Mapping[str, int] | None,
+    source: str,
+    report: Report,
 ) -> dict[str, int]:
-    """Bytes of parameters by layer: stated, or those of the gradients."""
-    sizes = {name: stated.pop(name) if name in stated else step.gradient_bytes(name, report) for name in names}
+    """Return bytes of something by layer: stated, or found in the trace."""
+    left = dict(stated or {})
+    sizes = {name: left.pop(name) if name in left else found_in(name) for name in names}
     for name, size in sizes.items():
         if not 0 <= size <= _MOST_SIZE:
-            report.add(source, f"layer {quoted(name)} has parameters of 0 to {_MOST_SIZE} bytes, not {size}")
-    for name in stated:
-        report.add(source, f"parameters of a layer {quoted(name)}, which there is not")
+            report.add(source, f"layer {quoted(name)} has {what} of 0 to {_MOST_SIZE} bytes, not {size}")
+    for name in left:
+        report.add(source, f"{what} of a layer {quoted(name)}, which there is not")
     return sizes

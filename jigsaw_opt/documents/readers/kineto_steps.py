@@ -8,6 +8,7 @@ from itertools import takewhile
 from math import prod
 
 from jigsaw_opt.documents.readers.kineto_events import NODE, OP, Trace, TraceSpan
+from jigsaw_opt.documents.readers.kineto_kept import BYTES, MadeNode, kept_bytes, tensors_of
 from jigsaw_opt.documents.readers.kineto_layers import GRADIENT, OPTIMISER, STEP, node_around
 from jigsaw_opt.documents.report import Report
 
@@ -15,29 +16,7 @@ __all__ = ["Owners", "ProfiledStep"]
 
 _COMPILED = "CompiledFunction"
 """What `torch.compile` calls the forward pass of a function."""
-_BYTES: Mapping[str, int] = {
-    "float": 4,
-    "double": 8,
-    "c10::Half": 2,
-    "c10::BFloat16": 2,
-    "c10::complex<float>": 8,
-    "c10::complex<double>": 16,
-}
-"""Of the types that gradients have."""
-_WEIGHTS: Mapping[str, frozenset[int]] = {
-    "aten::linear": frozenset({1, 2}),
-    "aten::embedding": frozenset({0}),
-    **dict.fromkeys((f"aten::conv{kind}d" for kind in (1, 2, 3)), frozenset({1, 2})),
-    **dict.fromkeys((f"aten::conv_transpose{kind}d" for kind in (1, 2, 3)), frozenset({1, 2})),
-    "aten::layer_norm": frozenset({2, 3}),
-    "aten::rms_norm": frozenset({2}),
-    "aten::group_norm": frozenset({2, 3}),
-    "aten::batch_norm": frozenset({1, 2, 3, 4}),
-}
-"""Which tensors of an operation are parameters and statistics, also where they are frozen and have no gradient."""
 _SHAPES = "profile with record_shapes=True, or state parameters"
-_MOST_SIZE = 2**40
-_Shape = tuple[int, ...]
 _Part = tuple[str, int]
 """A layer, and the number of a backward pass within the step."""
 
@@ -112,12 +91,16 @@ class ProfiledStep:
         self._owner: dict[TraceSpan, str | None] = {}
         """Of operations with a sequence number or beside the layers, and of nodes."""
         self._latest: dict[object, str | None] = {}
-        self._inputs_within: dict[TraceSpan, Counter[_Shape]] = {}
-        self._inputs_after: dict[TraceSpan, Counter[_Shape]] = {}
+        self._inputs_within: dict[TraceSpan, Counter[tuple[int, ...]]] = {}
+        self._inputs_after: dict[TraceSpan, Counter[tuple[int, ...]]] = {}
         self._before: dict[tuple[TraceSpan | None, object], TraceSpan] = {}
         self._pass = 0
         self._forward_runs = False
         self._ran: set[TraceSpan] = set()
+        self._made: dict[TraceSpan, MadeNode] = {}
+        """By node."""
+        self._nodes_of: dict[TraceSpan, list[MadeNode]] = defaultdict(list)
+        """By outermost operation of the forward pass."""
         self._passes: set[int] = set()
         self._gradients: dict[_Part, list[TraceSpan]] = defaultdict(list)
         self._kept: dict[_Part, list[TraceSpan]] = defaultdict(list)
@@ -143,6 +126,8 @@ class ProfiledStep:
     def see(self, span: TraceSpan) -> None:
         """Take a span in, after all that began before it."""
         node = node_around(span)
+        if node in self._made and span is not node:
+            self._see_within(self._made[node], node, span)
         if node is span:
             self._see_node(span)
         elif node is None:
@@ -155,6 +140,13 @@ class ProfiledStep:
                 self._gradients[owner or "", self._pass].append(span)
         elif span.is_recorded:
             self._see_again(span, node)
+
+    def _see_within(self, made: MadeNode, node: TraceSpan, span: TraceSpan) -> None:
+        """Take an operation in that runs in a node: its function, or one that this calls."""
+        if span.parent is node and span.name == made.name:
+            made.gradients = tensors_of(span)
+        elif span.category == OP and (span.parent is node or (span.parent and span.parent.name == made.name)):
+            made.inside.append(span)
 
     def _see_forward(self, span: TraceSpan) -> None:
         """Take a span in that runs in no node: a layer, or an operation of the forward pass or of none."""
@@ -190,6 +182,10 @@ class ProfiledStep:
             self._ran.clear()
             self._pass += 1
         if maker is not None:
+            if maker not in self._ran:
+                self._made[node] = MadeNode(maker, node.name.removeprefix(NODE))
+                outermost = [one for one in maker.above() if one.is_recorded][-1]
+                self._nodes_of[outermost].append(self._made[node])
             self._ran.add(maker)
         if maker is not None and maker in self._owner:
             owner = self._owner[maker]
@@ -203,9 +199,9 @@ class ProfiledStep:
         self._forward_runs = False
         self._passes.add(self._pass)
 
-    def _inputs_of(self, node: TraceSpan) -> Counter[_Shape]:
+    def _inputs_of(self, node: TraceSpan) -> Counter[tuple[int, ...]]:
         maker = self._owners.makers.get(node)
-        return Counter(shape for shape, _ in _inputs(maker)) if maker is not None else Counter()
+        return Counter(one.shape for one in tensors_of(maker)) if maker is not None else Counter()
 
     def _is_of_an_input(self, gradient: TraceSpan, node: TraceSpan) -> bool:
         """Whether a gradient is no parameter's: that of what an operation reads whose node runs a backward pass itself.
@@ -218,10 +214,10 @@ class ProfiledStep:
         expected = [] if outer is None else [self._inputs_within[outer]]
         if before in self._inputs_within:
             expected.append(self._inputs_after.setdefault(before, self._inputs_of(before)))
-        for shape, _ in _inputs(gradient)[:1]:
+        for one in tensors_of(gradient)[:1]:
             for left in expected:
-                if left[shape]:
-                    left[shape] -= 1
+                if left[one.shape]:
+                    left[one.shape] -= 1
                     return True
         return False
 
@@ -253,29 +249,28 @@ class ProfiledStep:
             (self.forward_us if node is None else self.backward_us)[layer] += duration
 
     def activation_bytes(self, name: str) -> int:
-        """Bytes that the outermost operations of a layer read in a pass, what is shaped as a parameter aside.
+        """Estimate the bytes that the nodes of a layer keep in a pass, each storage once.
 
         Of operations that are computed again in the backward pass, what the first of them reads is kept alone.
         """
         parameters = {
-            shape
+            one.shape
             for part, found in self._gradients.items()
             if part[0] == name
-            for one in found
-            for shape, _ in _inputs(one)
+            for gradient in found
+            for one in tensors_of(gradient)
         }
         most = 0
         for part in [part for part in self._kept if part[0] == name]:
             again = self._computed_again[part].copy()
-            keeping = [first for of, first in self._regions.values() if of == part]
+            nodes = [MadeNode(first, "") for of, first in self._regions.values() if of == part]
             for span in self._kept[part]:
                 if again[_key(span)]:
                     again[_key(span)] -= 1
                 else:
-                    keeping.append(span)
-            read = [one for span in keeping for one in _inputs(span, _WEIGHTS.get(span.name, frozenset()))]
-            size = sum(prod(shape) * _BYTES[kind] for shape, kind in read if kind in _BYTES and shape not in parameters)
-            most = max(most, size)
+                    nodes += self._nodes_of.get(span, ())
+            nodes.sort(key=lambda one: one.maker.start)
+            most = max(most, kept_bytes(nodes, parameters))
         return most
 
     def gradient_bytes(self, name: str, report: Report | None = None) -> int:
@@ -285,20 +280,6 @@ class ProfiledStep:
         if shapeless and report is not None:
             report.add(shapeless[0].place, "a gradient without shape and type", _SHAPES)
         return max((sum(_gradient_bytes(one) or 0 for one in found) for found in parts), default=0)
-
-
-def _inputs(span: TraceSpan, besides: Collection[int] = ()) -> list[tuple[_Shape, str]]:
-    """Shapes and types of the tensors that an operation reads, as far as the trace has them, besides some positions."""
-    shapes, kinds = span.arguments.get("Input Dims"), span.arguments.get("Input type")
-    if not isinstance(shapes, list) or not isinstance(kinds, list):
-        return []
-    return [
-        (tuple(shape), str(kind))
-        for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=False))
-        if k not in besides
-        and isinstance(shape, list)
-        and all(type(size) is int and 0 <= size <= _MOST_SIZE for size in shape)
-    ]
 
 
 def _key(span: TraceSpan) -> str:
@@ -315,5 +296,5 @@ def _label(span: TraceSpan) -> str:
 
 def _gradient_bytes(span: TraceSpan) -> int | None:
     """Bytes of the gradient that an operation adds up; None where it has no shape or type."""
-    shape, kind = next(iter(_inputs(span)), ((), ""))
-    return prod(shape) * _BYTES[kind] if kind in _BYTES else None
+    found = next(iter(tensors_of(span)), None)
+    return prod(found.shape) * BYTES[found.kind] if found and found.kind in BYTES else None
