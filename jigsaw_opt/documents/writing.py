@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import sys
@@ -14,9 +15,11 @@ from pathlib import Path
 from jigsaw_opt.errors import JigsawError, UsageError, reason_of
 from jigsaw_opt.system.interrupts import held
 
-__all__ = ["make_folder", "require_writable", "write_atomically"]
+__all__ = ["make_folder", "remove_abandoned", "require_writable", "write_atomically"]
 
 _MOST_LINKS = 40
+_PREFIX, _SUFFIX = ".jigsaw-", ".tmp"
+"""Of the names of temporary files."""
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
@@ -73,6 +76,8 @@ def require_writable(path: str | os.PathLike[str], inputs: Iterable[str | os.Pat
 def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.PathLike[str] | None] = ()) -> None:
     """Make a folder where there is none, with those above it, and see that files can be written in it.
 
+    Temporary files that killed processes left there are removed.
+
     Parameters
     ----------
     folder
@@ -93,17 +98,29 @@ def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.Pa
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot make the folder {folder}: {reason_of(error)}") from error
+    remove_abandoned(folder)
     inputs = tuple(inputs)
     for name in files:
         require_writable(folder / name, inputs)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files in a folder that no living process writes.
+
+    A process keeps its temporary file locked, and the system drops the lock when the process dies. A file that cannot
+    be opened or locked is left alone.
+    """
+    with suppress(OSError):
+        for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+            with suppress(OSError), path.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
 
 def _obstacle(target: Path) -> str | None:
     """What will keep `write_atomically` from writing, found out by trying as far as that leaves no trace."""
     descriptor = _descriptor(target)
     if descriptor is not None:
-        import fcntl
-
         readable = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
         return "it is open for reading only" if readable else None
     if target.is_dir():
@@ -129,7 +146,7 @@ def _obstacle_below(folder: Path) -> str | None:
     with held():
         handle, name = _temporary(folder)
         os.close(handle)
-        Path(name).unlink()
+        Path(name).unlink(missing_ok=True)
     return None
 
 
@@ -143,8 +160,9 @@ def _replace(target: Path, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).chmod(_mode(target))
-            _take_place(Path(name), target, data)
+                # The lock ends with the open file, and only then may others take the temporary one for abandoned.
+                Path(name).chmod(_mode(target))
+                _take_place(Path(name), target, data)
         finally:  # an interrupt too must leave nothing behind; where all went well there is nothing left to remove
             with suppress(FileNotFoundError):
                 Path(name).unlink()
@@ -161,8 +179,15 @@ def _take_place(temporary: Path, target: Path, data: bytes) -> None:
 
 
 def _temporary(folder: Path) -> tuple[int, str]:
-    # Not after the target, whose name may be as long as names can be.
-    return tempfile.mkstemp(prefix=".jigsaw-", suffix=".tmp", dir=folder)
+    """Make a temporary file; return its open descriptor, locked where the file system has locks, and its name."""
+    while True:
+        # Not after the target, whose name may be as long as names can be.
+        handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=folder)
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, name
+        os.close(handle)  # `remove_abandoned` came between
 
 
 def _mode(target: Path) -> int:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import pty
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.documents import make_folder, require_writable, write_atomically
+from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import JigsawError, UsageError
 
 
@@ -187,3 +191,24 @@ def test_a_folder_for_several_files(here: Path) -> None:
     for name in ("a/b/x", "a/b/x/c", "x" * 300):
         with pytest.raises(UsageError, match="cannot make the folder"):
             make_folder(Path(name), ["y"])
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(here: Path) -> None:
+    program = (
+        "import pathlib, time; from jigsaw_opt.documents import write_atomically\n"
+        "pathlib.Path.replace = lambda *_: (print('half', flush=True), time.sleep(600))\n"
+        "write_atomically('file', b'data')"
+    )
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": root}
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "half\n"
+        (here / ".other.tmp").touch()
+        make_folder(here, ["file"])
+        assert len(list(here.glob(".jigsaw-*.tmp"))) == 1
+        writer.send_signal(signal.SIGKILL)
+    make_folder(here, ["file"])
+    assert [path.name for path in here.iterdir()] == [".other.tmp"]
+    remove_abandoned(here / "missing")

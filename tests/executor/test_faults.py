@@ -158,8 +158,13 @@ def test_an_interrupt_without_checkpoints_says_how_to_have_them(
 def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ground.trigger.write_text("nothing 0")
     checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / ".jigsaw-killed.tmp").touch()
     assert ground.run("--checkpoint", checkpoint, "--iterations", 2) == 0
+    assert not list(checkpoint.glob(".*"))
+    (checkpoint / ".jigsaw-killed.tmp").touch()
     digests, first = ground.resumed(checkpoint)
+    assert not list(checkpoint.glob(".*"))
     assert digests == ground.digests
     assert first == [4, 4, 6]
     assert ground.run("--checkpoint", checkpoint, "--resume") == 2

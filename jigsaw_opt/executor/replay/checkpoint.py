@@ -17,10 +17,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.documents import instance_sha256, write_atomically
+from jigsaw_opt.documents import instance_sha256, make_folder, write_atomically
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.report import Report, describe
+from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.likeness import compare
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
@@ -79,21 +80,17 @@ class Checkpoint:
         Raises
         ------
         UsageError
-            It holds a checkpoint and nobody said to go on from it.
+            It holds a checkpoint and nobody said to go on from it, or it cannot be made.
         InvalidInputError
             There is no checkpoint to go on from, or it is that of another run.
-        JigsawError
-            It cannot be made.
         """
         if resume:
             self._compare()
+            remove_abandoned(self._folder)
             return
         if self._statement.exists():
             raise UsageError(f"{self._folder} holds a checkpoint: go on from it with --resume, or name another folder")
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot make the folder {self._folder}: {error.strerror}") from error
+        make_folder(self._folder, [self._statement.name])
         write_atomically(self._statement, json.dumps(self._belongs, indent=2).encode())
 
     def _compare(self) -> None:
