@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jigsaw_opt.cli.depth import add_depth, warn_of_spb
 from jigsaw_opt.cli.parser import file_or_stdout
+from jigsaw_opt.cli.simulate_setting import add_too_wide
 
 if TYPE_CHECKING:
     from jigsaw_opt.documents.report import Report
     from jigsaw_opt.errors import Problem
+    from jigsaw_opt.problem.workload import TraceJob
     from jigsaw_opt.simulation.own_jobs import Assumption, OwnJob, OwnRequest
 
 HELP = "make an instance of your own jobs"
@@ -44,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", metavar="FILE", help="a workload in CSV, as of jigsaw simulate; also day, week")
     parser.add_argument("--columns", default="", metavar="OURS=THEIRS,...", help="what the CSV calls its columns")
+    add_too_wide(parser)
     parser.add_argument(
         "--model",
         default=_MODEL,
@@ -191,16 +194,37 @@ def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
     from jigsaw_opt.documents.workload_csv import columns_of, decode_workload
     from jigsaw_opt.instances.sources import workload_path
     from jigsaw_opt.simulation.own_jobs import jobs_of
+    from jigsaw_opt.simulation.wide_jobs import why_too_wide, without_too_wide
     from jigsaw_opt.text import readable
+
+    count = _gpu_count(arguments.cluster or _CLUSTER)
+    skipping = arguments.too_wide == "skip"
+
+    def accept(job: TraceJob) -> Sequence[str]:
+        wide = None if skipping else why_too_wide(job, job.gpus, count)
+        return () if wide is None else (wide,)
 
     columns = columns_of(arguments.columns)
     data, source = read_file(workload_path(arguments.jobs)), readable(arguments.jobs)
     # What is wrong with columns that the caller names is said of them.
     with nullcontext() if columns else expecting(data, source, "csv"):
-        workload = decode_workload(data, source, columns=columns)
+        workload = without_too_wide(decode_workload(data, source, accept, columns), count, rigid=True)
     for line in workload.reading_told():
         note(f"{source}: {line}")
     return jobs_of(workload, arguments.model)
+
+
+def _gpu_count(words: str) -> int:
+    """Return how many GPUs a cluster has; where its words are wrong, which is told later, as many as any job needs."""
+    from jigsaw_opt.errors import InvalidInputError, UsageError
+    from jigsaw_opt.problem.workload import MOST_GPUS
+    from jigsaw_opt.simulation.cluster_files import cluster_in_words
+
+    try:
+        cluster = cluster_in_words(words)
+    except (InvalidInputError, UsageError):
+        return MOST_GPUS
+    return MOST_GPUS if cluster is None else cluster.gpu_count
 
 
 def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -11,7 +11,7 @@ from jigsaw_opt.errors import UsageError
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.request import Prepared, SimulationRequest
 
-__all__ = ["configure_setting", "inputs_of", "request_of", "seeds_of", "tell_reading"]
+__all__ = ["add_too_wide", "configure_setting", "inputs_of", "request_of", "seeds_of", "tell_reading"]
 
 
 def configure_setting(parser: argparse.ArgumentParser) -> None:
@@ -62,18 +62,23 @@ def configure_setting(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="jobs of at least N GPUs are in the foreground, beside those that the workload names",
     )
+    add_too_wide(parser)
+    parser.add_argument(
+        "--failures",
+        default="",
+        metavar="mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE",
+        help="servers, and links, that fail and come back: drawn by --seed, or events in CSV",
+    )
+
+
+def add_too_wide(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says what becomes of jobs that are wider than the cluster."""
     parser.add_argument(
         "--too-wide",
         choices=("refuse", "skip"),
         default="refuse",
         help="what becomes of a workload with a job of more GPUs than the cluster has: refuse it, or skip the job"
         " (default: refuse)",
-    )
-    parser.add_argument(
-        "--failures",
-        default="",
-        metavar="mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE",
-        help="servers, and links, that fail and come back: drawn by --seed, or events in CSV",
     )
 
 

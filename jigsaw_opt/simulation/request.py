@@ -20,7 +20,7 @@ from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.workload import TraceJob, Workload, left_out_told
+from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
@@ -32,6 +32,7 @@ from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.wide_jobs import require_choice, why_too_wide, without_too_wide
 from jigsaw_opt.text import nearest, readable
 
 __all__ = ["Prepared", "SimulationRequest", "prepare", "prepare_all"]
@@ -96,8 +97,6 @@ class SimulationRequest:
 _KINDS: Mapping[type, str] = {str: "text", Real: "a number", Integral: "a whole number"}
 _TEXTS = ("workload", "cluster", "policy", "performance", "contention", "failures", "columns", "too_wide")
 _OPTIONAL = "foreground_gpus"
-_SKIP, _REFUSE = "skip", "refuse"
-_TOO_WIDE = "with more GPUs than the cluster has"
 _FIELDS: Mapping[str, type] = {
     **dict.fromkeys(_TEXTS, str),
     **dict.fromkeys(("round_s", "restart_s"), Real),
@@ -201,8 +200,7 @@ def _prepared(
     with problems.of("seed"):
         seed = _seed(request.seed)
     with problems.of("too wide"):
-        if request.too_wide not in (_SKIP, _REFUSE):
-            raise UsageError(f"--too-wide is {_REFUSE} or {_SKIP}, not {request.too_wide!r}")
+        require_choice(request.too_wide)
     with problems.of("foreground"):
         wide = _wide(request.foreground_gpus)
     # Without a cluster or a performance model the trace is still read, for what is wrong with it by itself.
@@ -220,7 +218,7 @@ def _prepared(
     with problems.of(request.workload):
         workload = _trace(request, accept)
         if not problems:
-            workload = _with_foreground(_fitting(workload, cluster), wide)
+            workload = _with_foreground(without_too_wide(workload, cluster.gpu_count), wide)
             workload, performance = _joined(request, cluster, workload, performance)
             setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed, failures)
             figures = hashlib.sha256(repr(performance.figures).encode()).hexdigest()
@@ -238,23 +236,6 @@ def _wide(gpus: int | None) -> int | None:
     if gpus is not None and gpus < 1:
         raise UsageError(f"--foreground-gpus is at least 1, not {gpus}")
     return gpus
-
-
-def _fitting(workload: Workload, cluster: Cluster) -> Workload:
-    """The workload without the jobs that need more GPUs than there are; `_accepting` has refused those not to skip.
-
-    Raises
-    ------
-    UsageError
-        No job is left.
-    """
-    jobs = tuple(job for job in workload.jobs if job.fewest <= cluster.gpu_count)
-    if len(jobs) == len(workload.jobs):
-        return workload
-    left_out = {**workload.left_out, _TOO_WIDE: len(workload.jobs) - len(jobs)}
-    if not jobs:
-        raise UsageError(f"no job is left; {left_out_told(left_out, 0)}")
-    return replace(workload, jobs=jobs, left_out=left_out)
 
 
 def _with_foreground(workload: Workload, gpus: int | None) -> Workload:
@@ -344,14 +325,12 @@ def _trace(request: SimulationRequest, accept: Accept) -> Workload:
 def _accepting(request: SimulationRequest, cluster: Cluster, performance: Performance | None) -> Accept:
     """What is wrong with a job: more GPUs than there are, or nothing that the performance model knows."""
     count = cluster.gpu_count
-    skip = f"--too-wide {_SKIP} leaves such jobs out"
 
     def problems(job: TraceJob) -> Sequence[str]:
-        if job.fewest > count and request.too_wide == _SKIP:
+        wide = why_too_wide(job, job.fewest, count)
+        if wide is not None and request.too_wide == "skip":
             return ()
-        found = []
-        if job.fewest > count:
-            found.append(f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {count}; {skip}")
+        found = [] if wide is None else [wide]
         reason = None if performance is None else performance.unknown(job)
         if reason is not None:
             of_duration = isinstance(performance, Profiled) and job.duration_us is not None

@@ -52,6 +52,24 @@ def test_jobs_of_a_bundled_workload_and_of_what_is_none(tmp_path: Path, capsys: 
     assert "looks like an instance, not a workload in CSV" in capsys.readouterr().err
 
 
+def test_jobs_wider_than_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, output = tmp_path / "jobs.csv", tmp_path / "mine.json"
+    table.write_text("name,submit_s,gpus,min_gpus,duration_s\na,0,8,8,60\nb,0,16,4,60\n")
+    words = ["new", "--jobs", str(table), "--cluster", "1x8:v100", "-o", str(output)]
+    assert main(words) == 3
+    told = f"{table}:3: job 'b' needs 16 GPUs and the cluster has 8; --too-wide skip leaves such jobs out"
+    assert told in capsys.readouterr().err
+    assert not output.exists()
+    assert main([*words, "--too-wide", "skip"]) == 0
+    assert f"{table}: 1 of 2 jobs left out: 1 with more GPUs than the cluster has" in capsys.readouterr().err
+    assert [job.name for job in load_instance(output).data_parallel] == ["a"]
+    table.write_text("name,submit_s,gpus,duration_s\nb,0,16,60\n")
+    assert main([*words, "--too-wide", "skip"]) == 3
+    assert "no job is left; 1 of 1 jobs left out" in capsys.readouterr().err
+    assert main(["new", "--jobs", str(table), "--cluster", "8", "-o", str(output)]) == 3
+    assert "16 GPUs" not in capsys.readouterr().err
+
+
 def test_deadlines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["new", "--job", "a:vgg16:2:3", "--job", "b:vgg16:1:3", "-o", str(tmp_path / "mine.json")]
     assert main([*words, "--deadline", "b=2h"]) == 0
