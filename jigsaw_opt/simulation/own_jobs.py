@@ -26,14 +26,16 @@ from jigsaw_opt.text import nearest, suggestion
 
 __all__ = ["Assumption", "OwnJob", "OwnRequest", "jobs_of", "own_instance", "own_job", "with_deadlines"]
 
-_FORM = "NAME:MODEL[@BATCH]:WORKERS:ITERATIONS, or a duration as in 2d, 2h, 30min or 90s in place of the iterations"
+_FORM = (
+    "NAME:MODEL[@BATCH]:WORKERS:ITERATIONS, or a duration as in 2d, 2h, 30min, 90s or 600ms in place of the iterations"
+)
 _WORDS = re.compile(
     r"(?P<name>[^:]+):(?P<model>[^:]+):(?P<workers>[0-9]{1,9})"
-    r":(?P<amount>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>d|h|min|s)?"
+    r":(?P<amount>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>d|h|min|s|ms|us)?"
 )
-_DEADLINE = re.compile(r"(?:(?P<name>.+)=)?(?P<amount>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>d|h|min|s)")
+_DEADLINE = re.compile(r"(?:(?P<name>.+)=)?(?P<amount>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>d|h|min|s|ms|us)")
 _MODEL = re.compile(r"(?P<network>.+?)@(?P<batch>[0-9]{1,9})")
-_UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000}
+_UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool 
     for word in words:
         found = _DEADLINE.fullmatch(word.strip())
         if found is None:
-            wrong.append(f"a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, 3d or 90s; not {word!r}")
+            wrong.append(f"a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, 3d, 90s or 600ms; not {word!r}")
         elif found["name"] in of_one or (found["name"] is None and of_all is not None):
             of_whom = "all jobs have" if found["name"] is None else f"job {found['name']!r} has"
             wrong.append(f"{of_whom} a deadline before {word!r}; one is taken")
@@ -205,7 +207,7 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
     for index, job in enumerate(alone):
         reason = performance.unknown(job)
         if reason is not None:
-            problems.append(Problem(f"$.jobs[{index}]", _why(performance, job.model) or reason))
+            problems.append(_why(performance, job.model, f"$.jobs[{index}]") or Problem(f"$.jobs[{index}]", reason))
     if problems:
         raise InvalidInputError(problems)
     paces = [performance.alone_us(job) for job in alone]
@@ -218,17 +220,17 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
     return validate(replace(drawn, jobs=jobs)), assumed
 
 
-def _why(performance: Profiled, name: str) -> str | None:
+def _why(performance: Profiled, name: str, path: str) -> Problem | None:
     """Why no GPU of the cluster runs a model; None where some do."""
     model, servers = performance.models[name], performance.cluster.servers
     fitting = [server.gpu_memory for server in servers if server.gpu_type in model.gpu_types]
     if not fitting:
-        types = ", ".join(sorted({server.gpu_type for server in servers}))
-        return f"model {name!r} has times on {', '.join(model.gpu_types) or 'no type'}; the cluster has {types}"
-    need = needed_bytes([(model.state_bytes, model.activation_bytes()[-1])])
-    if need > max(fitting):
-        return f"a worker of model {name!r} takes {need / 1e9:.1f} GB, and a GPU has {max(fitting) / 1e9:g}"
-    return None
+        types, own = sorted({server.gpu_type for server in servers}), ", ".join(model.gpu_types) or "no type"
+        wrong = f"model {name!r} has times on {own}; the cluster has {', '.join(types)}"
+        return Problem(path, wrong, f"jigsaw profile --gpu-type {types[0]} writes times of this name")
+    need, most = needed_bytes([(model.state_bytes, model.activation_bytes()[-1])]), max(fitting)
+    wrong = f"a worker of model {name!r} takes {need / 1e9:.1f} GB, and a GPU has {most / 1e9:g}"
+    return Problem(path, wrong) if need > most else None
 
 
 def _iterations(job: OwnJob, pace_us: int) -> int:

@@ -75,6 +75,9 @@ def test_deadlines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--deadline", "b=2h"]) == 0
     deadlines = {job.name: job.deadline_us for job in load_instance(tmp_path / "mine.json").data_parallel}
     assert deadlines == {"a": None, "b": 7_200_000_000}
+    assert main([*words, "--job", "c:vgg16:1:1.5ms", "--deadline", "b=600ms", "--deadline", "50us"]) == 0
+    jobs = load_instance(tmp_path / "mine.json").data_parallel
+    assert [job.deadline_us for job in jobs] == [50, 600_000, 50] and jobs[2].iterations == 1
     assert main([*words, "--deadline", "b=soon"]) == 3
     assert "--deadline: a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, " in capsys.readouterr().err
 

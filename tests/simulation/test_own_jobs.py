@@ -96,7 +96,7 @@ def test_every_problem_of_the_words_at_once() -> None:
     jobs = [OwnJob("a", "resnet", 4, 10), OwnJob("b", "vgg16@0", 1, duration_us=1), OwnJob("c", "vgg16", 1, 1)]
     found = problems(OwnRequest("w", "2x4:k80", jobs, {}, 0, 0, "deep", "period"))
     assert found == [
-        "depth: is one of full, staircase, free, not 'deep'",
+        "depth: is one of full, staircase, rotation, free, not 'deep'",
         "bandwidth: is at least 1, not 0",
         "segments: is at least 1, not 0",
         "job b: has a duration; a period has iterations",
@@ -126,6 +126,8 @@ def test_jobs_that_the_document_or_the_cluster_refuses() -> None:
     assert problems(OwnRequest("w", "1x2:v100", [OwnJob("a", "net", 1, 1)], measured)) == [
         "$.jobs[0]: model 'net' has times on a100, h200; the cluster has v100"
     ]
+    with pytest.raises(InvalidInputError, match="--gpu-type v100"):
+        own_instance(OwnRequest("w", "1x2:v100", [OwnJob("a", "net", 1, 1)], measured))
 
 
 def test_durations_beyond_what_a_document_holds() -> None:
