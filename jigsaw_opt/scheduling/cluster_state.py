@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -255,8 +256,13 @@ class ClusterState:
     # Decisions ----------------------------------------------------------------------------------------------
 
     def cut(self, share: Share) -> bool:
-        """Whether links that are down leave no route between servers of a share."""
-        return bool(self.dead) and self._routes.cut(share.gpus, frozenset(self.dead))
+        """Whether no route of links that are up joins the servers of a share."""
+        return not self._routes.joined(share.gpus, frozenset(self.dead))
+
+    def most_joined(self, gpus: Iterable[int]) -> int:
+        """Return how many of some GPUs are at most on servers that routes of links that are up join."""
+        parts = self._routes.parts(frozenset(self.dead))
+        return max(Counter(parts[self.setting.server_of[gpu]] for gpu in gpus).values(), default=0)
 
     def remaining(self, shares: Iterable[Share]) -> tuple[tuple[Share, ...], list[int]]:
         """What can run of a decision that was made earlier, and the jobs that cannot for what has failed since."""

@@ -58,7 +58,8 @@ class LiveExplanation:
     reason
         In whole sentences, of which the first goes on from the job's name.
     kind
-        Of the first remedy; ``memory`` where enough GPUs are free, and none of them takes it; ``aside`` where the
+        Of the first remedy; ``link`` where enough GPUs are free, and no route joins so many of them; ``memory`` where
+        none of them takes it; ``aside`` where the
         policy failed with it; ``unknown`` where nothing that was tried would start it; empty of one that runs.
     remedies
         What would start it, the likeliest reasons first.
@@ -145,7 +146,9 @@ def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Seque
     needs = (
         f"it waits for {count_gpus(own.fewest)}, and {count_gpus(len(free))} {'is' if len(free) == 1 else 'are'} free"
     )
-    if kind in ("gpus", "priority", "unknown") and refusal is not None:
+    if kind in ("gpus", "priority", "unknown") and state.most_joined(free) < own.fewest <= len(free):
+        kind, needs = "link", f"{needs}, but no route joins the servers that have them"
+    elif kind in ("gpus", "priority", "unknown") and refusal is not None:
         kind, needs = "memory", f"{needs}, but: {refusal}"
     if not found:
         return kind, f"{needs}. Nothing that was tried starts it."

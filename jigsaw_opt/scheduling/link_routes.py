@@ -40,6 +40,17 @@ class LinkRoutes:
             self._left = _LinksUp(self._cluster, dead)
         return self._left.channel(gpus, self._server_of)
 
+    def parts(self, dead: frozenset[int] = _NONE) -> tuple[int, ...]:
+        """For each server the number of its part of the cluster, in which links that are up join all servers."""
+        if self._left.dead != dead:
+            self._left = _LinksUp(self._cluster, dead)
+        return self._left.parts
+
+    def joined(self, gpus: tuple[int, ...], dead: frozenset[int] = _NONE) -> bool:
+        """Whether routes of links that are up join the servers of these GPUs (specification: placement)."""
+        parts = self.parts(dead)
+        return len({parts[self._server_of[gpu]] for gpu in gpus}) <= 1
+
     def cut(self, gpus: tuple[int, ...], dead: frozenset[int]) -> bool:
         """Whether a job on these GPUs has lost its routes."""
         return self.channel(gpus, dead) is None and self.whole(gpus) is not None
@@ -61,6 +72,11 @@ class _LinksUp:
         links = tuple(cluster.links[k] for k in self._up)
         self._routes = Routes(replace(cluster, links=links) if dead else cluster)
         self._channels: dict[tuple[int, ...], Channel | None] = {}
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """For each server the number of the part of the cluster that these links join."""
+        return self._routes.component
 
     def channel(self, gpus: tuple[int, ...], server_of: list[int]) -> Channel | None:
         """What a job uses, with its links by their numbers in the whole cluster; None on one server."""

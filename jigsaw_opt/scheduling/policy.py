@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.cluster import Cluster, joined_parts
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import Performance
@@ -78,6 +78,15 @@ class ClusterSetting:
         for server in self.cluster.servers:
             starts.append(starts[-1] + server.gpus)
         return tuple(range(first, last) for first, last in pairwise(starts))
+
+    @cached_property
+    def parts(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the servers that links join, by part of the cluster: a job is placed in one (placement)."""
+        part = joined_parts(self.cluster, self.cluster.links)
+        found: dict[int, list[int]] = {}
+        for k, server in enumerate(self.cluster.servers):
+            found.setdefault(part[server.name], []).append(k)
+        return tuple(map(tuple, found.values()))
 
     @property
     def gpu_count(self) -> int:

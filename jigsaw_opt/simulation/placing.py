@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
+from itertools import accumulate
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
@@ -62,9 +64,10 @@ def by_priority(
     if placement == "consolidated":
         return _consolidated(setting, list(order), down)
     left = setting.gpu_count - len(down)
+    widest = max(sum(gpu not in down for k in part for gpu in setting.gpus_of[k]) for part in setting.parts)
     chosen: list[Active] = []
     for active in order:
-        if active.job.gpus <= left:
+        if active.job.gpus <= min(left, widest):
             chosen.append(active)
             left -= active.job.gpus
             if left == 0:
@@ -75,8 +78,8 @@ def by_priority(
     for active in chosen:
         if active.share is None:
             gpus = free.find(active.job.gpus, placement)
-            assert gpus is not None  # the chosen jobs ask for no more than there is
-            started.append(Share((active.index,), gpus))
+            if gpus is not None:  # there are enough, but maybe not in one part of the cluster
+                started.append(Share((active.index,), gpus))
     return (*kept, *started)
 
 
@@ -126,7 +129,8 @@ class FreeGpus:
         self._server_of = setting.server_of
         held = {gpu for share in shares for gpu in share.gpus}.union(down)
         self._free = [[gpu for gpu in gpus if gpu not in held] for gpus in setting.gpus_of]
-        self._widths = sorted((len(gpus) for gpus in setting.gpus_of), reverse=True)
+        self._parts = setting.parts
+        self._widths = [sorted((len(setting.gpus_of[k]) for k in part), reverse=True) for part in setting.parts]
         self.count = sum(map(len, self._free))
 
     def take(self, count: int) -> tuple[int, ...] | None:
@@ -135,16 +139,28 @@ class FreeGpus:
         On one server if that is possible, the one that it fills best; else on the servers with the most free GPUs,
         which is the fewest servers. Of equal servers the first.
         """
+        return self._take(count, self._room(count))
+
+    def _room(self, count: int) -> Sequence[int]:
+        """Return the servers to take `count` GPUs of: of one part of the cluster, if no server has so many."""
         if count > self.count:
+            return ()
+        if len(self._parts) == 1 or max(map(len, self._free)) >= count:
+            return range(len(self._free))
+        return next((part for part in self._parts if sum(len(self._free[k]) for k in part) >= count), ())
+
+    def _take(self, count: int, servers: Sequence[int]) -> tuple[int, ...] | None:
+        """Take `count` GPUs as `take` does, of servers that have so many; None where there are no servers."""
+        if not servers:
             return None
         taken: list[int] = []
         while len(taken) < count:
             want = count - len(taken)
-            fitting = [k for k, free in enumerate(self._free) if len(free) >= want]
+            fitting = [k for k in servers if len(self._free[k]) >= want]
             if fitting:
                 best = min(fitting, key=lambda k: len(self._free[k]))
             else:
-                best = max(range(len(self._free)), key=lambda k: len(self._free[k]))
+                best = max(servers, key=lambda k: len(self._free[k]))
             taken += self._free[best][:want]
             self._free[best] = self._free[best][want:]
         self.count -= count
@@ -152,11 +168,12 @@ class FreeGpus:
 
     def take_emptiest(self, count: int) -> tuple[int, ...] | None:
         """Take `count` GPUs, or None where there are too few: always from the server with the most free GPUs."""
-        if count > self.count:
+        servers = self._room(count)
+        if not servers:
             return None
         taken: list[int] = []
         while len(taken) < count:
-            best = max(range(len(self._free)), key=lambda k: len(self._free[k]))
+            best = max(servers, key=lambda k: len(self._free[k]))
             want = count - len(taken)
             taken += self._free[best][:want]
             self._free[best] = self._free[best][want:]
@@ -165,14 +182,11 @@ class FreeGpus:
 
     def take_consolidated(self, count: int) -> tuple[int, ...] | None:
         """Take `count` GPUs on as few servers as they would be on in an empty cluster, or None where there are none."""
-        most, fewest = 0, 0
-        for width in self._widths:
-            if most >= count:
-                break
-            most, fewest = most + width, fewest + 1
-        if sum(sorted(map(len, self._free), reverse=True)[:fewest]) < count:
-            return None
-        return self.take(count)
+        fewest = min(filter(None, (_fewest(widths, count) for widths in self._widths)), default=0)
+        for part in self._parts:
+            if sum(sorted((len(self._free[k]) for k in part), reverse=True)[:fewest]) >= count:
+                return self._take(count, part)
+        return None
 
     def find(self, count: int, placement: str) -> tuple[int, ...] | None:
         """Take `count` GPUs in the way of `placement`, a name in `PLACEMENTS`."""
@@ -194,3 +208,9 @@ class FreeGpus:
             if gpu in free:
                 free.remove(gpu)
                 self.count -= 1
+
+
+def _fewest(widths: Sequence[int], count: int) -> int:
+    """Return how many servers have `count` GPUs, the widest first; 0 where they have too few."""
+    most = list(accumulate(widths))
+    return 1 + bisect_left(most, count) if most and most[-1] >= count else 0

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Link, Server
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import (
     JobCancelled,
@@ -22,12 +23,14 @@ from jigsaw_opt.scheduling import (
     LiveScheduler,
     PriorityChanged,
     QuotaChanged,
+    ServerAdded,
     ServerBack,
     ServerDrained,
     ServerLost,
     live_scheduler,
 )
 from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
 from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
 
@@ -218,22 +221,32 @@ def test_gavel_reads_weights() -> None:
     assert scheduler.handle(JobSubmitted(0, TraceJob("a", 0, "a", 1, 10, weight=3))) == ()
 
 
+class Silent(Seconds):
+    """A performance model that tells nothing of how fast jobs run."""
+
+    def alone_us(self, job: TraceJob) -> int:
+        raise LookupError("not measured")
+
+    def paces(self, *_: Any) -> Any:
+        raise LookupError("not measured")
+
+
 def test_what_the_performance_model_cannot_tell_is_left_out() -> None:
-    cluster = replace(star("v", "v"), switches=(), links=())
-    scheduler = told(live("fifo", cluster, models=MODELS), job("wide", 8, model="small"), job("next", 8, model="small"))
+    scheduler = told(live(performance=lambda cluster: Silent()), job("wide", 8), job("next", 8))
     found = scheduler.explain("wide")
     assert found.reason == "it runs on 8 GPUs of 2 servers, at depth rule full." and found.influences == ()
     found = scheduler.explain("next")
     assert (found.kind, found.remedies[0].text, found.remedies[0].expected_us) == ("gpus", "job wide ends", None)
 
 
-def test_jobs_whose_servers_nothing_joins_are_put_aside_where_the_policy_must_know_how_long_they_take() -> None:
-    cluster = replace(star("v", "v"), switches=(), links=())
-    for policy in ("srtf", "srtf:measure=service"):
-        scheduler = live(policy, cluster, models=MODELS)
-        scheduler.handle(job("wide", 8, model="small"))
-        scheduler.handle(job("good", 4, model="small"))
-        change = scheduler.step(0)
-        assert [start.to.job for start in change.starts] == ["good"]
-        assert change.failure.startswith("job 'wide' is put aside: policy 'srtf': UsageError: no links join")
-        assert "no links join" in scheduler.explain("wide").reason
+@pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "separate"])
+def test_a_job_waits_where_no_route_joins_servers(policy: str) -> None:
+    cluster = star("v", "v")
+    scheduler = told(live(policy, replace(cluster, links=cluster.links[:1])), job("wide", 8))
+    found = scheduler.explain("wide")
+    assert (found.assignment, found.kind) == (None, "link")
+    assert "8 GPUs are free, but no route joins the servers that have them" in found.reason
+    link = Link("l2", ("s2", "switch"), 10**9, 10)
+    told(scheduler, ServerAdded(0, Server("s2", "v", 4, 10**9, 10**10), (link,)))
+    assignment = scheduler.explain("wide").assignment
+    assert assignment is not None and {gpu.partition("/")[0] for gpu in assignment.gpus} == {"s0", "s2"}

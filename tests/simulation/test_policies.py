@@ -165,3 +165,16 @@ def test_what_is_not_there(text: str, message: str) -> None:
 def test_start_times_are_kept() -> None:
     outcome = run(setting(job("a", 0, 8, 90), job("b", 10, 8, 5)), FIFO)
     assert [record.start_us for record in outcome.jobs] == [0, 120 * SECOND]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_gpus_are_taken_in_one_part_of_the_cluster(placement: str) -> None:
+    whole = cluster(servers=4, gpus=2)
+    pairs = (("s0", "s2"), ("s1", "s3"))
+    apart = replace(whole, switches=(), links=tuple(replace(whole.links[k], ends=pairs[k]) for k in range(2)))
+    made = setting(job("a", 0, 4, 1), cluster=apart)
+    free = FreeGpus(made)
+    assert free.find(4, placement) == (0, 1, 4, 5) and free.find(4, placement) == (2, 3, 6, 7)
+    assert FreeGpus(made).find(5, placement) is None
+    jobs = [Active(k, job(str(k), 0, gpus, 1), 1) for k, gpus in enumerate((5, 4, 1))]
+    assert [share.jobs for share in by_priority(made, jobs, placement)] == [(1,), (2,)]

@@ -128,9 +128,9 @@ class Interleaving(Stateless):
         kept = {team: before[frozenset(team)] for team in teams if frozenset(team) in before}
         wide_first = sorted(teams, key=lambda team: -staged[team[0]].gpus)
         gpus = self._gpus(staged, wide_first, kept, moment.down)
-        if kept and any(self._scattered(gpus[team]) for team in teams if team not in kept):
+        if kept and any(self._scattered(gpus[team]) for team in teams if team in gpus.keys() - kept.keys()):
             gpus = self._gpus(staged, wide_first, {}, moment.down)
-        return [Share(team, gpus[team], self._depths([staged[job] for job in team])) for team in teams]
+        return [Share(team, gpus[team], self._depths([staged[job] for job in team])) for team in teams if team in gpus]
 
     def _gpus(
         self,
@@ -144,8 +144,8 @@ class Interleaving(Stateless):
         for team in teams:
             if team not in kept:
                 gpus = free.take(staged[team[0]].gpus)
-                assert gpus is not None  # only teams that fit together are placed
-                found[team] = gpus
+                if gpus is not None:  # teams fit together, but maybe not each in one part of the cluster
+                    found[team] = gpus
         return found
 
     def _scattered(self, gpus: tuple[int, ...]) -> bool:
