@@ -211,11 +211,9 @@ def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
     if arguments.format == "deeppool":
         return read_deeppool(data, gpu_type, arguments.batch, **common)
     if arguments.format == "kineto":
-        stated = {
-            f"{option[:-1]}_bytes": _sizes(option, getattr(arguments, option))
-            for option in ("parameters", "activations")
-        }
-        return read_kineto(data, gpu_type, layers=arguments.layers, tell=note, **stated, **common)
+        common["parameter_bytes"] = _sizes("parameters", arguments.parameters)
+        common["activation_bytes"] = _sizes("activations", arguments.activations)
+        return read_kineto(data, gpu_type, layers=arguments.layers, tell=note, **common)
     if arguments.format == "huggingface":
         if arguments.segments < 1:
             raise UsageError(f"a model needs at least 1 segment, not {arguments.segments}")

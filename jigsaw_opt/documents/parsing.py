@@ -17,6 +17,8 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 
 __all__ = ["checked", "collection_paused", "parse", "parsed", "report_oddities"]
 
+_KEY = re.compile(r"(?:---\s*\n)?[A-Za-z]\w*:(?:\s|$)")
+_YAML = "YAML is not read: print JSON, as kubectl get ... -o json does"
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _LONGEST_INTEGER = 4300
@@ -142,7 +144,9 @@ def _text(data: bytes | str, source: str, report: Report, top: str) -> str | Non
     elif not text or text.isspace():
         report.add(source, "empty; an object is expected")
     elif start and start[0] != top:  # a large file of something else would take long to parse
-        report.add(source, f"not a JSON object: it starts with {quoted(start[:10])}")
+        report.add(
+            source, f"not a JSON object: it starts with {quoted(start[:10])}", _YAML if _KEY.match(start) else ""
+        )
     else:
         # One character may make all of a text four times as large; escaped it says the same.
         return text if text.isascii() else _escaped(text)

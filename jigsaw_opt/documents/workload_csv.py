@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -9,9 +10,10 @@ from functools import partial
 from jigsaw_opt.documents.csv_text import csv_text, restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
+from jigsaw_opt.documents.readers.times import moment_us
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.text import nearest
+from jigsaw_opt.text import nearest, suggestion
 
 __all__ = ["columns_of", "decode_workload", "encode_workload", "resembles"]
 
@@ -23,6 +25,8 @@ _DURATION: Mapping[str, int] = {f"duration_{unit}": us for unit, us in _UNITS.it
 _OPTIONAL = ("min_gpus", "max_gpus", "weight", "batch_size", "foreground")
 _INDEX = ("", "Unnamed: 0")
 """What pandas calls the column with the numbers of rows, once written and once read and written again."""
+_DATE = re.compile(r"[0-9]{4}-")
+_LONGEST_QUOTE = 40
 _HEADER = ("name", "submit_us", "model", "gpus", "iterations", *_OPTIONAL)
 
 
@@ -105,16 +109,16 @@ def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:
     """The column of that time, in whichever unit; any other number than one is a problem."""
     found = [name for name in names if table.has(name)]
     if not found:
-        _lacks(table, f"no column with the time of {what}", names, "submit_s")
+        _lacks(table, f"no column with the time of {what}", names, "submit_s", f" (or {_DATED}=X for dates and times)")
     elif len(found) > 1:
         table.lines.add(1, f"{len(found)} columns with the time of {what}", f"one of {', '.join(names)}")
     return found[0] if found else None
 
 
-def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str) -> None:
+def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str, other: str = "") -> None:
     """Note that none of some columns is there, and how to name one of those that are, for the `usual` one."""
     known, found = ", ".join(names), ", ".join(table.stated) or "none"
-    table.lines.add(1, told, f"{known}; or --columns {usual}=X, where X is one of {found}")
+    table.lines.add(1, told, f"{known}; or --columns {usual}=X{other}, where X is one of {found}")
 
 
 def _refuse_unknown(table: JobTable, duration: str | None) -> None:
@@ -124,7 +128,9 @@ def _refuse_unknown(table: JobTable, duration: str | None) -> None:
         if name in _INDEX:
             table.tally.remark("column without a name left aside")
         elif name not in known and name not in (*_SUBMIT, _DATED) and not (duration and name in _DURATION):
-            table.lines.add(1, f"unknown column {name!r}", nearest(name, known))
+            table.lines.add(
+                1, f"unknown column {name!r}", suggestion(name, (*known, *_SUBMIT, *_DURATION)) or nearest(name, known)
+            )
 
 
 def resembles(head: str) -> int:
@@ -143,6 +149,15 @@ def _cell(job: TraceJob, name: str) -> object:
     return "" if value in (None, 0) and name != "submit_us" else int(value) if isinstance(value, bool) else value
 
 
+def _number_us(row: Row, submit: str) -> int:
+    """Return a time of submission that is a number; what is a date and time instead has a column of its own."""
+    if _DATE.match(text := row.optional_text(submit)) and moment_us(text):
+        dated = f"a column of dates and times is called {_DATED}, as by --columns {_DATED}=X"
+        row.add(f"{submit} is a number, not {text[:_LONGEST_QUOTE]!r}; {dated}")
+        return 0
+    return row.microseconds(submit, _SUBMIT[submit])
+
+
 def _job(row: Row, submit: str, duration: str | None) -> TraceJob | str:
     if duration and row.is_missing(duration):
         return NEVER_STARTED
@@ -154,7 +169,7 @@ def _job(row: Row, submit: str, duration: str | None) -> TraceJob | str:
     if foreground > 1:
         row.add(f"foreground is 0 or 1, not {foreground}")
     name = restored(row.text("name")) if row.has("name") else f"line-{row.number}"
-    submit_us = row.moment(submit) if submit == _DATED else row.microseconds(submit, _SUBMIT[submit])
+    submit_us = row.moment(submit) if submit == _DATED else _number_us(row, submit)
     if duration:
         job = TraceJob.lasting(name, submit_us, gpus, row.duration(duration, _DURATION[duration]))
     else:

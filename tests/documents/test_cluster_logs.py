@@ -59,7 +59,7 @@ def test_every_problem_of_slurm() -> None:
         + f"2|yesterday|{START}|{START}|gres/gpu=1\n3|{START}|{START}|2026-01-30T08:00:00|gres/gpu=2\n4|{START}\n"
     )
     assert problems("slurm", text) == [
-        "t:4: Submit is a date and time, not 'yesterday'",
+        "t:4: Submit is a date and time as 2026-01-31 08:30, not 'yesterday'",
         "t:5: End is before Start",
         "t:6: 2 cells under 5 columns",
     ]
@@ -98,7 +98,7 @@ def test_every_problem_of_helios() -> None:
     text = HELIOS.replace(",8,64,", ",8.5,64,").replace("2020-04-01 08:00:00,", "now,").replace(",3600,", ",-1,")
     assert problems("helios", text) == [
         "t:2: gpu_num is a whole number, not 8.5",
-        "t:4: submit_time is a date and time, not 'now'",
+        "t:4: submit_time is a date and time as 2026-01-31 08:30, not 'now'",
         "t:6: duration is negative: -1",
     ]
     assert problems("helios", HELIOS[: HELIOS.index("13,u1")].replace("11,u1,8", "11,u1,0")) == [

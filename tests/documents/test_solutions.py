@@ -53,7 +53,7 @@ def test_formats_are_known_by_their_content(engine: str, text: str) -> None:
             "CBC says 'Stopped",
         ),
         ("# Solution for model m\n# Objective value = 3\n", "Gurobi lists no column"),
-        ("", "HiGHS .raw., SCIP, CBC and Gurobi"),
+        ("", "HiGHS .raw, of write_solution_style 0., SCIP, CBC and Gurobi"),
         ("{}", "is no solution file"),
     ],
 )

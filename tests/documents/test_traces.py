@@ -151,7 +151,7 @@ def test_columns_that_are_missing_are_told_with_those_there_are() -> None:
     assert problems("csv", "job,when\n") == [
         "t:1: no column 'gpus' (gpus; or --columns gpus=X, where X is one of job, when)",
         "t:1: no column with the time of submission (submit_us, submit_ms, submit_s, submit_min, submit_h, submit; "
-        "or --columns submit_s=X, where X is one of job, when)",
+        "or --columns submit_s=X (or submit=X for dates and times), where X is one of job, when)",
         "t:1: no column 'model', nor one with the duration (duration_us, duration_ms, duration_s, duration_min, "
         "duration_h; or --columns duration_s=X, where X is one of job, when)",
         *problems("csv", "job,when\n")[3:],
@@ -192,7 +192,7 @@ def test_tables_with_dates_and_jobs_without_gpus() -> None:
         read_trace("csv", header + "a,-1,Unknown,60\n", "t", columns=columns)
     assert [str(problem) for problem in caught.value.problems] == [
         "t:2: gpus is negative: -1",
-        "t:2: submit is a date and time, not 'Unknown'",
+        "t:2: submit is a date and time as 2026-01-31 08:30, not 'Unknown'",
     ]
     assert problems("csv", "submit_s,gpus,duration_s\n0,0,1\n") == ["t:2: gpus is too small: 0"]
 

@@ -340,3 +340,22 @@ def test_models_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([*convert, "a100", "--segments", "0"]) == 2
     assert main(["convert", "kineto", str(FILE), "--gpu-type", "a100", "--tokens", "5"]) == 2
     assert "--tokens is of huggingface, not of kineto" in capsys.readouterr().err
+
+
+def test_what_is_assumed_is_told_and_more_tokens_than_positions_are() -> None:
+    tree = json.dumps({"model_type": "llama", "max_position_embeddings": 2048})
+    told: list[str] = []
+    read_model(tree, {"a100": GPU_TYPES["a100"]}, 1, tokens=4096, source="t", tell=told.append)
+    assert "t: sequences have 4096 tokens, more than max_position_embeddings, which are 2048" in told
+    assert told[-1] == (
+        "t: assumed: sequences of words have 4096 tokens, 40 % of the peak is reached, 16 bytes a parameter"
+    )
+    told.clear()
+    read_model(tree, {"a100": GPU_TYPES["a100"]}, 1, source="t", tell=told.append)
+    assert "512 tokens, or as many as there are positions, 40 %" in told[-1]
+    assert not any("max_position_embeddings" in line for line in told)
+
+
+def test_a_width_that_cannot_be_read_says_nothing_of_heads() -> None:
+    (problem,) = problems({"model_type": "llama", "hidden_size": "2048", "num_attention_heads": 7})
+    assert "hidden_size" in problem

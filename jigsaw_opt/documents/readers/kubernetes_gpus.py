@@ -30,13 +30,16 @@ class PodNeeds:
     gpus
         How many it needs.
     shares
-        Names of the resources that are shares of GPUs.
+        Names of the resources that are shares of GPUs, of containers that ask for no number of GPUs.
+    beside
+        Names of those of containers that ask for a number of GPUs too.
     claims
         Whether devices are also claimed by `resourceClaims`, which say nothing of how many.
     """
 
     def __init__(self, spec: Tree) -> None:
         self.shares: set[str] = set()
+        self.beside: set[str] = set()
         self.claims = bool(spec.at("resourceClaims"))
         sidecars = most = 0
         for container in spec.at("initContainers").items():
@@ -53,7 +56,5 @@ class PodNeeds:
         whole = sum(amount.count(0) for key, amount in asked.items() if _WHOLE.fullmatch(key))
         parts = {key: amount for key, amount in asked.items() if _PART.fullmatch(key) and not _WHOLE.fullmatch(key)}
         parts = {key: it for key, it in parts.items() if str(it.value) != "0" and not _NO_GPU.search(key)}
-        self.shares.update(parts)
-        if whole or not parts:
-            return whole
-        return 1
+        (self.beside if whole else self.shares).update(parts)
+        return whole or int(bool(parts))

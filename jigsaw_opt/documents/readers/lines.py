@@ -16,6 +16,7 @@ __all__ = ["Lines", "whole"]
 _LARGEST = 2**53 - 1
 _MOST_LINES = 1_000_000
 _LONGEST_LINE = 100_000
+_SAVE = "save it as UTF-8; spreadsheets call that CSV UTF-8"
 _MEMORY_OF_LINE = 310
 """Bytes of memory that what is read from a line takes."""
 
@@ -47,7 +48,8 @@ class Lines:
             # Only to find out whether it can be read: a second copy would stay for long.
             self._data = data if isinstance(data, str) or data.decode() else b""
         except UnicodeDecodeError as error:
-            raise InvalidInputError([Problem(source, f"not UTF-8: {error.reason} at byte {error.start}")]) from error
+            wrong = f"not UTF-8: {error.reason} at byte {error.start}"
+            raise InvalidInputError([Problem(source, wrong, _SAVE)]) from error
 
     @property
     def problems(self) -> list[Problem]:

@@ -56,9 +56,10 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     InvalidInputError
         With every line that is wrong.
     """
-    table = JobTable(data, source, _COLUMNS, "|")
-    if len(table.columns) == 1:
-        table.lines.add(1, "no bars between columns", f"print it with sacct -X -P -o {','.join(_ASKED)}")
+    table = JobTable(data, source, (), "|")
+    if missing := [repr(name) for name in _COLUMNS if not table.has(name)]:
+        what = "no bars between columns" if len(table.columns) == 1 else f"no column {', '.join(missing)}"
+        table.lines.add(1, what, f"print it with sacct -X -P -o {','.join(_ASKED)}")
     records: dict[str, _SacctLine] = {}
     for row in table:
         name = row.text("JobID")
@@ -115,7 +116,7 @@ def _record(row: Row, tally: Tally) -> _SacctLine:
         reason = STILL_RUNNING
     if reason:
         return _SacctLine(row.number, 0, 0, 0, reason)
-    lasted_us, submit_us = _duration_us(row), row.moment("Submit")
+    lasted_us, submit_us = _duration_us(row, tally), row.moment("Submit")
     if row.good and not allocated and lasted_us == 0:
         unknown = not state or state.startswith("CANCELLED")
         return _SacctLine(row.number, 0, 0, 0, _CANCELLED if unknown else NEVER_STARTED)
@@ -128,7 +129,7 @@ def _record(row: Row, tally: Tally) -> _SacctLine:
     return _SacctLine(row.number, submit_us, gpus, lasted_us)
 
 
-def _duration_us(row: Row) -> int:
+def _duration_us(row: Row, tally: Tally) -> int:
     """Elapsed time; between local times a change of the clocks would count."""
     elapsed = row.optional_text("Elapsed") if row.has("Elapsed") else ""
     found = duration_us(elapsed if elapsed.count(":") != 1 else f"00:{elapsed}")
@@ -136,6 +137,8 @@ def _duration_us(row: Row) -> int:
         found = row.microseconds("ElapsedRaw")
     if found is not None:
         return found
+    if row.has("Elapsed") and not row.is_missing("Elapsed"):
+        tally.remark("jobs whose Elapsed is no time, which last from Start to End")
     lasted_us = row.moment("End") - row.moment("Start")
     if row.good and lasted_us < 0:
         row.add("End is before Start")

@@ -16,7 +16,7 @@ _Line = tuple[int, str]
 _OBJECTIVE = re.compile(r"objective(?: value)?\s*[:=]?\s+(\S+)", re.IGNORECASE)
 _CBC = re.compile(r"^[A-Za-z].* - objective value\s")
 _NOTHING = re.compile(r"infeasible|unbounded|no (?:integer )?solution|not solved", re.IGNORECASE)
-_FORMATS = "known are the solution files of HiGHS (raw), SCIP, CBC and Gurobi"
+_FORMATS = "known are the solution files of HiGHS (raw, of write_solution_style 0), SCIP, CBC and Gurobi"
 
 
 @dataclass(frozen=True, slots=True)

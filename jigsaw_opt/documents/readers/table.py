@@ -130,7 +130,9 @@ class JobTable:
     def __iter__(self) -> Iterator[Row]:
         self.lines.raise_if_any()  # without its columns no line can be read
         for number, cells in self._rows:
-            if len(cells) == len(self._header):
+            if not any(cells):
+                self.tally.remark("lines of empty cells passed over")
+            elif len(cells) == len(self._header):
                 row = dict(zip(self._header, cells, strict=True))
                 yield Row(self.lines, number, row, self._zone, self._separator == ";")
             else:
@@ -293,7 +295,7 @@ class Row:
         found = moment_us(text) if text else None
         if found is None:
             if text:
-                self.add(f"{column} is a date and time, not {text[:_LONGEST_QUOTE]!r}")
+                self.add(f"{column} is a date and time as 2026-01-31 08:30, not {text[:_LONGEST_QUOTE]!r}")
             return 0
         problem = self._zone.problem(found.zoned, f"line {self.number}")
         if problem:

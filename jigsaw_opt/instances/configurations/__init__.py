@@ -13,7 +13,7 @@ from typing import Any
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.report import Report, describe, quoted
 from jigsaw_opt.instances.architectures import Unit
-from jigsaw_opt.instances.configurations.blocks import frozen_parameters, units_of
+from jigsaw_opt.instances.configurations.blocks import USUAL_TOKENS, frozen_parameters, units_of
 from jigsaw_opt.instances.configurations.defaults import DEFAULTS
 from jigsaw_opt.instances.configurations.describing import ModelType
 from jigsaw_opt.instances.configurations.fields import Fields
@@ -102,7 +102,7 @@ def _read(fields: Fields, model_type: ModelType, tokens: int | None) -> Configur
     refuse_others(fields)
     end = _end(model_type, fields)
     units = units_of(model_type, end, fields, tokens)
-    notes = tuple(_notes(model_type, end, fields))
+    notes = tuple(_notes(model_type, end, fields, tokens))
     frozen = frozen_parameters(model_type, fields)
     return Configuration(model_type.classes + end, units, _DTYPES.get(name, 4), frozen, notes)
 
@@ -120,10 +120,13 @@ def _end(model_type: ModelType, fields: Fields) -> str:
     return model_type.usual
 
 
-def _notes(model_type: ModelType, end: str, fields: Fields) -> Iterator[str]:
+def _notes(model_type: ModelType, end: str, fields: Fields, tokens: int | None) -> Iterator[str]:
     others = unread(fields)
     if others:
         yield f"not read, though it may change the network: {', '.join(map(quoted, others))}"
+    places = fields.value("max_position_embeddings")
+    if tokens is not None and type(places) is int and tokens > places:
+        yield f"sequences have {tokens} tokens, more than max_position_embeddings, which are {places}"
     tied = model_type.always_tied and any(dense.tied for dense in model_type.heads[end])
     if tied and fields.value("tie_word_embeddings") is False:
         more = fields.whole("vocab_size") * fields.whole(model_type.stacks[-1].width)
@@ -131,6 +134,13 @@ def _notes(model_type: ModelType, end: str, fields: Fields) -> Iterator[str]:
             "the output layer shares the table of words, as the class is built though tie_word_embeddings is false; "
             f"a checkpoint with an output layer of its own has {more} parameters more"
         )
+
+
+def _assumed(gpus: Mapping[str, GpuType], tokens: int | None) -> str:
+    """Return what the figures assume that the configuration does not say."""
+    long = f"{USUAL_TOKENS} tokens, or as many as there are positions" if tokens is None else f"{tokens} tokens"
+    shares = ", ".join(sorted({f"{gpu.efficiency} %" for gpu in gpus.values()}))
+    return f"assumed: sequences of words have {long}, {shares} of the peak is reached, {_STATE_BYTES} bytes a parameter"
 
 
 def read_model(
@@ -166,7 +176,7 @@ def read_model(
     read = read_configuration(data, tokens, source)
     if tell is not None:
         tell(f"{source}: counted as {read.name}, {read.parameters} parameters")
-        for note in read.notes:
+        for note in (*read.notes, _assumed(gpus, tokens)):
             tell(f"{source}: {note}")
     parts = estimate(read.units, batch, gpus, min(segments, len(read.units)), read.parameter_bytes)
     return Model(parts, state_factor=_STATE_BYTES // read.parameter_bytes)

@@ -10,9 +10,9 @@ from jigsaw_opt.instances.configurations.describing import Dense, Head, LookupTa
 from jigsaw_opt.instances.configurations.fields import Fields
 from jigsaw_opt.instances.layers import Layer, attention, elementwise, embedding, layer_norm, linear
 
-__all__ = ["frozen_parameters", "units_of"]
+__all__ = ["USUAL_TOKENS", "frozen_parameters", "units_of"]
 
-_USUAL_TOKENS = 512
+USUAL_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _rows(stack: Stack, fields: Fields, tokens: int | None) -> int:
         return fields.whole(stack.entry.positions)
     if isinstance(stack.entry, Patches):
         return 1 + _patches(fields)
-    rows = _USUAL_TOKENS if tokens is None else tokens
+    rows = USUAL_TOKENS if tokens is None else tokens
     for table in stack.entry:
         if table.positions:
             places = fields.whole(table.entries) - table.reserved

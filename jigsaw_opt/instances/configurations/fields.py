@@ -130,7 +130,7 @@ class Fields:
         return self.whole("num_labels", 2, least=0)
 
     def shared_out(self, key: str, whole: int, parts: int) -> int:
-        """Return a part of a number; a rest is noted."""
-        if whole % parts:
+        """Return a part of a number; a rest is noted, unless one of them is wrong and read as its least value."""
+        if whole % parts and not (self._noted and min(whole, parts) <= 1):
             self.add(key, f"{parts} does not divide {whole}")
         return max(1, whole // parts)
