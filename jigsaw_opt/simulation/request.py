@@ -289,7 +289,10 @@ def _performance(
     elif kind not in FROM_TRACE:
         performance = performance_of(kind or "seconds", source, cluster)
     if request.draw_models and not isinstance(performance, Profiled):
-        raise UsageError("models are drawn from those of the performance model 'profiled', which is not in use")
+        raise UsageError(
+            "--draw-models draws from the models of an instance, and there are none: "
+            "make one, as by `jigsaw new --cluster 4x8:a100 --job a:resnet50:1:1 -o FILE`, and give --cluster FILE"
+        )
     return performance
 
 

@@ -72,7 +72,7 @@ def test_a_bad_trace_lists_everything_and_writes_nothing(
         (["--policy", "fifo", "--performance", "table:" + "x" * 300], "needs a file of throughputs"),
         (["--policy", "fifo", "--contention", "rude"], "no contention 'rude'"),
         (["--policy", "fifo", "--performance", "guess"], "no performance 'guess'"),
-        (["--policy", "fifo", "--draw-models"], "models are drawn from"),
+        (["--policy", "fifo", "--draw-models"], "jigsaw new --cluster 4x8:a100"),
         (["--policy", "fifo", "--cluster", "0x4"], "between 1 and 1000000 GPUs, not 0"),
         (["--policy", "fifo", "--resume"], "to go on from"),
         (

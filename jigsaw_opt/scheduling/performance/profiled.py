@@ -175,5 +175,5 @@ def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTi
         With everything that is wrong in the document.
     """
     if source is None:
-        raise UsageError("performance 'profiled' needs an instance document with the models, as in profiled:FILE")
+        raise UsageError("performance 'profiled' needs an instance with models: --cluster FILE, or profiled:FILE")
     return Profiled(cluster, load_instance(source).models)
