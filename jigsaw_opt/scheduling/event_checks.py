@@ -8,7 +8,17 @@ from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
 from jigsaw_opt.scheduling.cluster_state import ClusterState
-from jigsaw_opt.scheduling.events import ClusterEvent, JobSubmitted, PriorityChanged
+from jigsaw_opt.scheduling.events import (
+    ClusterEvent,
+    JobProgressed,
+    JobSubmitted,
+    LinkDown,
+    LinkUp,
+    PriorityChanged,
+    ServerBack,
+    ServerDrained,
+    ServerLost,
+)
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import PRIORITIES, Policy
 
@@ -111,14 +121,37 @@ def _check_job(job: TraceJob, state: ClusterState, refuses: Callable[[TraceJob],
 
 
 def without_effect(event: ClusterEvent, state: ClusterState, policy: Policy) -> Iterator[str]:
-    """Yield what an event says of the priority of a job and the policy does not read, in a sentence each."""
-    if isinstance(event, JobSubmitted):
-        name, weight, foreground = event.job.name, event.job.weight != 1, event.job.foreground
-    elif isinstance(event, PriorityChanged):
-        name, before = event.job, state.jobs[state.numbers[event.job]].active.job
-        weight, foreground = event.weight != before.weight, event.foreground != before.foreground
-    else:
-        return
+    """Yield what of an event has no effect, in a sentence each."""
+    cluster = state.setting.cluster
+    lost = {cluster.servers[k].name for k in state.lost}
+    out = lost | {cluster.servers[k].name for k in state.drained}
+    dead = {cluster.links[k].name for k in state.dead}
+    match event:
+        case JobSubmitted():
+            if event.job.submit_us > event.time_us:
+                yield f"job {event.job.name!r} is submitted at the time of the event: its submit_us is not read"
+            job = event.job
+            yield from _unread(job.name, job.weight != 1, job.foreground, policy)
+        case PriorityChanged():
+            before = state.jobs[state.numbers[event.job]].active.job
+            weight, foreground = event.weight != before.weight, event.foreground != before.foreground
+            yield from _unread(event.job, weight, foreground, policy)
+        case JobProgressed() if state.jobs[state.numbers[event.job]].active.share is None:
+            yield f"job {event.job!r} does not run: its progress gives no pace"
+        case ServerLost() if event.server in lost:
+            yield f"server {event.server!r} is lost already"
+        case ServerDrained() if event.server in out:
+            yield f"server {event.server!r} is lost or drained already"
+        case ServerBack() if event.server not in out:
+            yield f"server {event.server!r} is in use already"
+        case LinkDown() if event.link in dead:
+            yield f"link {event.link!r} is down already"
+        case LinkUp() if event.link not in dead:
+            yield f"link {event.link!r} is up already"
+
+
+def _unread(name: str, weight: bool, foreground: bool, policy: Policy) -> Iterator[str]:
+    """Yield what is said of the priority of a job and the policy does not read."""
     ignored = PRIORITIES.difference(getattr(policy, "reads", PRIORITIES))
     if weight and "weight" in ignored:
         yield f"policy {policy.name!r} reads no weights: that of job {name!r} counts only in a queue with a quota"

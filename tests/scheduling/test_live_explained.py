@@ -250,3 +250,14 @@ def test_a_job_waits_where_no_route_joins_servers(policy: str) -> None:
     told(scheduler, ServerAdded(0, Server("s2", "v", 4, 10**9, 10**10), (link,)))
     assignment = scheduler.explain("wide").assignment
     assert assignment is not None and {gpu.partition("/")[0] for gpu in assignment.gpus} == {"s0", "s2"}
+
+
+def test_an_event_without_effect_is_told() -> None:
+    scheduler = live()
+    assert scheduler.handle(ServerBack(0, "s0")) == ("server 's0' is in use already",)
+    assert scheduler.handle(LinkUp(0, "l0")) == ("link 'l0' is up already",)
+    for event in (ServerLost(0, "s0"), LinkDown(0, "l0")):
+        assert scheduler.handle(event) == () and len(scheduler.handle(event)) == 1
+    assert scheduler.handle(ServerDrained(0, "s0")) == ("server 's0' is lost or drained already",)
+    assert "submit_us" in scheduler.handle(JobSubmitted(0, TraceJob("a", 5, "m", 1, 10)))[0]
+    assert "does not run" in scheduler.handle(JobProgressed(0, "a", 1))[0]
