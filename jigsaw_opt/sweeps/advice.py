@@ -104,6 +104,11 @@ class Advice:
         Simulations in all, and those that have ended.
     left_out
         Policies and changes that cannot be, with the reason.
+    otherwise
+        What today's policy comes to with the one other option that is best for it; None where none is better than
+        today's, or another policy than today's is not the best.
+    against_otherwise
+        The change from that to the best policy, as in `PolicyFigures`.
     """
 
     measure: str
@@ -115,10 +120,14 @@ class Advice:
     runs: int
     finished: int
     left_out: Mapping[str, str]
+    otherwise: PolicyFigures | None = None
+    against_otherwise: MeanInterval | None = None
 
 
 class Advisor:
     """Compares policies on one workload and cluster, then changes the best one's settings one at a time.
+
+    The options of today's policy are changed too: what they save is not to be credited to another policy.
 
     Parameters
     ----------
@@ -153,6 +162,7 @@ class Advisor:
         self.policies = tuple(dict.fromkeys((base.policy, *others)))
         self._tasks: dict[SimulationRequest, dict[int, SweepTask]] = {}
         self._variants: list[Variant] = []
+        self._todays: list[Variant] = []
 
     def compare(
         self,
@@ -171,19 +181,15 @@ class Advisor:
         report: Callable[[dict[str, Any], int, int], None],
         stopped: Callable[[], bool] = never,
     ) -> None:
-        """Simulate the changes of the best policy's settings, once policies were compared; see `_run`."""
+        """Simulate changes of the best policy's settings and of today's options, once compared; see `_run`."""
         best = self._best(record)
         if best is None:
             return
-        request = replace(self.base, policy=best)
-        for variant in variants(request):
-            try:
-                self._tasks_of(variant.request)
-            except JigsawError as error:
-                self.left_out[f"{variant.setting} {variant.after}"] = str(error)
-            else:
-                self._variants.append(variant)
-        self._run([variant.request for variant in self._variants], record, engine, report, stopped)
+        todays = (it for it in variants(self.base) if it.request.policy != self.base.policy)
+        self._todays = [] if best == self.base.policy else self._possible(todays)
+        self._variants = self._possible(variants(replace(self.base, policy=best)))
+        requests = [variant.request for variant in (*self._todays, *self._variants)]
+        self._run(requests, record, engine, report, stopped)
 
     def advice(self, record: Record) -> Advice:
         """What the rows that are there say."""
@@ -193,6 +199,7 @@ class Advisor:
         greatest: dict[str, Effect] = {}
         for effect in every:
             greatest.setdefault(effect.setting, effect)
+        otherwise, against = self._otherwise(best, record)
         return Advice(
             self.measure,
             self.base.policy,
@@ -203,9 +210,23 @@ class Advisor:
             len(tasks),
             len(tasks & record.rows.keys()),
             dict(self.left_out),
+            otherwise,
+            against,
         )
 
     # Simulations --------------------------------------------------------------------------------------------
+
+    def _possible(self, found: Iterable[Variant]) -> list[Variant]:
+        """Return the changes that can be simulated; others are left out, with the reason."""
+        possible = []
+        for variant in found:
+            try:
+                self._tasks_of(variant.request)
+            except JigsawError as error:
+                self.left_out[f"{variant.setting} {variant.after}"] = str(error)
+            else:
+                possible.append(variant)
+        return possible
 
     def _run(
         self,
@@ -295,6 +316,18 @@ class Advisor:
             return PolicyFigures(words, tuple(rows), next(filter(None, errors), ""), _figures(rows), change)
 
         return figures
+
+    def _otherwise(self, best: str | None, record: Record) -> tuple[PolicyFigures | None, MeanInterval | None]:
+        """Return what today's policy comes to with its best other option, and the change from that to the best one."""
+        if best is None or not self._todays:
+            return None, None
+        figures = self._of_policy(record)
+        today, *others = (figures(words) for words in (self.base.policy, *(it.request.policy for it in self._todays)))
+        found = min((today, *others), key=lambda it: self._rank(it.figures, it.seeds))
+        if found is today or not found.seeds:
+            return None, None
+        rows = (self._rows(replace(self.base, policy=words), record) for words in (found.policy, best))
+        return found, _changes(*rows).get(self.measure)
 
     def _effects(self, best: str, record: Record) -> list[Effect]:
         """Changes of the best policy's settings that were simulated, the greatest first."""

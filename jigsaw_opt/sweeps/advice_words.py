@@ -14,6 +14,8 @@ from jigsaw_opt.sweeps.intervals import MeanInterval
 __all__ = ["advice_document", "assumed", "doubt", "headline", "in_percent", "settings_that_matter"]
 
 _SHOWN = 3
+_ALL = 100.0
+"""Per cent: no measure is below 0, so none falls by more."""
 
 
 def headline(advice: Advice) -> str:
@@ -32,8 +34,18 @@ def headline(advice: Advice) -> str:
     after = own.figures[advice.measure].mean
     return (
         f"{advice.best} in place of {advice.today}: {name} {after:.4g}{unit} in place of {before.mean:.4g}{unit},"
-        f" {in_percent(change)}{doubt(change)}."
+        f" {in_percent(change)}{doubt(change)}.{_otherwise(advice, unit)}"
     )
+
+
+def _otherwise(advice: Advice, unit: str) -> str:
+    """Return what today's policy comes to with another option, as a sentence after the answer."""
+    if advice.otherwise is None:
+        return ""
+    mean = advice.otherwise.figures[advice.measure].mean
+    change = advice.against_otherwise
+    against = "" if change is None else f", against which {advice.best} changes {in_percent(change)}{doubt(change)}"
+    return f" With another option, {advice.otherwise.policy}, today's policy has {mean:.4g}{unit}{against}."
 
 
 def doubt(change: MeanInterval) -> str:
@@ -52,7 +64,7 @@ def in_percent(change: MeanInterval) -> str:
         return f"{_signed(change.mean)} % (one run, no interval)"
     if not change.half:
         return f"{_signed(change.mean)} % (all runs alike, so no interval)"
-    low, high = change.mean - change.half, change.mean + change.half
+    low, high = max(-_ALL, change.mean - change.half), change.mean + change.half
     return f"{_signed(change.mean)} % (95 % between {low:+.1f} and {high:+.1f})"
 
 
@@ -83,7 +95,7 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
                 "seeds": it.seeds,
                 "error": it.error or None,
                 "figures": _plain(it.figures),
-                "change_percent": _plain(it.change),
+                "change_percent": {name: _plain_change(change) for name, change in it.change.items()},
             }
             for it in advice.policies
         ],
@@ -99,5 +111,11 @@ def _plain(figures: Mapping[str, MeanInterval]) -> dict[str, dict[str, float | N
     return {name: interval.plain() for name, interval in figures.items()}
 
 
+def _plain_change(change: MeanInterval) -> dict[str, float | None]:
+    found = change.plain()
+    low = found["low"]
+    return found if low is None else {**found, "low": max(-_ALL, low)}
+
+
 def _effect(effect: Effect) -> dict[str, Any]:
-    return {**asdict(effect), "percent": effect.percent.plain()}
+    return {**asdict(effect), "percent": _plain_change(effect.percent)}
