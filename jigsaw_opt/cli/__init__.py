@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.system.interrupts import INTERRUPTED, as_program, end_at_once, settled
+from jigsaw_opt.system.interrupts import INTERRUPTED, as_program, end_at_once, interrupted_line, keeps, settled
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -76,6 +76,7 @@ def _exit_code(argv: list[str] | None) -> int:
     from jigsaw_opt.errors import JigsawError
 
     arguments: Namespace | None = None
+    keeps()
     try:
         try:
             arguments = parser_of(COMMANDS).parse_args(argv)
@@ -88,7 +89,7 @@ def _exit_code(argv: list[str] | None) -> int:
     except BrokenPipeError:  # nobody reads on, and nobody wants to hear of it
         return JigsawError.exit_code
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print(interrupted_line(), file=sys.stderr)
         return INTERRUPTED
     except (JigsawError, OSError, ModuleNotFoundError, RecursionError, MemoryError) as error:
         told = _told(error)

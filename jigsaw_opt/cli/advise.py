@@ -69,15 +69,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate what has no row yet, write the page, print the answer; a signal meanwhile skips the rest."""
+    from jigsaw_opt.cli.output import ended, goes_on_from, note
     from jigsaw_opt.documents import make_folder, require_writable
     from jigsaw_opt.sweeps.advice import Advisor
     from jigsaw_opt.sweeps.record import Record
     from jigsaw_opt.sweeps.simulations import is_row
-    from jigsaw_opt.system.interrupts import INTERRUPTED, interrupt_flag
+    from jigsaw_opt.system.interrupts import interrupt_flag
 
     folder, limit_s = arguments.output, _limit_s(arguments.time_limit)
     began = time.monotonic()
     require_writable(folder / _PAGE)
+    goes_on_from(folder / _ROWS)
     base = request_of(arguments, arguments.workload, arguments.today, 0)
     advisor = Advisor(base, arguments.policy, seeds_of(arguments.seeds), arguments.measure)
     tell_reading(advisor.prepared.values())
@@ -94,8 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
         advice = advisor.advice(record)
         warn_of_policies(advisor.policies)
         _tell(arguments, advisor, advice)
-        was_interrupted = interrupted()
-    return INTERRUPTED if was_interrupted and advice.finished < advice.runs else 0
+        was_interrupted = interrupted() and advice.finished < advice.runs
+    kept = f"{advice.finished} of {advice.runs} simulations are kept in {folder / _ROWS}; the same command goes on"
+    if advice.finished < advice.runs and not was_interrupted:
+        note(f"the time is over: {kept}")
+    return ended(was_interrupted, kept)
 
 
 def _limit_s(seconds: float | None) -> float:
@@ -125,8 +130,6 @@ def _tell(arguments: argparse.Namespace, advisor: Advisor, advice: Advice) -> No
     else:
         _print(advisor, advice)
     note(f"wrote {arguments.output}/{_ROWS}, {_PAGE}, {_DOCUMENT}")
-    if advice.finished < advice.runs:
-        note(f"{advice.finished} of {advice.runs} simulations have ended; the same command goes on")
     flush()
 
 

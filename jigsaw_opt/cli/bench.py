@@ -55,9 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
     from functools import partial
 
     from jigsaw_opt.cli.bench_request import tasks_of
+    from jigsaw_opt.cli.output import goes_on_from
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.sweeps.bench.summary import MEASUREMENTS
-    from jigsaw_opt.sweeps.folder import TABLES, require_own
+    from jigsaw_opt.sweeps.folder import ROWS, TABLES, require_own
 
     problems = Problems()
     gate = _gate(arguments, problems)
@@ -69,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     if gate is not None:
         gate.require(task.key for task in tasks)
     require_own(arguments.output)
+    goes_on_from(arguments.output / ROWS)
     make_folder(arguments.output, (*TABLES, _PICTURE, _PAGE), arguments.sources)
     kind = MEASUREMENTS if gate is None else MEASUREMENTS._replace(more=gate.judge)
     picture, show = partial(_draw, folder=arguments.output, gate=gate), partial(_print, gate=gate)

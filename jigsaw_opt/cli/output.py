@@ -9,13 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
-from jigsaw_opt.system.interrupts import INTERRUPTED
+from jigsaw_opt.system.interrupts import INTERRUPTED, keeps
 from jigsaw_opt.text import json_text, printable
 
 __all__ = [
     "answer",
     "emit",
+    "ended",
     "flush",
+    "goes_on_from",
     "note",
     "print_error",
     "print_json",
@@ -102,6 +104,14 @@ def ended(interrupted: bool, kept: str, code: int = 0) -> int:
         return code
     note(f"interrupted: {kept}")
     return INTERRUPTED
+
+
+def goes_on_from(path: Path) -> None:
+    """Let an interrupt before the work begins say what there is to go on from, if there is anything."""
+    from jigsaw_opt.documents import exists
+
+    if exists(path):
+        keeps(printable(f"what was kept before in {path} stays; the same command goes on"))
 
 
 def require_output(path: Path | None, *inputs: str | Path | None) -> None:

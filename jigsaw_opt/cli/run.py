@@ -81,15 +81,16 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
     from jigsaw_opt.cli.depth import warn_of_levels
-    from jigsaw_opt.cli.output import note, require_output
+    from jigsaw_opt.cli.output import ended, goes_on_from, require_output
     from jigsaw_opt.cli.source import checked_any_plan
     from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.problem import PhasedPlan
-    from jigsaw_opt.system.interrupts import INTERRUPTED
 
     source, path = _documents(arguments)
     require_output(arguments.output, source, path)
     settings = _settings(arguments)
+    if arguments.resume:
+        goes_on_from(arguments.checkpoint)
     instance, plan = checked_any_plan(source, path)
     _warn_of_estimates(instance)
     warn_of_levels(instance, plan)
@@ -101,8 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             found = _run_listed(arguments, settings, instance, plan)
     except InterruptedRunError as interrupted:
         _write(interrupted.found, arguments)
-        note(f"interrupted: {_kept(interrupted, arguments)}")
-        return INTERRUPTED
+        return ended(True, _kept(interrupted, arguments))
     _write(found, arguments)
     return 0
 
@@ -116,7 +116,8 @@ def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> st
         return f"{measured}; no worker is saved: --checkpoint DIR keeps them, to go on with --resume"
     saved = [f"{job} after {count} iterations" for job, count in interrupted.saved.items() if count]
     if not saved:
-        return f"{measured}; no job is saved as a whole yet in {arguments.checkpoint}: begin again in another folder"
+        how = "the same command and --resume begins anew"
+        return f"{measured}; no job is saved as a whole yet in {arguments.checkpoint}; {how}"
     return f"{measured}; saved in {arguments.checkpoint}: {named(saved)}; go on with the same command and --resume"
 
 

@@ -62,6 +62,7 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
+    from jigsaw_opt.cli.output import goes_on_from
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.simulation.folder import RESULTS, SNAPSHOT, begin, require_place
     from jigsaw_opt.simulation.request import prepare
@@ -74,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         return run_simulations(arguments, request)
     _require_one(arguments)
     require_place(folder, arguments.resume, arguments.force)
+    if arguments.resume:
+        goes_on_from(folder / SNAPSHOT)
     prepared = prepare(request)
     tell_reading([prepared])
     simulation = begin(prepared, folder, arguments.resume)
@@ -156,17 +159,15 @@ def _looking(interrupted: Callable[[], bool], show: Callable[[], None] | None) -
 
 
 def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
-    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.cli.output import ended
     from jigsaw_opt.simulation.folder import put_aside
-    from jigsaw_opt.system.interrupts import INTERRUPTED
 
     if put_aside(simulation, prepared, folder):
-        what_now = "go on with the same command and --resume"
+        what_now = f"{folder} keeps a snapshot: go on with the same command and --resume"
     else:
         what_now = f"policy {prepared.policy.name!r} cannot be put aside, so there is no snapshot to go on from"
     jobs = len(prepared.setting.workload.jobs)
-    note(f"interrupted with {simulation.ended} of {jobs} jobs ended; {what_now}")
-    return INTERRUPTED
+    return ended(True, f"{simulation.ended} of {jobs} jobs have ended; {what_now}")
 
 
 def _print(summary: SimulationSummary, request: SimulationRequest, prepared: Prepared, as_json: bool) -> None:

@@ -35,6 +35,7 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
 
 def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> int:
     """Simulate what has no row yet, write the tables, print the means over the seeds."""
+    from jigsaw_opt.cli.output import goes_on_from
     from jigsaw_opt.documents import exists, make_folder
     from jigsaw_opt.simulation.folder import require_place
     from jigsaw_opt.sweeps.folder import ROWS, TABLES
@@ -42,6 +43,7 @@ def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> i
 
     if arguments.until is not None or arguments.resume:
         raise UsageError("a sweep runs every simulation to its end, and goes on by itself: no --until or --resume")
+    goes_on_from(arguments.output / ROWS)
     # A sweep goes on from its own rows.
     require_place(arguments.output, force=arguments.force or exists(arguments.output / ROWS))
     tasks = simulations(

@@ -80,9 +80,9 @@ def run_sweep(
     picture
         Draws the rows.
     """
-    from jigsaw_opt.cli.output import flush, note, print_json
-    from jigsaw_opt.sweeps.folder import TABLES, sweep_into
-    from jigsaw_opt.system.interrupts import INTERRUPTED, interrupt_flag
+    from jigsaw_opt.cli.output import ended, flush, note, print_json
+    from jigsaw_opt.sweeps.folder import ROWS, TABLES, sweep_into
+    from jigsaw_opt.system.interrupts import interrupt_flag
 
     folder, show_row = arguments.output, reporter(arguments, line)
     with interrupt_flag() as interrupted:
@@ -94,12 +94,10 @@ def run_sweep(
             print_json(summary)
         else:
             show(summary["cells"])
-        note(f"wrote {folder}/rows.jsonl, {', '.join(TABLES)}")
+        note(f"wrote {folder}/{ROWS}, {', '.join(TABLES)}")
         flush()
-    if len(rows) == len(tasks):
-        return 0
-    note(f"interrupted: {len(rows)} of {len(tasks)} runs are kept; the same command goes on")
-    return INTERRUPTED
+    kept = f"{len(rows)} of {len(tasks)} runs are kept in {folder / ROWS}; the same command goes on"
+    return ended(len(rows) < len(tasks), kept)
 
 
 def reporter(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jigsaw_opt.errors import JigsawError, UsageError, reason_of
-from jigsaw_opt.system.interrupts import held
+from jigsaw_opt.system.interrupts import held, keeps
 
 __all__ = ["make_folder", "remove_abandoned", "require_writable", "write_atomically"]
 
@@ -163,6 +163,7 @@ def _replace(target: Path, data: bytes) -> None:
                 # The lock ends with the open file, and only then may others take the temporary one for abandoned.
                 Path(name).chmod(_mode(target))
                 _take_place(Path(name), target, data)
+                keeps(f"{target} is written")
         finally:  # an interrupt too must leave nothing behind; where all went well there is nothing left to remove
             with suppress(FileNotFoundError):
                 Path(name).unlink()

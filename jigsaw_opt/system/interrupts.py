@@ -18,7 +18,18 @@ from time import monotonic
 from types import FrameType
 from typing import Any, TypeAlias
 
-__all__ = ["INTERRUPTED", "SIGNALS", "as_program", "end_at_once", "held", "interrupt_flag", "on_interrupt", "settled"]
+__all__ = [
+    "INTERRUPTED",
+    "SIGNALS",
+    "as_program",
+    "end_at_once",
+    "held",
+    "interrupt_flag",
+    "interrupted_line",
+    "keeps",
+    "on_interrupt",
+    "settled",
+]
 
 INTERRUPTED = 130
 """Exit code of a program that was asked to end, by whichever signal."""
@@ -28,6 +39,9 @@ _LAST = 3
 _PATIENCE_SECONDS = 1.0
 """... unless all came at once: a terminal and a program between may pass on the same Ctrl-C."""
 _SHOW_CURSOR = b"\x1b[?25h"
+
+_NOTHING = "nothing was kept"
+_kept = _NOTHING
 
 _Disposition: TypeAlias = "Callable[[int, FrameType | None], Any] | int | None"
 
@@ -128,6 +142,17 @@ def held() -> Iterator[None]:
             signal.raise_signal(number)
 
 
+def keeps(words: str = _NOTHING) -> None:
+    """Let `interrupted_line` say so of what a program has kept, in place of what was to be said before."""
+    global _kept
+    _kept = words
+
+
+def interrupted_line() -> str:
+    """Return the line that a program ends with that is interrupted where nobody listens."""
+    return f"interrupted: {_kept}"
+
+
 def as_program() -> None:
     """From now on a signal that nobody listens to ends this process at once, with one line and `INTERRUPTED`.
 
@@ -169,7 +194,7 @@ def _deafen() -> None:
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
     with suppress(OSError):
-        os.write(2, (_SHOW_CURSOR if os.isatty(2) else b"") + b"interrupted\n")
+        os.write(2, (_SHOW_CURSOR if os.isatty(2) else b"") + f"{interrupted_line()}\n".encode())
     os._exit(INTERRUPTED)
 
 

@@ -211,7 +211,7 @@ def test_without_pulp_an_export_says_what_to_install(
         (RecursionError("maximum recursion depth exceeded"), 1, "too deep for Python: maximum recursion"),
         (ModuleNotFoundError("No module named 'pulp'", name="pulp.apis"), 6, "run: pip install 'pulp'"),
         (BrokenPipeError(), 1, ""),
-        (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyboardInterrupt(), 130, "interrupted: nothing was kept"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )

@@ -207,7 +207,7 @@ def test_ctrl_c_keeps_what_has_finished_and_says_how_to_go_on(pair_path: Path, t
         process.send_signal(signal.SIGINT)
         errors = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert "3 of 4 runs are kept; the same command goes on" in errors
+    assert "3 of 4 runs are kept in " in errors and "rows.jsonl; the same command goes on" in errors
     assert len(rows(tmp_path)) == 3
     assert (tmp_path / "rows.csv").read_text().count("\n") == 4
     assert json.loads((tmp_path / "summary.json").read_text())["finished"] == 3

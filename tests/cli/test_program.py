@@ -112,7 +112,7 @@ sys.exit(main())
 
 def test_a_signal_while_something_is_imported_is_one_line() -> None:
     code, out, err = run(sys.executable, "-c", SIGNALLED.format(module="rich"))
-    assert (code, out, err) == (130, "", "interrupted\n")
+    assert (code, out, err) == (130, "", "interrupted: nothing was kept\n")
 
 
 def test_a_signal_at_the_end_changes_nothing() -> None:

@@ -80,14 +80,29 @@ COMPUTING = {
         Case(
             ("--workload", "week", "--cluster", "8x4", "--policy", "fifo", "-o", "OUT"),
             "jigsaw_opt.simulation.engine:Simulation.run",
-            "interrupted with ",
+            "keeps a snapshot: go on with the same command and --resume",
+        ),
+        Case(
+            ("--workload", "week", "--cluster", "8x4", "--policy", "fifo", "las", "--sweep", "-o", "OUT"),
+            "jigsaw_opt.sweeps.folder:sweep_into",
+            "runs are kept in ",
+        ),
+        Case(
+            ("--workload", "week", "--cluster", "8x4", "--policy", "fifo", "las", "--sweep", "-o", "BEGUN"),
+            "jigsaw_opt.sweeps.simulations:simulations",
+            "stays; the same command goes on",
         ),
     ),
     "advise": (
         Case(
             ("week", "--cluster", "8x4", "-o", "OUT"),
             "jigsaw_opt.sweeps.advice:Advisor.compare",
-            "the same command goes on",
+            "simulations are kept in ",
+        ),
+        Case(
+            ("week", "--cluster", "8x4", "-o", "OUT"),
+            "jigsaw_opt.sweeps.advice:Advisor.__init__",
+            "interrupted: nothing was kept",
         ),
     ),
 }
@@ -119,7 +134,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     assert main(["solve", "rack/plain", "--solver", "greedy", "-q", "-o", str(plan)]) == 0
     workload.write_text(json.dumps(_workload(40)))
     save_instance(_linked(), linked)
-    return {"PLAN": str(plan), "WORKLOAD": str(workload), "LINKED": str(linked)}
+    begun = folder / "begun"
+    begun.mkdir()
+    (begun / "rows.jsonl").touch()
+    return {"PLAN": str(plan), "WORKLOAD": str(workload), "LINKED": str(linked), "BEGUN": str(begun)}
 
 
 def _workload(count: int) -> dict[str, object]:

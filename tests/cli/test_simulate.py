@@ -154,7 +154,7 @@ def test_a_policy_that_cannot_be_put_aside_says_so(
     interrupt_at_take(3, monkeypatch)
     monkeypatch.setattr(type(FIFO), "start", lambda *given: _Unkept(start(*given)))
     assert simulate(trace, tmp_path / "out", "--policy", "fifo") == 130
-    assert "jobs ended; policy 'fifo' cannot be put aside, so there is no snapshot" in capsys.readouterr().err
+    assert "jobs have ended; policy 'fifo' cannot be put aside, so there is no snapshot" in capsys.readouterr().err
     assert not list((tmp_path / "out").iterdir())
     assert simulate(trace, tmp_path / "out", "--policy", "fifo") == 0  # which it would have come to
 

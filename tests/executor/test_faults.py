@@ -155,6 +155,31 @@ def test_an_interrupt_without_checkpoints_says_how_to_have_them(
     assert not ground.living()
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_before_a_job_is_saved_as_a_whole_and_the_way_on(
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ground.trigger.write_text("nothing 0")
+    checkpoint, main = tmp_path / "checkpoint", threading.main_thread().ident
+    assert main is not None
+    known = len(list(ground.folder.glob("process*")))
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while len(list(ground.folder.glob("process*"))) == known and time.monotonic() < deadline:
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    caller = threading.Thread(target=interrupt)
+    caller.start()
+    saving = ("--checkpoint", checkpoint, "--checkpoint-every", 1_000_000)
+    assert ground.run(*saving, "--minutes", 2) == 130
+    caller.join()
+    told = f"no job is saved as a whole yet in {checkpoint}; the same command and --resume begins anew"
+    assert told in capfd.readouterr().err
+    assert ground.run(*saving, "--iterations", 1, "--resume") == 0
+
+
 def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ground.trigger.write_text("nothing 0")
     checkpoint = tmp_path / "checkpoint"

@@ -6,10 +6,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
+from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.instances import load
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
@@ -22,6 +24,7 @@ from jigsaw_opt.system.interrupts import SIGNALS, held, on_interrupt
 def usual_signals() -> Iterator[None]:
     """As in a program that has set none, also where the tests run in the background and inherit others."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    interrupts.keeps()
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     yield
@@ -140,7 +143,18 @@ def test_a_program_ends_at_once_but_for_what_is_held(capfd: pytest.CaptureFixtur
         os.write(1, b"more")
 
     assert ended_in_a_child(work) == 130
-    assert capfd.readouterr() == ("whole", "interrupted\n")
+    assert capfd.readouterr() == ("whole", "interrupted: nothing was kept\n")
+
+
+def test_a_program_says_what_it_had_kept_before_it_was_interrupted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def work() -> None:
+        write_atomically(tmp_path / "plan.json", b"{}")
+        signal.raise_signal(signal.SIGTERM)
+
+    assert ended_in_a_child(work) == 130
+    assert capfd.readouterr().err == f"interrupted: {tmp_path}/plan.json is written\n"
 
 
 def test_a_program_whose_work_is_done_keeps_its_exit_code() -> None:

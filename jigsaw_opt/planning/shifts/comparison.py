@@ -118,8 +118,8 @@ def _compared(
     placements = candidates(operations, given, 0 if plans else drawn, options.seed)
     with clock.limited(clock.Clock(None, options.cancel)):
         chosen = best_placement(operations, placements, given[0], grid_us, options.seed)
+        fair, shifted = shared_times(operations, chosen, options.seed)
     jobs = chosen.jobs
-    fair, shifted = shared_times(operations, chosen, options.seed)
     left = options if plans else _part(options, 1 - _FIRST_PLAN)
     ratios = best_ratios(instance, [job.cycle_us for job in jobs], left, most, start=given[0])
     return Comparison(chosen, len(placements), tuple(job.alone_us for job in jobs), fair, shifted, ratios)

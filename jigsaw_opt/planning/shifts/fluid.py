@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.planning.shifts.jobs import OwnIteration, RepeatedJob
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.contention import FairSharing, LinkSharing
 
 __all__ = ["SharedRun", "simulate_shared"]
@@ -114,7 +115,7 @@ def simulate_shared(
     iterations: int = 200,
     warm_up: int = 20,
 ) -> SharedRun:
-    """Run the jobs until each has finished so many iterations.
+    """Run the jobs until each has finished so many iterations; where the time is over before, at least one.
 
     Parameters
     ----------
@@ -140,6 +141,9 @@ def simulate_shared(
     speeds = _Speeds(jobs, bandwidths, sharing or FairSharing())
     goal = iterations + warm_up
     while any(run.finished < goal for run in runs):
+        if goal > 1 and clock.left() <= 0:
+            goal = 1
+            continue
         for j in [j for j in waiting if runs[j].until <= now]:
             if runs[j].go_on(now):
                 waiting.remove(j)
@@ -187,4 +191,5 @@ class _Speeds:
 
 def _mean(run: _Progress, shift: float, warm_up: int) -> float:
     ends = [shift, *run.ends]
+    warm_up = warm_up if len(ends) > warm_up + 1 else 0  # the time was over before
     return (ends[-1] - ends[warm_up]) / (len(ends) - 1 - warm_up)
