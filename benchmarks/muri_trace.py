@@ -18,7 +18,7 @@ from pathlib import Path
 from common import outcome_of, shared, shared_if_there
 
 from jigsaw_opt.documents.readers.muri import read_muri
-from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine import Simulation
@@ -54,8 +54,7 @@ MURI_S = REFERENCES[-1].mean
 
 def setting(trace: Path, servers: int, gpus: int) -> Setting:
     workload = read_muri(trace.read_bytes(), trace.name)
-    links = tuple(Link(f"l{k}", (f"s{k}", "switch"), 1) for k in range(servers))
-    cluster = Cluster(tuple(Server(f"s{k}", "gpu", gpus, 1, 1) for k in range(servers)), ("switch",), links)
+    cluster = Cluster(tuple(Server(f"s{k}", "gpu", gpus, 1, 1) for k in range(servers)))
     return Setting(cluster, workload, Stages(workload.stages), round_us=0, restart_us=RESTART_US)
 
 

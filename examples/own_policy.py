@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.seconds import Seconds
@@ -70,8 +70,7 @@ SMALLEST = SmallestFirst()
 
 def _example() -> Setting:
     """Two servers of four GPUs, and jobs of one to eight GPUs that arrive within an hour."""
-    servers = tuple(Server(f"s{k}", "gpu", 4, 10**9, 10**9) for k in range(2))
-    cluster = Cluster(servers, links=(Link("cable", ("s0", "s1"), 10**9),))
+    cluster = Cluster(tuple(Server(f"s{k}", "gpu", 4, 10**9, 10**9) for k in range(2)))
     jobs = tuple(
         TraceJob(f"j{k}", k * 120 * 10**6, "net", gpus=2 ** (k % 4), iterations=600 + 900 * (k % 3)) for k in range(30)
     )

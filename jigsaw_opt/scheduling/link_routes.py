@@ -41,7 +41,12 @@ class LinkRoutes:
         return self._left.channel(gpus, self._server_of)
 
     def parts(self, dead: frozenset[int] = _NONE) -> tuple[int, ...]:
-        """For each server the number of its part of the cluster, in which links that are up join all servers."""
+        """For each server the number of its part of the cluster, in which links that are up join all servers.
+
+        A cluster without any link says nothing of its network, and is one part.
+        """
+        if not self._cluster.links:
+            return (0,) * len(self._cluster.servers)
         if self._left.dead != dead:
             self._left = _LinksUp(self._cluster, dead)
         return self._left.parts

@@ -81,7 +81,12 @@ class ClusterSetting:
 
     @cached_property
     def parts(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers of the servers that links join, by part of the cluster: a job is placed in one (placement)."""
+        """Numbers of the servers that links join, by part of the cluster: a job is placed in one (placement).
+
+        A cluster without any link says nothing of its network, and is one part.
+        """
+        if not self.cluster.links:
+            return (tuple(range(len(self.cluster.servers))),)
         part = joined_parts(self.cluster, self.cluster.links)
         found: dict[int, list[int]] = {}
         for k, server in enumerate(self.cluster.servers):

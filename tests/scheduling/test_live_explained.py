@@ -239,6 +239,11 @@ def test_what_the_performance_model_cannot_tell_is_left_out() -> None:
     assert (found.kind, found.remedies[0].text, found.remedies[0].expected_us) == ("gpus", "job wide ends", None)
 
 
+def test_jobs_may_span_servers_of_a_cluster_that_says_nothing_of_its_network() -> None:
+    scheduler = told(live("fifo", replace(star("v", "v"), switches=(), links=())), job("wide", 8))
+    assert scheduler.explain("wide").assignment is not None
+
+
 @pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "separate"])
 def test_a_job_waits_where_no_route_joins_servers(policy: str) -> None:
     cluster = star("v", "v")

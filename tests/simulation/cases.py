@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS, Contention, Pace, rate_of
@@ -20,8 +20,7 @@ SECOND = 1_000_000
 
 
 def cluster(servers: int = 2, gpus: int = 4) -> Cluster:
-    links = tuple(Link(f"l{k}", (f"s{k}", "switch"), 10**9) for k in range(servers))
-    return Cluster(tuple(Server(f"s{k}", "gpu", gpus, 10**9, 10**9) for k in range(servers)), ("switch",), links)
+    return Cluster(tuple(Server(f"s{k}", "gpu", gpus, 10**9, 10**9) for k in range(servers)))
 
 
 def job(name: str, submit_s: float, gpus: int, seconds: int) -> TraceJob:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.cluster import Cluster, Link
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.policy import Active, Moment, Policy, choose, find, names
@@ -169,9 +169,8 @@ def test_start_times_are_kept() -> None:
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_gpus_are_taken_in_one_part_of_the_cluster(placement: str) -> None:
-    whole = cluster(servers=4, gpus=2)
     pairs = (("s0", "s2"), ("s1", "s3"))
-    apart = replace(whole, switches=(), links=tuple(replace(whole.links[k], ends=pairs[k]) for k in range(2)))
+    apart = replace(cluster(servers=4, gpus=2), links=tuple(Link("-".join(pair), pair, 10**9) for pair in pairs))
     made = setting(job("a", 0, 4, 1), cluster=apart)
     free = FreeGpus(made)
     assert free.find(4, placement) == (0, 1, 4, 5) and free.find(4, placement) == (2, 3, 6, 7)
