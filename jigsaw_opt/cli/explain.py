@@ -107,7 +107,10 @@ def _of_phased(instance: Instance, plan: PhasedPlan, arguments: argparse.Namespa
     from jigsaw_opt.solvers.explanation.phased import explain_phased
 
     if arguments.output is not None:
-        raise UsageError("-o draws the critical chain in a plan that lists all iterations; this one is phased")
+        from jigsaw_opt.documents.files import HOW_LISTED
+
+        why = "-o draws the critical chain in a plan that lists all iterations; this one is phased"
+        raise UsageError(f"{why}: {HOW_LISTED}")
     jobs = explain_phased(instance, plan, arguments.job)
     if arguments.json:
         print_json(phased_as_json(plan, jobs))

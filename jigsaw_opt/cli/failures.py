@@ -89,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan | PhasedPlan, RemainingWork | None]:
     """What the arguments say; everything that is wrong with them is told at once."""
     from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.documents.files import HOW_LISTED
     from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.solvers.resolve.remaining import remaining_at
 
@@ -104,7 +105,8 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Pla
         _require_moment(arguments.at)
     if read is not None and isinstance(read[1], PhasedPlan):
         if arguments.repair or arguments.at is not None:
-            raise UsageError("a phased plan fails before it begins, and is not repaired; leave out --at and --repair")
+            why = "a phased plan fails before it begins, and is not repaired"
+            raise UsageError(f"{why}; leave out --at and --repair, or take another plan: {HOW_LISTED}")
     elif read is not None and arguments.at is not None and arguments.at >= 0:
         with problems.of("--at"):
             rest = remaining_at(read[0], read[1], arguments.at)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = [
+    "HOW_LISTED",
     "exists",
     "load_any_plan",
     "load_document",
@@ -29,6 +30,9 @@ __all__ = [
     "save_instance",
     "save_plan",
 ]
+
+HOW_LISTED = "jigsaw solve --solver search makes a plan that lists all iterations"
+"""What helps where a phased plan is not taken; ``auto`` may make one unasked."""
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
@@ -63,7 +67,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     plan = load_any_plan(path)
     if isinstance(plan, PhasedPlan):
         message = "is a phased plan (jigsaw-phased-plan/1); only one that lists all iterations (jigsaw-plan/1) is taken"
-        raise InvalidInputError([Problem(os.fspath(path), message)])
+        raise InvalidInputError([Problem(os.fspath(path), message, HOW_LISTED)])
     return plan
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -97,4 +98,14 @@ def _broken_rows(program: LinearProgram, values: Sequence[float], names: Sequenc
         names, sums, timed, program.row_lower.tolist(), program.row_upper.tolist(), strict=True
     ):
         if not of_times and not low <= total <= high:
-            yield f"row {name!r} does not hold: {total:.0f} is not from {low} to {high}"
+            yield f"row {name!r} does not hold: its sum is {total + 0.0:.0f}, and must be {_interval(low, high)}"
+
+
+def _interval(low: float, high: float) -> str:
+    """Say in words which numbers lie between two, of which either may be infinite."""
+    low, high = (end + 0.0 for end in (low, high))  # no -0
+    if low == high:
+        return f"{low:.0f}"
+    if math.isinf(low):
+        return f"at most {high:.0f}"
+    return f"at least {low:.0f}" if math.isinf(high) else f"from {low:.0f} to {high:.0f}"

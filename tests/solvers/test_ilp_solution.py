@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 from dataclasses import replace
@@ -19,7 +20,7 @@ from jigsaw_opt.formulations.program_files import FileKind
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.solvers.ilp import model_document
-from jigsaw_opt.solvers.ilp_solution import plan_of_solution
+from jigsaw_opt.solvers.ilp_solution import _interval, plan_of_solution
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -87,8 +88,21 @@ def test_all_that_is_wrong_is_listed(pair: Instance, tmp_path: Path) -> None:
 def test_a_solution_that_places_no_worker_is_none(pair: Instance, tmp_path: Path) -> None:
     whole = of_pair(pair, tmp_path)
     values = {name: 0.0 if name.startswith("here_0") else value for name, value in whole.values.items()}
-    with pytest.raises(InvalidInputError, match="row 'workers_0' does not hold: 0 is not from 2"):
+    with pytest.raises(InvalidInputError, match="row 'workers_0' does not hold: its sum is 0, and must be 2"):
         plan_of_solution(pair, replace(whole, values=values))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (-math.inf, -0.0, "at most 0"),
+        (-0.0, math.inf, "at least 0"),
+        (1.0, 4.0, "from 1 to 4"),
+        (2.0, 2.0, "2"),
+    ],
+)
+def test_an_interval_is_told_in_words(low: float, high: float, words: str) -> None:
+    assert _interval(low, high) == words
 
 
 def test_the_command_writes_checked_plans_only(

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from jigsaw_opt.documents.files import HOW_LISTED
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import Plan
@@ -123,7 +124,7 @@ class PhasedReplayRequest(ReplaySettings):
         if self.minutes is not None:
             yield "phases of a plan are repeated a number of times, not for a number of minutes"
         if self.baseline is not None:
-            yield "a baseline is compared with a plan that lists all iterations, not with a phased plan"
+            yield f"a baseline is compared with a plan that lists all iterations, not with a phased plan: {HOW_LISTED}"
 
     def cut(self) -> PhasedReplayRequest:
         """The same with no more repetitions in the plan than are carried out."""
