@@ -282,11 +282,30 @@ def test_every_kind_is_tried_first_and_what_pays_comes_most() -> None:
     assert min(seen[name] for name in names) > 0
 
 
+def test_what_gains_more_in_the_same_time_comes_more_often() -> None:
+    choice = AdaptiveSelection(("little", "much"), Random(5), DriverParams())
+    seen: Counter[str] = Counter()
+    for _ in range(300):
+        name = choice.next()
+        seen[name] += 1
+        choice.reward(name, 0.01 if name == "much" else 0.001, 1.0)
+    assert seen["much"] > 2 * seen["little"] > 0
+
+
+def test_what_gains_nothing_fades_and_is_asked_again() -> None:
+    choice = AdaptiveSelection(("vain", "good"), Random(5), DriverParams())
+    seen: list[str] = []
+    for _ in range(300):
+        seen.append(choice.next())
+        choice.reward(seen[-1], 0.01 if seen[-1] == "good" else 0.0, 1.0)
+    assert 0 < seen[100:].count("vain") < 20
+
+
 def test_of_two_kinds_that_pay_alike_the_cheaper_one_comes_more_often() -> None:
     choice = AdaptiveSelection(("cheap", "dear"), Random(5), DriverParams())
     seen: Counter[str] = Counter()
     for _ in range(300):
         name = choice.next()
         seen[name] += 1
-        choice.reward(name, True, 10.0 if name == "dear" else 1.0)
+        choice.reward(name, 0.1, 10.0 if name == "dear" else 1.0)
     assert seen["cheap"] > 2 * seen["dear"] > 0

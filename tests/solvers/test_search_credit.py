@@ -53,7 +53,7 @@ class Search:
         self.control.offer(self.plans[0].timetable)
         self.rewards: list[bool] = []
         monkeypatch.setattr(driver, "open_search", lambda context, begun: None)
-        monkeypatch.setattr(AdaptiveSelection, "reward", lambda self_, name, better, work: self.rewards.append(better))
+        monkeypatch.setattr(AdaptiveSelection, "reward", lambda self_, name, gain, work: self.rewards.append(gain > 0))
 
     def elsewhere(self, plan: Timetable) -> None:
         """Another thread finds a plan."""

@@ -96,19 +96,26 @@ class Driver:
     def step(self) -> bool:
         """Choose a move, make it and reward it; says whether it found a better plan."""
         name = self._selection.next()
-        better, spent = self._make(name, self._moves[name], self.context)
-        self._selection.reward(name, better, spent)
-        return better
+        gain, spent = self._make(name, self._moves[name], self.context)
+        self._selection.reward(name, gain, spent)
+        return gain > 0
 
-    def _make(self, name: str, move: Move, context: Context) -> tuple[bool, float]:
-        """Make a move; returns whether it found a better plan, and what it took, 0 for nothing.
+    def _make(self, name: str, move: Move, context: Context) -> tuple[float, float]:
+        """Make a move; return its gain as a share of the gap that was open, and what it took, 0 for nothing.
 
         That is work, or seconds where only a clock limits the solve.
         """
         budget, work = context.budget, context.budget.work
         record = self._credited(name, partial(move.run, context.incumbent, budget))
         spent = budget.work - work
-        return record.successes > 0, record.seconds if spent and self.control.options.clocked else spent
+        return self._gain(record.improvement), record.seconds if spent and self.control.options.clocked else spent
+
+    def _gain(self, improvement: int) -> float:
+        """Return an improvement as a share of the gap that was open before; a first plan closes all of it."""
+        objective = self.control.objective
+        if not improvement or objective is None:
+            return float(improvement > 0)
+        return improvement / (objective + improvement - min(objective, self.control.bound))
 
     def _credited(self, name: str, call: Callable[[], Candidate | None]) -> MoveRecord:
         """Call what proposes plans, and credit it with those that were accepted, also where the time ends meanwhile."""

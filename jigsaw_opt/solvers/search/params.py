@@ -21,8 +21,10 @@ class DriverParams:
     """The adaptive large neighbourhood search driver."""
 
     patience: int = parameter(12, "moves", "Moves without a better plan after which a search without a limit ends.", 1)
-    decay: float = parameter(0.8, "share", "Weight of the past when a move's successes and work are averaged.", 0, 1)
-    floor: float = parameter(0.05, "successes", "Success that every move is credited with, so that all come again.")
+    decay: float = parameter(0.5, "share", "Weight of the past when a move's gains and work are averaged.", 0, 1)
+    floor: float = parameter(0.1, "share", "Of all gains, what every move is credited with, so that it comes again.")
+    fading: float = parameter(0.8, "share", "What a call in vain leaves of that credit.", 0, 1)
+    least_floor: float = parameter(0.1, "share", "What any number of them leaves.", 0, 1)
     longest: float = parameter(30.0, "factor", "How much longer annealing and CP-SAT go on in vain, at most.", 1)
     idle_work: float = parameter(10.0, "work", "What a move that found nothing to do counts as.")
 

@@ -1,4 +1,4 @@
-"""Adaptive operator selection: which move to make next; those that paid come more often."""
+"""Adaptive operator selection: which move to make next; those that gain much in little time come more often."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ __all__ = ["AdaptiveSelection"]
 
 
 class AdaptiveSelection:
-    """Draws moves by their successes per unit of work.
+    """Draws moves by what they gain per unit of work.
+
+    A gain is a share of the gap that was open before the move. Both gains and work are averaged with forgetting
+    (probability matching; Fialho, Da Costa, Schoenauer and Sebag, 2010). A move that gains nothing keeps a floor, so
+    that it is asked again, and the floor fades with each call in vain.
 
     Parameters
     ----------
@@ -20,29 +24,38 @@ class AdaptiveSelection:
     rng
         Source of chance.
     params
-        `decay` and `floor`.
+        `decay`, `floor`, `fading` and `least_floor`.
     """
 
     def __init__(self, names: Sequence[str], rng: random.Random, params: DriverParams) -> None:
         self._names, self._rng, self._params = names, rng, params
         self._untried = list(names)
-        self._success = dict.fromkeys(names, 0.0)
+        self._gain = dict.fromkeys(names, 0.0)
         self._work = dict.fromkeys(names, 0.0)
+        self._in_vain = dict.fromkeys(names, 0)
 
     def next(self) -> str:
-        """The move to be made now."""
+        """Return the move to be made now."""
         if self._untried:
             return self._untried.pop(0)
-        total = max(1e-9, sum(self._work.values()))
-        floor = self._params.floor
-        weights = [(floor + self._success[name]) / max(1e-3, self._work[name] / total) for name in self._names]
+        total_gain = sum(self._gain.values()) or 1.0
+        total_work = max(1e-9, sum(self._work.values()))
+        weights = [
+            (self._floor(name) + self._gain[name] / total_gain) / max(1e-3, self._work[name] / total_work)
+            for name in self._names
+        ]
         return self._rng.choices(self._names, weights)[0]
 
-    def reward(self, name: str, success: bool, work: float) -> None:
-        """Say whether a move led to a better plan, and how much work it took.
+    def _floor(self, name: str) -> float:
+        params = self._params
+        return params.floor * max(params.least_floor, params.fading ** self._in_vain[name])
+
+    def reward(self, name: str, gain: float, work: float) -> None:
+        """Take in what a move gained, as a share of the gap, and how much work it took.
 
         A move that found nothing to do counts as a long one, so that it does not come again at once.
         """
         decay = self._params.decay
-        self._success[name] = decay * self._success[name] + (1 - decay) * success
+        self._gain[name] = decay * self._gain[name] + (1 - decay) * gain
         self._work[name] = decay * self._work[name] + (1 - decay) * (work or self._params.idle_work)
+        self._in_vain[name] = 0 if gain > 0 else self._in_vain[name] + 1

@@ -1,7 +1,8 @@
-"""The other horizon: a search for plans of the same jobs on it, each of which is a plan on this one.
+"""The other horizon: a search for finite plans of the jobs of a cyclic instance, each of which makes a cyclic plan.
 
-A finite plan repeated is a cyclic plan whose period is its makespan, and one period of a cyclic plan is a finite plan
-(specification: cyclic-horizon). Brought over, its operations keep their order and start as early as that lets them.
+A finite plan repeated is a cyclic plan whose period is its makespan (specification: cyclic-horizon). Brought over, its
+operations keep their order and start as early as that lets them. The converse, one period of a cyclic plan as a finite
+plan, is true as well, but on finite instances it took a sixth of the time and never led to a better plan.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, job_end
 from jigsaw_opt.solvers.control import Control
@@ -23,21 +23,16 @@ from jigsaw_opt.solvers.search.params import SearchParams
 
 __all__ = ["OtherHorizon", "twin"]
 
-_OTHER: dict[Horizon, tuple[Horizon, Objective]] = {"finite": ("cyclic", "period"), "cyclic": ("finite", "makespan")}
-
 
 def twin(operations: Operations) -> Operations:
-    """The same jobs on the other horizon, all released at 0 and without promises."""
-    horizon, objective = _OTHER[operations.horizon]
-    jobs = tuple(replace(job, release_us=0, deadline_us=None) for job in operations.jobs)
-    instance = replace(operations.instance, horizon=horizon, objective=objective)
-    return replace(operations, instance=instance, jobs=jobs, horizon=horizon, objective=objective)
+    """Return the same jobs on the finite horizon."""
+    instance = replace(operations.instance, horizon="finite", objective="makespan")
+    return replace(operations, instance=instance, horizon="finite", objective="makespan")
 
 
 def brought_over(plan: Timetable, context: Context) -> Candidate:
-    """A plan of the other horizon as one of a search, which it is proposed to."""
-    given = repeated(plan) if context.cyclic else Timetable(plan.jobs)
-    return context.shared(SequenceAnnealing).compressed(given)
+    """Return a finite plan as one of a cyclic search, which it is proposed to."""
+    return context.shared(SequenceAnnealing).compressed(repeated(plan))
 
 
 def repeated(plan: Timetable) -> Timetable:
@@ -61,8 +56,8 @@ class OtherHorizon:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Where sequences are annealed at all; where every end counts, a period says little."""
-        return context.operations.objective != "weighted_completion" and context.shared(SequenceAnnealing).fits
+        """Whether the horizon is cyclic and sequences are annealed at all."""
+        return context.cyclic and context.shared(SequenceAnnealing).fits
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Make moves there as long as they find better plans."""
@@ -99,7 +94,7 @@ class _TwinControl(Control):
     def offer(self, timetable: Timetable) -> Accepted | None:
         """Take a plan as the new incumbent if it is better."""
         accepted = super().offer(timetable)
-        if accepted is not None and self._context.cyclic:
+        if accepted is not None:
             self._context.propose(self._context.candidate(repeated(timetable)))
         return accepted
 
