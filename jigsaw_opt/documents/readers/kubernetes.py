@@ -16,7 +16,7 @@ from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.kubernetes_kinds import is_read, job_of_item, job_of_pods, kind_of_item, name_of
 from jigsaw_opt.documents.readers.table import Accept, anything, from_first
 from jigsaw_opt.documents.readers.tally import Tally
-from jigsaw_opt.documents.readers.tree import Tree
+from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
@@ -53,15 +53,7 @@ def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept
         if not isinstance(items.value, list):
             items.add("the list of jobs is expected, as 'kubectl get jobs -A -o json' prints it")
             return
-        for item, job in _jobs(list(items.items()), tally):
-            if isinstance(job, str):
-                tally.leave_out(job)
-                continue
-            for problem in accept(job):
-                item.add(problem)
-            if job.name in jobs:
-                item.add(f"there is a job {job.name!r} already")
-            jobs[job.name] = job
+        jobs.update(accepted_jobs(_jobs(list(items.items()), tally), accept, tally))
         if not jobs and not report.problems:
             items.add("no job has GPUs and has ended", tally.told())
 

@@ -14,7 +14,7 @@ from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
 from jigsaw_opt.documents.readers.times import Zone, is_missing
-from jigsaw_opt.documents.readers.tree import Tree
+from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
@@ -60,16 +60,8 @@ def _read_log(data: bytes | str, source: str, accept: Accept) -> Workload:
     jobs: dict[str, TraceJob] = {}
 
     def read(tree: Any, report: Report) -> None:
-        for item in Tree(tree, "$", report).items():
-            job = _job_of_item(item, tally, zone)
-            if isinstance(job, str):
-                tally.leave_out(job)
-                continue
-            for problem in accept(job):
-                item.add(problem)
-            if job.name in jobs:
-                item.add(f"there is a job {job.name!r} already")
-            jobs[job.name] = job
+        found = ((item, _job_of_item(item, tally, zone)) for item in Tree(tree, "$", report).items())
+        jobs.update(accepted_jobs(found, accept, tally))
         if not jobs and not report.problems:
             report.add("$", "has no job", tally.told())
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from jigsaw_opt.documents.readers.table import Accept
+from jigsaw_opt.documents.readers.tally import Tally
 from jigsaw_opt.documents.readers.times import PointInTime, moment_us
 from jigsaw_opt.documents.report import Place, Report, describe
+from jigsaw_opt.problem.workload import TraceJob
 
-__all__ = ["Tree"]
+__all__ = ["Tree", "accepted_jobs"]
 
 _MOST = 10**6
 
@@ -84,3 +87,28 @@ class Tree:
         if text and found is None:
             self.add(f"a date and time is expected, not {describe(text)}")
         return found
+
+
+def accepted_jobs(found: Iterable[tuple[Tree, TraceJob | str]], accept: Accept, tally: Tally) -> dict[str, TraceJob]:
+    """Return the jobs by name, note what is wrong with them, and count what is left out.
+
+    Parameters
+    ----------
+    found
+        Items of a document, each with its job, or with the reason why it is none.
+    accept
+        Says what is wrong with a job that is well written.
+    tally
+        Counts the reasons.
+    """
+    jobs: dict[str, TraceJob] = {}
+    for item, job in found:
+        if isinstance(job, str):
+            tally.leave_out(job)
+            continue
+        for problem in accept(job):
+            item.add(problem)
+        if job.name in jobs:
+            item.add(f"there is a job {job.name!r} already")
+        jobs[job.name] = job
+    return jobs
