@@ -239,8 +239,13 @@ def test_what_the_performance_model_cannot_tell_is_left_out() -> None:
     assert (found.kind, found.remedies[0].text, found.remedies[0].expected_us) == ("gpus", "job wide ends", None)
 
 
-def test_jobs_may_span_servers_of_a_cluster_that_says_nothing_of_its_network() -> None:
-    scheduler = told(live("fifo", replace(star("v", "v"), switches=(), links=())), job("wide", 8))
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "separate", "sjf_bco"])
+@pytest.mark.parametrize("models", [None, MODELS])
+def test_jobs_may_span_servers_of_a_cluster_that_says_nothing_of_its_network(policy: str, models: Any) -> None:
+    cluster = replace(star("v", "v"), switches=(), links=())
+    scheduler = LiveScheduler(cluster, policy, models=models, round_us=0)
+    scheduler.handle(JobSubmitted(0, TraceJob("wide", 0, "small" if models else "seconds", 8, 9)))
+    assert scheduler.step(0).failure == ""
     assert scheduler.explain("wide").assignment is not None
 
 

@@ -26,6 +26,7 @@ from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.simulation.cases import cluster
+from tests.simulation.resumable import network
 
 
 def test_rates_are_exact_to_a_billionth_of_an_iteration_a_second() -> None:
@@ -37,6 +38,17 @@ def test_rates_are_exact_to_a_billionth_of_an_iteration_a_second() -> None:
 def test_contention_stretches_only_the_exchange() -> None:
     assert Pace(3000, 7, 0.5).stretched(2.0) == Pace(2000, 7, 0.5)
     assert Pace(3000, None, 0.0).stretched(9.0) == Pace(3000)
+
+
+def test_the_time_alone_is_that_on_servers_that_links_join() -> None:
+    models, job = {"net": network(10, 20)}, TraceJob("j", 0, "net", 8, 3)
+    servers = tuple(Server(f"s{k}", "v", gpus, 10**9, 10**9) for k, gpus in enumerate((4, 2, 4, 4)))
+    pairs = [("s0", "s1"), ("s2", "s3")]
+    apart = Cluster(servers, (), tuple(Link("-".join(pair), pair, 10**9) for pair in pairs))
+    on_last = Profiled(apart, models).paces(Share((0,), tuple(range(6, 14))), [job], [0])[0]
+    assert on_last.rate == rate_of(Fraction(Profiled(apart, models).alone_us(job), 3))
+    unknown = Profiled(replace(apart, links=()), models)  # nothing is known of its exchange
+    assert unknown.alone_us(job) == 3 * models["net"].block_us("v")[-1] < Profiled(apart, models).alone_us(job)
 
 
 @pytest.mark.parametrize("name", names("tiny")[:12])

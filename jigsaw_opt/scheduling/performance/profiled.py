@@ -73,11 +73,18 @@ class Profiled:
         return job.iterations * UNITS
 
     def alone_us(self, job: TraceJob) -> int:
-        """Its iterations at full depth on as few servers as possible, the first that can run it."""
+        """Its iterations at full depth on as few servers as possible, the first that can run it.
+
+        Where no links join servers with so many GPUs, nothing is known of its exchange, which is not counted.
+        """
         assert job.iterations is not None
         key = (job.model, job.gpus)
         if key not in self._alone:
-            self._alone[key] = self._iteration(job.model, self._packed(job))[0]
+            placement = self._packed(job)
+            if len(placement) > 1 and self._routes.channel(dict(placement)) is None:
+                self._alone[key] = self._slowest(job.model, placement)[-1]
+            else:
+                self._alone[key] = self._iteration(job.model, placement)[0]
         return job.iterations * self._alone[key]
 
     def restart_us(self, job: TraceJob) -> int | None:
@@ -128,26 +135,39 @@ class Profiled:
         return [k for k, s in enumerate(self.cluster.servers) if s.gpu_type in types and s.gpu_memory >= need]
 
     def _packed(self, job: TraceJob) -> tuple[tuple[int, int], ...]:
-        """Largest servers first, so as few as possible."""
-        servers = self.cluster.servers
-        left, placement = job.gpus, []
-        for k in sorted(self._fitting(self.models[job.model]), key=lambda k: -servers[k].gpus):
-            used = min(left, servers[k].gpus)
+        """Largest servers first, so as few as possible, and of those that links join if that can be."""
+        fitting = sorted(self._fitting(self.models[job.model]), key=lambda k: -self.cluster.servers[k].gpus)
+        parts: dict[int, list[int]] = {}
+        for k in fitting:
+            parts.setdefault(self._routes.component[k], []).append(k)
+        placements = [self._filled_up(part, job.gpus) for part in parts.values()]
+        whole = [it for it in placements if sum(count for _, count in it) == job.gpus]
+        return min(whole, key=len) if whole else self._filled_up(fitting, job.gpus)
+
+    def _filled_up(self, servers: Sequence[int], count: int) -> tuple[tuple[int, int], ...]:
+        """Return so many GPUs of the first servers, or all that there are."""
+        placement = []
+        for k in servers:
+            used = min(count, self.cluster.servers[k].gpus)
             placement.append((k, used))
-            left -= used
-            if left == 0:
+            count -= used
+            if count == 0:
                 break
         return tuple(sorted(placement))
+
+    def _slowest(self, name: str, placement: tuple[tuple[int, int], ...]) -> list[int]:
+        """Return when the slowest worker has done each block, in microseconds."""
+        model, servers = self.models[name], self.cluster.servers
+        blocks = [model.block_us(servers[k].gpu_type) for k, _ in placement]
+        return [max(times) for times in zip(*blocks, strict=True)]
 
     def _iteration(self, name: str, placement: tuple[tuple[int, int], ...]) -> tuple[int, int]:
         """Microseconds of an iteration, and those of them after the last block."""
         key = (name, placement)
         if key not in self._iterations:
-            model, servers = self.models[name], self.cluster.servers
-            blocks = [model.block_us(servers[k].gpu_type) for k, _ in placement]
-            slowest = [max(times) for times in zip(*blocks, strict=True)]
+            slowest = self._slowest(name, placement)
             workers = sum(count for _, count in placement)
-            end = self._exchanged_us(model, slowest, placement, workers) if workers > 1 else slowest[-1]
+            end = self._exchanged_us(self.models[name], slowest, placement, workers) if workers > 1 else slowest[-1]
             self._iterations[key] = max(end, slowest[-1]), max(0, end - slowest[-1])
         return self._iterations[key]
 
