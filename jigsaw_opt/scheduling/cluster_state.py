@@ -158,7 +158,7 @@ class ClusterState:
             case QuotaChanged():
                 self._limit(event)
             case ServerAdded():
-                self.added.append(event)
+                self._add_server(event)
             case ServerDrained() | ServerLost() | ServerBack():
                 self._change_server(event)
             case LinkDown() | LinkUp():
@@ -216,6 +216,12 @@ class ClusterState:
             if quota is None or self.used(job.queue) + job.active.job.gpus <= quota:
                 job.held = False
                 self.news.arrived.append(job.active.index)
+
+    def _add_server(self, event: ServerAdded) -> None:
+        """Note the server; until its links came, nothing may have been known of the network."""
+        self.added.append(event)
+        gone = [share for share in self.shares if self.cut(share)]
+        self._stop(gone, f"no route joins its servers: server {event.server.name!r} brought the first links", False)
 
     def _change_server(self, event: ServerDrained | ServerLost | ServerBack) -> None:
         number = [server.name for server in self.setting.cluster.servers].index(event.server)

@@ -249,6 +249,19 @@ def test_jobs_may_span_servers_of_a_cluster_that_says_nothing_of_its_network(pol
     assert scheduler.explain("wide").assignment is not None
 
 
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "sjf_bco"])
+def test_the_first_links_stop_jobs_whose_servers_they_do_not_join(policy: str) -> None:
+    cluster = replace(star("v", "v"), switches=(), links=())
+    scheduler = told(live(policy, cluster), job("wide", 8))
+    new = replace(cluster.servers[0], name="new")
+    scheduler.handle(ServerAdded(SECOND, new, (Link("l", ("new", "s1"), 10**9, 10),)))
+    change = scheduler.step(SECOND)
+    assert change.failure == "" and not change.stops
+    (move,) = change.moves  # to what the link joins
+    assert {gpu.partition("/")[0] for gpu in move.to.gpus} == {"new", "s1"}
+    assert "server 'new' brought the first links" in move.reason
+
+
 @pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "separate"])
 def test_a_job_waits_where_no_route_joins_servers(policy: str) -> None:
     cluster = star("v", "v")

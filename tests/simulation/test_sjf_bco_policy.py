@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from jigsaw_opt.instances.topologies import TOPOLOGIES
-from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.contention import Degraded, FairSharing
 from jigsaw_opt.scheduling.performance.pace import Pace
 from jigsaw_opt.simulation.contention import LinkContention
@@ -44,6 +44,20 @@ def test_as_meant_small_jobs_pack_and_large_ones_go_where_there_is_least() -> No
     jobs = (job("a", 0, 1, 10), job("b", 0, 2, 10), job("c", 0, 4, 10))
     assert started(*jobs, threshold="2") == {0: (0,), 1: (1, 2), 2: (4, 5, 6, 7)}
     assert started(*jobs[:2], threshold="1") == {0: (0,), 1: (4, 5)}
+
+
+@pytest.mark.parametrize("variant", ["intent", "literal"])
+@pytest.mark.parametrize("threshold", ["1", "8"])
+def test_a_job_is_placed_on_servers_that_links_join(variant: str, threshold: str) -> None:
+    servers = [Server(f"s{k}", "gpu", 2, 10**9, 10**9) for k in range(4)]
+    apart = Cluster(tuple(servers), (), (Link("a", ("s0", "s2"), 10**9), Link("b", ("s1", "s3"), 10**9)))
+    jobs = (job("a", 0, 2, 10), job("b", 0, 3, 10))
+    simulation = Simulation(
+        setting(*jobs, cluster=apart), SJF_BCO, {"variant": variant, "threshold": threshold, "spread": "1"}
+    )
+    simulation.run(until_us=0)
+    placed = {index: running.active.share.gpus for index, running in simulation._under_way.running.items()}
+    assert placed[0] == (0, 1) and {gpu // 2 for gpu in placed[1]} == {1, 3}
 
 
 def test_as_printed_the_load_of_ended_jobs_stays() -> None:

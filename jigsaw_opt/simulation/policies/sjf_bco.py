@@ -22,28 +22,35 @@ from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 __all__ = ["SJF_BCO"]
 
 
-@dataclass(slots=True)
 class _LiveLedger:
-    """What the rules see: loads are times that jobs take alone, as far as they are known before they run."""
+    """What the rules see of servers that links join, with numbers of its own for servers and GPUs.
 
-    setting: ClusterSetting
-    jobs: Mapping[int, TraceJob]
-    loads: list[int]
-    free: set[int]
+    Loads are times that jobs take alone, as far as they are known before they run.
 
-    @property
-    def sizes(self) -> Sequence[int]:
-        return [len(gpus) for gpus in self.setting.gpus_of]
+    Parameters
+    ----------
+    gpus
+        Numbers of the GPUs in the cluster, by server.
+    jobs, loads
+        All jobs, and the load of each GPU of the cluster.
+    free
+        GPUs that nobody holds, which others take from.
+    """
 
-    @property
-    def server_of(self) -> Sequence[int]:
-        return self.setting.server_of
+    def __init__(
+        self, gpus: Sequence[Sequence[int]], jobs: Mapping[int, TraceJob], loads: Sequence[int], free: set[int]
+    ) -> None:
+        self.sizes = [len(own) for own in gpus]
+        self.server_of = [k for k, own in enumerate(gpus) for _ in own]
+        self.numbers = [gpu for own in gpus for gpu in own]
+        self.loads = [loads[gpu] for gpu in self.numbers]
+        self._jobs, self._free = jobs, free
 
     def workers(self, job: int) -> int:
-        return self.jobs[job].gpus
+        return self._jobs[job].gpus
 
     def candidates(self, job: int) -> list[int]:
-        return sorted(self.free)
+        return [k for k, gpu in enumerate(self.numbers) if gpu in self._free]
 
 
 @dataclass(slots=True)
@@ -96,16 +103,19 @@ class _SjfBcoScheduler:
             self._load(index, gpus, 1)
 
     def _started(self, free: set[int]) -> list[Share]:
-        board = _LiveLedger(self.setting, self.jobs, self.loads, free)
+        parts = [[self.setting.gpus_of[k] for k in part] for part in self.setting.parts]
+        boards = [_LiveLedger(part, self.jobs, self.loads, free) for part in parts]
         rule = rule_of(self.variant, self.threshold, Fraction(self.spread))
         shares: list[Share] = []
         for _, index in self.waiting:
-            chosen = rule(index, board)
-            if chosen is None:
+            found = ((board, chosen) for board in boards if (chosen := rule(index, board)) is not None)
+            board, chosen = next(found, (None, ()))
+            if board is None:
                 break
-            gpus = self.placed[index] = tuple(sorted(chosen))
+            gpus = self.placed[index] = tuple(sorted(board.numbers[gpu] for gpu in chosen))
             free.difference_update(gpus)
             self._load(index, gpus, 1)
+            board.loads = [self.loads[gpu] for gpu in board.numbers]
             shares.append(Share((index,), gpus))
         del self.waiting[: len(shares)]
         return shares
