@@ -40,6 +40,17 @@ def test_contention_stretches_only_the_exchange() -> None:
     assert Pace(3000, None, 0.0).stretched(9.0) == Pace(3000)
 
 
+def test_jobs_share_servers_whose_route_passes_through_another() -> None:
+    servers = tuple(Server(f"s{k}", "v", 2, 10**9, 10**9) for k in range(3))
+    line = tuple(Link("-".join(pair), pair, 10**9, 10) for pair in (("s0", "s1"), ("s1", "s2")))
+    direct = (Link("s0-s2", ("s0", "s2"), 10**9, 10),)
+    jobs = [TraceJob(name, 0, "net", 4, 3) for name in "ab"]
+    share, models = Share((0, 1), (0, 1, 4, 5)), {"net": network(10, 20)}
+    through, beside = (Profiled(Cluster(servers, (), links), models) for links in (line, direct))
+    assert through.refuses(share, jobs) is None
+    assert through.paces(share, jobs, [0, 0]) == beside.paces(share, jobs, [0, 0])  # both links are busy at once
+
+
 def test_the_time_alone_is_that_on_servers_that_links_join() -> None:
     models, job = {"net": network(10, 20)}, TraceJob("j", 0, "net", 8, 3)
     servers = tuple(Server(f"s{k}", "v", gpus, 10**9, 10**9) for k, gpus in enumerate((4, 2, 4, 4)))

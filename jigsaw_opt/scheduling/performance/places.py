@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import combinations
 
-from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.cluster import Cluster, Routes
 
 __all__ = ["Place", "Places"]
 
@@ -24,7 +25,7 @@ class Places:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+        self.cluster, self._routes = cluster, Routes(cluster)
         self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
 
     def of(self, gpus: Iterable[int]) -> Place:
@@ -32,11 +33,18 @@ class Places:
         return tuple(sorted(Counter(self._server_of[gpu] for gpu in gpus).items()))
 
     def part(self, place: Place) -> Cluster:
-        """The servers of a place with the GPUs used of them, and the links between them."""
+        """The servers of a place with the GPUs used of them, and the links between them.
+
+        Other servers that routes between them pass through are switches there.
+        """
         cluster = self.cluster
         servers = tuple(replace(cluster.servers[number], gpus=used) for number, used in place)
         if len(servers) == 1:
             return Cluster(servers)
-        names = {server.name for server in servers} | set(cluster.switches)
-        links = tuple(link for link in cluster.links if names.issuperset(link.ends))
-        return Cluster(servers, cluster.switches, links)
+        own, names = {server.name for server in servers}, set(cluster.switches)
+        for first, second in combinations((number for number, _ in place), 2):
+            for link in self._routes.between(first, second) or ():
+                names.update(cluster.links[link].ends)
+        passed = tuple(server.name for server in cluster.servers if server.name in names - own)
+        links = tuple(link for link in cluster.links if (own | names).issuperset(link.ends))
+        return Cluster(servers, (*cluster.switches, *passed), links)
