@@ -100,11 +100,15 @@ class Blocks:
         if team.gpus <= max(map(len, ranges)):
             blocks = [block for own in ranges for block in self._within(own, team.gpus)]
             return min(blocks, key=self._cost)[1] if blocks else None
-        empty = [own for own in ranges if all(self._free[gpu] for gpu in own)]
-        empty.sort(key=lambda own: sum(self._wanted[gpu] for gpu in own))
-        chosen = empty[: ceil_div(team.gpus, max(map(len, ranges)))]
-        gpus = sorted(gpu for own in chosen for gpu in own)[: team.gpus]
-        return tuple(gpus) if len(gpus) == team.gpus else None
+        each = max(map(len, ranges))
+        for part in self._setting.parts:
+            in_part = (self._setting.gpus_of[server] for server in self._servers[team.type] if server in part)
+            empty = [own for own in in_part if all(self._free[gpu] for gpu in own)]
+            empty.sort(key=lambda own: sum(self._wanted[gpu] for gpu in own))
+            gpus = sorted(gpu for own in empty[: ceil_div(team.gpus, each)] for gpu in own)[: team.gpus]
+            if len(gpus) == team.gpus:
+                return tuple(gpus)
+        return None
 
     def _within(self, own: range, count: int) -> list[tuple[range, tuple[int, ...]]]:
         """The blocks of a server whose GPUs are all free."""

@@ -156,8 +156,11 @@ def test_the_last_job_of_a_pool_goes_on_with_its_own_number_of_gpus() -> None:
 def test_a_job_wider_than_servers_that_are_alike_is_refused() -> None:
     where = profiled(boxes("v", "a"), trained("wide", "small", 8, 10))
     for depth in JIGSAW.options["depth"]:
-        with pytest.raises(UsageError, match="none have the 8 GPUs that job 'wide' asks for"):
+        with pytest.raises(UsageError, match=r"none have the 8 GPUs that job 'wide' asks for$"):
             run(where, JIGSAW, depth=depth)
+    apart = profiled(replace(boxes("v", "v"), links=(), switches=()), trained("wide", "small", 8, 10))
+    with pytest.raises(UsageError, match="asks for, and there are no links between servers"):
+        run(apart, JIGSAW)
 
 
 def test_jobs_without_room_in_memory_do_not_share() -> None:
@@ -166,6 +169,17 @@ def test_jobs_without_room_in_memory_do_not_share() -> None:
     refusal = Timetabled(tight, MODELS).refuses(Share((0, 1), (0, 1, 2, 3), (FreeDepth(),) * 2), jobs)
     assert refusal is not None
     assert all(len(share.jobs) == 1 for share in first_shares(profiled(tight, *jobs)))
+
+
+def test_blocks_of_several_servers_are_of_those_that_links_join() -> None:
+    servers = tuple(Server(f"s{k}", "v", 2, 10**9, 10**9) for k in range(4))
+    apart = Cluster(servers, (), (Link("a", ("s0", "s2"), 10**9), Link("b", ("s1", "s3"), 10**9)))
+    where = profiled(apart, trained("a", "small", 1, 1))
+    teams = [Team((k,), 4, 0) for k in range(2)]
+    placed = Blocks(where, [[0, 1, 2, 3]], {}).place(teams)
+    assert placed == {teams[0]: (0, 1, 4, 5), teams[1]: (2, 3, 6, 7)}
+    half = Blocks(where, [[0, 1, 2, 3]], {}, frozenset({4, 5})).place(teams)
+    assert half == {teams[0]: (2, 3, 6, 7)}  # of the others no two are joined
 
 
 def test_blocks_keep_what_goes_on_and_always_fit_powers_of_two() -> None:

@@ -73,6 +73,7 @@ class JigsawScheduler:
         return (
             f"policy 'jigsaw' gives a job servers that are alike: of those that can run model {job.model!r}"
             f" none have the {job.gpus} GPUs that job {job.name!r} asks for"
+            + ("" if self.setting.cluster.links else ", and there are no links between servers")
         )
 
     def decide(self, moment: Moment) -> Decision:
