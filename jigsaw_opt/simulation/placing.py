@@ -63,14 +63,17 @@ def by_priority(
     """
     if placement == "consolidated":
         return _consolidated(setting, list(order), down)
-    left = setting.gpu_count - len(down)
-    widest = max(sum(gpu not in down for k in part for gpu in setting.gpus_of[k]) for part in setting.parts)
+    part_of = {k: number for number, part in enumerate(setting.parts) for k in part}
+    left = [sum(gpu not in down for k in part for gpu in setting.gpus_of[k]) for part in setting.parts]
     chosen: list[Active] = []
     for active in order:
-        if active.job.gpus <= min(left, widest):
+        share, count = active.share, active.job.gpus
+        parts = range(len(left)) if share is None else (part_of[setting.server_of[share.gpus[0]]],)
+        part = next((number for number in parts if left[number] >= count), None)
+        if part is not None:
             chosen.append(active)
-            left -= active.job.gpus
-            if left == 0:
+            left[part] -= count
+            if not any(left):
                 break
     kept = [active.share for active in chosen if active.share is not None]
     free = FreeGpus(setting, kept, down)
@@ -78,7 +81,7 @@ def by_priority(
     for active in chosen:
         if active.share is None:
             gpus = free.find(active.job.gpus, placement)
-            if gpus is not None:  # there are enough, but maybe not in one part of the cluster
+            if gpus is not None:  # there are enough, but jobs before may be in another part than counted
                 started.append(Share((active.index,), gpus))
     return (*kept, *started)
 

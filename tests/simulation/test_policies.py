@@ -167,6 +167,18 @@ def test_start_times_are_kept() -> None:
     assert [record.start_us for record in outcome.jobs] == [0, 120 * SECOND]
 
 
+def test_jobs_that_come_first_have_gpus_in_a_part_of_the_cluster() -> None:
+    apart = replace(cluster(servers=4, gpus=2), links=(Link("a", ("s0", "s1"), 10**9), Link("b", ("s2", "s3"), 10**9)))
+    jobs = [job("a", 0, 3, 1), job("b", 0, 3, 1), job("first", 1, 2, 1), job("last", 1, 1, 1)]
+    made = setting(*jobs, cluster=apart)
+    active = [Active(k, one, 10) for k, one in enumerate(jobs)]
+    active[0].share, active[1].share = Share((0,), (0, 1, 2)), Share((1,), (4, 5, 6))
+    shares = by_priority(made, [active[k] for k in (2, 0, 1, 3)])
+    # The first takes the place of one that comes later, and the last what is left.
+    assert [share.jobs for share in shares] == [(1,), (2,), (3,)]
+    assert [share.gpus for share in shares] == [(4, 5, 6), (0, 1), (7,)]
+
+
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_gpus_are_taken_in_one_part_of_the_cluster(placement: str) -> None:
     pairs = (("s0", "s2"), ("s1", "s3"))
