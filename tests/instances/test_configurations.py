@@ -254,6 +254,8 @@ def test_names_of_other_types_of_networks_and_of_training_are_no_news() -> None:
     assert read(whisper, None).notes == ()
     t5 = {"model_type": "t5", "n_positions": 512, "task_specific_params": {"a": {}}, "output_past": True}
     assert read(t5).notes == ()
+    chinese = {"pooler_fc_size": 768, "pooler_num_fc_layers": 3, "pooler_size_per_head": 128, "pooler_type": "first"}
+    assert read({**BERT, **chinese, "pooler_num_attention_heads": 12, "_num_labels": 3}).notes == ()
 
 
 def test_what_is_not_read_is_told() -> None:

@@ -22,7 +22,7 @@ _REFUSED: Mapping[str, str] = {
 
 _HARMLESS = re.compile(
     r"""_?name_or_path | model_type | transformers_version | torch_dtype | dtype | use_bfloat16 | torchscript
-    | architectures | prefix | problem_type | finetuning_task | task_specific_params | id2label | label2id | num_labels
+    | architectures | prefix | problem_type | finetuning_task | task_specific_params | id2label | label2id | _?num_labels
     # functions without parameters
     | activation(_function)? | hidden_act(ivation)? | dense_act_fn | is_gated_act | pooler_(act|type) | \w+_softcapping
     | query_pre_attn_scalar | scale_\w+ | norm_topk_prob | reorder_and_upcast_attn | use_parallel_residual
@@ -32,6 +32,7 @@ _HARMLESS = re.compile(
     | use_bidirectional_attention | is_decoder | is_encoder_decoder | sinusoidal_pos_embds | cross_attention_hidden_size
     # what only some classes have
     | vocab_size | tie_\w+ | num_decoder_layers | pooler_output_size | classifier_proj_size | use_weighted_layer_sum
+    | pooler_(fc_size|num_attention_heads|num_fc_layers|size_per_head)  # of another implementation of BERT
     | summary_\w+ | encoder_stride | n_special | predict_special_tokens | directionality
     # numbers of training
     | (\w+_)?(dropout(_prob|_rate)?|pdrop|layerdrop) | \w+_eps(ilon)? | init(ializer)?_\w+ | mask_(time|feature)_\w+
