@@ -22,7 +22,8 @@ _REFUSED: Mapping[str, str] = {
 
 _HARMLESS = re.compile(
     r"""_?name_or_path | model_type | transformers_version | torch_dtype | dtype | use_bfloat16 | torchscript
-    | architectures | prefix | problem_type | finetuning_task | task_specific_params | id2label | label2id | _?num_labels
+    | architectures | prefix | problem_type | finetuning_task | task_specific_params | id2label | label2id
+    | _?num_labels
     # functions without parameters
     | activation(_function)? | hidden_act(ivation)? | dense_act_fn | is_gated_act | pooler_(act|type) | \w+_softcapping
     | query_pre_attn_scalar | scale_\w+ | norm_topk_prob | reorder_and_upcast_attn | use_parallel_residual
