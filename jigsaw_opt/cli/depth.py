@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.problem.depth import CHOICES
-
 if TYPE_CHECKING:
     from jigsaw_opt.problem import Instance, PhasedPlan, Plan
 
+_RULES = "full, staircase, rotation or free"
+"""The names in `problem.depth.CHOICES`, which takes too long to load for the help of every command."""
 _MAY_FALL = "workers stop backward passes early, so accuracy may fall; see docs/spb-learning.md"
 
 __all__ = ["add_depth", "warn_of_levels", "warn_of_policies", "warn_of_spb"]
@@ -18,8 +18,7 @@ __all__ = ["add_depth", "warn_of_levels", "warn_of_policies", "warn_of_spb"]
 
 def add_depth(parser: argparse._ActionsContainer, default: str) -> None:
     """Add `--depth`."""
-    names = f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}"
-    parser.add_argument("--depth", default=default, metavar="RULE", help=f"{names} (default: {default})")
+    parser.add_argument("--depth", default=default, metavar="RULE", help=f"{_RULES} (default: {default})")
 
 
 def warn_of_spb(*rules: str | None) -> None:

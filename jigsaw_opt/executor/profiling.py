@@ -9,7 +9,8 @@ block, and shows where time goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import isfinite
@@ -31,6 +32,8 @@ __all__ = ["LevelProfile", "ModelProfile", "SegmentProfile", "profile"]
 
 _RATES = (1e-2, 1e-3, 1e-4)
 _STEPS = 5
+_DENORMAL = 1e-40
+"""In single precision."""
 _Times = list[list[float]]
 """A row a round."""
 
@@ -145,13 +148,28 @@ def profile(worker: Worker, warm_up: int, repeats: int) -> ModelProfile:
     Parameters
     ----------
     worker
-        It trains on meanwhile; all segments must be levels. The process flushes denormal numbers from now on: what
-        is computed with them takes many times as long, and real training meets few.
+        It trains on meanwhile; all segments must be levels. Denormal numbers are flushed meanwhile: what is computed
+        with them takes many times as long, and real training meets few.
     warm_up, repeats
         Rounds before measuring, at least 1, and rounds measured, at least 1. A round is two passes over the
         segments one by one and one block at each level, so that a slow moment falls on all of them.
     """
+    with _flushed_denormals():
+        return _profiled(worker, warm_up, repeats)
+
+
+@contextmanager
+def _flushed_denormals() -> Iterator[None]:
+    """Flush denormal numbers in the block alone: other code of the process may need them."""
+    kept = (torch.tensor(_DENORMAL) * 1).item() > 0
     torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(not kept)
+
+
+def _profiled(worker: Worker, warm_up: int, repeats: int) -> ModelProfile:
     _leave_initial_point(worker)
     segments: _Times = []
     levels: _Times = []

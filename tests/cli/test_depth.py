@@ -11,6 +11,7 @@ import pytest
 
 from jigsaw_opt.cli import COMMANDS, main
 from jigsaw_opt.cli.arguments import parser_of
+from jigsaw_opt.cli.depth import _RULES
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.depth import CHOICES, FreeDepth, chosen_depth
@@ -33,6 +34,10 @@ def test_every_option_depth_offers_the_same() -> None:
     }
     assert helps.keys() >= {"new", "convert"}
     assert all(text.startswith("full, staircase, rotation or free") for text in helps.values())
+
+
+def test_the_help_names_every_rule() -> None:
+    assert f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}" == _RULES
 
 
 @pytest.mark.parametrize("rule", CHOICES)

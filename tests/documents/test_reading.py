@@ -77,7 +77,8 @@ HEAD = "name,submit_s,model,gpus\n"
         ("\n" * 1_000_001, 1, "the text has more than 248738 lines"),
         ("," * 100_001, 1, "f:1: the line has 100001 characters"),
         (HEAD + "1,2\n" * 100_000, 1001, "f:1002: nothing is looked at from here: 1000 problems are listed before"),
-        (HEAD + ",,,\n" * 100_000, 1001, "nothing is looked at from here"),
+        (HEAD + "x,,,\n" * 100_000, 1001, "nothing is looked at from here"),
+        (HEAD + ",,,\n" * 100_000, 1, "has no job (lines of empty cells passed over: 100,000)"),
         (",".join(f"c{k}" for k in range(15_000)), 1001, "nothing is looked at from here"),
     ],
 )

@@ -20,7 +20,7 @@ from distributed_training import failing  # noqa: E402
 import jigsaw_opt.executor as room  # noqa: E402
 from jigsaw_opt.cli import main  # noqa: E402
 from jigsaw_opt.documents import decode_instance, schema  # noqa: E402
-from jigsaw_opt.executor import processes  # noqa: E402
+from jigsaw_opt.executor import processes, profiling  # noqa: E402
 from jigsaw_opt.executor.building import build, build_network, replica  # noqa: E402
 from jigsaw_opt.executor.fitting import fit_two, isotonic  # noqa: E402
 from jigsaw_opt.executor.links import AllReduceSample, LinkFit, fit  # noqa: E402
@@ -259,3 +259,17 @@ def test_an_interrupt_while_processes_start_leaves_none_behind(
     finally:
         signal.signal(signal.SIGINT, before)
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_denormal_numbers_are_flushed_while_a_model_is_profiled_alone(kept: bool) -> None:
+    def denormal() -> float:
+        return float((torch.tensor(1e-40) * 1).item())
+
+    torch.set_flush_denormal(not kept)
+    try:
+        with profiling._flushed_denormals():
+            assert denormal() == 0
+        assert (denormal() > 0) == kept
+    finally:
+        torch.set_flush_denormal(False)

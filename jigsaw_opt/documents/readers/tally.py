@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload, left_out_told
+from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
 __all__ = ["NEVER_STARTED", "NO_GPU", "STILL_RUNNING", "Tally"]
 
@@ -30,8 +30,8 @@ class Tally:
         self._remarks[remark] += 1
 
     def told(self) -> str:
-        """Return how many jobs were left out and why, where no other was found."""
-        return left_out_told(self._left_out, 0)
+        """Return how many jobs were left out and why, and what else was decided, where no job was found."""
+        return "; ".join(self.workload("", ()).reading_told())
 
     def workload(self, name: str, jobs: Iterable[TraceJob], stages: Mapping[str, StageTimes] | None = None) -> Workload:
         """Return the workload of the jobs that were not left out, with all counts."""
