@@ -249,6 +249,15 @@ def test_jobs_may_span_servers_of_a_cluster_that_says_nothing_of_its_network(pol
     assert scheduler.explain("wide").assignment is not None
 
 
+@pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "separate", "sjf_bco"])
+def test_a_job_that_no_part_of_the_cluster_can_hold_keeps_no_other_waiting(policy: str) -> None:
+    cluster = star("v", "v", "v", "v", gpus=2)
+    pairs = (("s0", "s2"), ("s1", "s3"))
+    apart = replace(cluster, switches=(), links=tuple(Link("-".join(pair), pair, 10**9, 10) for pair in pairs))
+    scheduler = told(live(policy, apart), job("wide", 8), replace(job("narrow", 2), time_us=1))
+    assert scheduler.explain("wide").assignment is None and scheduler.explain("narrow").assignment is not None
+
+
 @pytest.mark.parametrize("policy", ["fifo", "srtf", "sjf_bco"])
 def test_the_first_links_stop_jobs_whose_servers_they_do_not_join(policy: str) -> None:
     cluster = replace(star("v", "v"), switches=(), links=())

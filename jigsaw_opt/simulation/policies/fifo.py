@@ -25,8 +25,9 @@ class _FifoScheduler(Stateless):
     def decide(self, moment: Moment) -> Decision:
         shares = list(moment.shares)
         free = FreeGpus(self.setting, shares, moment.down)
+        widest = max(sum(len(self.setting.gpus_of[k]) for k in part) for part in self.setting.parts)
         for active in moment.jobs.values():
-            if active.share is not None:
+            if active.share is not None or active.job.gpus > widest:  # no link joins so many, whatever ends
                 continue
             gpus = free.find(active.job.gpus, self.placement)
             if gpus is None:
