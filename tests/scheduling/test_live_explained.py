@@ -258,6 +258,17 @@ def test_a_job_that_no_part_of_the_cluster_can_hold_keeps_no_other_waiting(polic
     assert scheduler.explain("wide").assignment is None and scheduler.explain("narrow").assignment is not None
 
 
+def test_jigsaw_packs_no_jobs_that_no_part_of_the_cluster_can_hold() -> None:
+    cluster = star("v", "v", "v", "v", gpus=2)
+    pairs = (("s0", "s2"), ("s1", "s3"))
+    apart = replace(cluster, switches=(), links=tuple(Link("-".join(pair), pair, 10**9, 10) for pair in pairs))
+    scheduler = LiveScheduler(apart, "jigsaw", models=MODELS)
+    for k, gpus in enumerate((8, 1, 4, 1, 4, 4, 8, 1)):
+        scheduler.handle(JobSubmitted(k, TraceJob(f"j{k}", 0, "small", gpus, 1000 if gpus < 8 else 1)))
+    change = scheduler.step(60 * SECOND)
+    assert change.failure == "" and {len(start.to.gpus) for start in change.starts} >= {1, 4}
+
+
 @pytest.mark.parametrize("policy", ["fifo", "srtf", "sjf_bco"])
 def test_the_first_links_stop_jobs_whose_servers_they_do_not_join(policy: str) -> None:
     cluster = replace(star("v", "v"), switches=(), links=())

@@ -79,7 +79,8 @@ class JigsawScheduler:
     def decide(self, moment: Moment) -> Decision:
         """Pack the jobs at the front of the queue."""
         self._learn(self._kind(active.job) for active in moment.jobs.values())
-        order = sorted(moment.jobs.values(), key=self._left_us)
+        widest = max(sum(len(self.setting.gpus_of[k]) for k in part) for part in self.setting.parts)
+        order = sorted((one for one in moment.jobs.values() if one.job.gpus <= widest), key=self._left_us)
         front = self._front(order)
         classes = tuple(self._class(active, len(order) - place) for place, active in enumerate(front))
         problem = replace(self.empty, types=self._types_up(moment.down), classes=self.empty.classes + classes)
