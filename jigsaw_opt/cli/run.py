@@ -83,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.depth import warn_of_levels
     from jigsaw_opt.cli.output import ended, goes_on_from, require_output
     from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.executor import require_torch
     from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.problem import PhasedPlan
 
@@ -92,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.resume:
         goes_on_from(arguments.checkpoint)
     instance, plan = checked_any_plan(source, path)
+    require_torch()
     _warn_of_estimates(instance)
     warn_of_levels(instance, plan)
     found: Replay | PhasedReplay | None
