@@ -22,7 +22,6 @@ from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.mix import with_models
@@ -82,7 +81,7 @@ def star(servers: int) -> Cluster:
 
 def row(setting: Setting, text: str) -> float:
     """Print a row of the table; the efficiency while the cluster is saturated."""
-    simulation = Simulation(setting, *choose(text))
+    simulation = Simulation(setting.under(text))
     simulation.run(until_us=2 * DAY_US)
     before = credit_us(simulation)
     start_us = simulation.now_us

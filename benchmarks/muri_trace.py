@@ -20,7 +20,6 @@ from common import outcome_of, shared, shared_if_there
 from jigsaw_opt.documents.readers.muri import read_muri
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.scheduling.performance.stages import Stages
-from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.setting import Setting
@@ -59,7 +58,7 @@ def setting(trace: Path, servers: int, gpus: int) -> Setting:
 
 
 def simulated(where: Setting, policy: str) -> SimulationSummary:
-    return summarise(where, outcome_of(Simulation(where, *choose(policy))))
+    return summarise(where, outcome_of(Simulation(where.under(policy))))
 
 
 def row(policy: str, summary: SimulationSummary, muri: float | None, before: float | None) -> str:

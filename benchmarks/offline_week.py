@@ -20,7 +20,6 @@ from jigsaw_opt.documents import validate
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.solvers.options import Options
@@ -56,7 +55,7 @@ def main() -> None:
 
 def simulated(setting: Setting, text: str) -> dict[str, float]:
     """When each job ends under a policy, in microseconds."""
-    jobs, outcome = setting.workload.jobs, outcome_of(Simulation(setting, *choose(text)))
+    jobs, outcome = setting.workload.jobs, outcome_of(Simulation(setting.under(text)))
     return {jobs[it.index].name: it.finish_us for it in outcome.jobs if it.finish_us is not None}
 
 

@@ -11,10 +11,10 @@ import argparse
 from collections.abc import Sequence
 from itertools import product
 
-from common import outcome_of, print_table, shared
+from common import print_table, shared
 
-from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.request import SimulationRequest, prepare
+from jigsaw_opt import simulate
+from jigsaw_opt.simulation.metrics import SimulationSummary
 
 CLUSTER = "6x4:aws+2x8:dgx-ext+3x8:rtx"
 ROUNDS = {"sia": 60.0, "gavel": 360.0}
@@ -34,15 +34,14 @@ HEADS = (
 
 def simulated(workload: str, policy: str) -> SimulationSummary:
     """Measures of one simulation."""
-    request = SimulationRequest(
+    found = simulate(
         workload=f"{FORMATS[policy]}:{shared('cluster/sia/workloads', f'{workload}.csv')}",
         cluster=CLUSTER,
         policy=policy,
         performance=f"goodput:{shared('cluster/sia/profiles')}",
         round_s=ROUNDS[policy],
     )
-    prepared = prepare(request)
-    return summarise(prepared.setting, outcome_of(prepared.start()))
+    return found.summary
 
 
 def row(workload: str, policy: str) -> Sequence[object]:

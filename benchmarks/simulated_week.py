@@ -17,7 +17,6 @@ from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.failure_words import failures_of
@@ -62,7 +61,7 @@ def week(stretch: int, foreground_gpus: int | None) -> Setting:
 
 
 def row(setting: Setting, text: str) -> tuple[str, ...]:
-    outcome, seconds = timed(lambda: outcome_of(Simulation(setting, *choose(text))))
+    outcome, seconds = timed(lambda: outcome_of(Simulation(setting.under(text))))
     summary = summarise(setting, outcome)
     waiting = max(record.active - record.running for record in outcome.rounds)
     measures = (summary.mean_completion_h, summary.utilisation, summary.cluster_efficiency, summary.p95_policy_ms)

@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from itertools import product
 
-from common import outcome_of, print_table, shared, timed
+from common import print_table, shared, timed
 
-from jigsaw_opt.simulation.metrics import completion_us, summarise
-from jigsaw_opt.simulation.request import SimulationRequest, prepare
+from jigsaw_opt import simulate
+from jigsaw_opt.simulation.metrics import completion_us
 
 POLICIES = ("las", "las:placement=packed", "fifo", "srtf")
 
@@ -29,12 +29,12 @@ def main() -> None:
 
 def row(name: str, policy: str, mean_h: float, completions_s: dict[str, float]) -> Sequence[object]:
     workload = f"pollux:{shared('cluster/pollux/workloads', f'{name}.csv')}"
-    prepared = prepare(SimulationRequest(workload, "16x4:aws", policy, f"epochs:{shared('cluster/sia/profiles')}"))
-    outcome, seconds = timed(lambda: outcome_of(prepared.start()))
-    summary = summarise(prepared.setting, outcome)
+    profiles = f"epochs:{shared('cluster/sia/profiles')}"
+    found, seconds = timed(lambda: simulate(workload, "16x4:aws", policy, performance=profiles))
+    summary, outcome = found.summary, found.outcome
     assert summary.mean_completion_h is not None
-    jobs = prepared.setting.workload.jobs
-    off_s = [completion_us(prepared.setting, r) / 1e6 - completions_s[jobs[r.index].name] for r in outcome.jobs]
+    jobs = found.setting.workload.jobs
+    off_s = [completion_us(found.setting, r) / 1e6 - completions_s[jobs[r.index].name] for r in outcome.jobs]
     cells: tuple[object, ...] = (name, policy, f"{summary.mean_completion_h:.3f}")
     if policy == "las":
         near = sum(abs(off) <= 60 for off in off_s)

@@ -13,15 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.cluster import Cluster, Server
-from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt import Cluster, Server, TraceJob, Workload, simulate
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless, find
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
 from jigsaw_opt.simulation.placing import FreeGpus, require_equal_gpus, too_wide
-from jigsaw_opt.simulation.setting import Setting
 
 
 @dataclass(slots=True)
@@ -68,19 +63,16 @@ class SmallestFirst:
 SMALLEST = SmallestFirst()
 
 
-def _example() -> Setting:
-    """Two servers of four GPUs, and jobs of one to eight GPUs that arrive within an hour."""
-    cluster = Cluster(tuple(Server(f"s{k}", "gpu", 4, 10**9, 10**9) for k in range(2)))
+def _example() -> tuple[Workload, Cluster]:
+    """Jobs of one to eight GPUs that arrive within an hour, and two servers of four GPUs."""
     jobs = tuple(
         TraceJob(f"j{k}", k * 120 * 10**6, "net", gpus=2 ** (k % 4), iterations=600 + 900 * (k % 3)) for k in range(30)
     )
-    return Setting(cluster, Workload("hour", jobs), Seconds())
+    return Workload("hour", jobs), Cluster(tuple(Server(f"s{k}", "gpu", 4, 10**9, 10**9) for k in range(2)))
 
 
 if __name__ == "__main__":
-    for policy in (find("fifo"), SMALLEST):
-        setting = _example()
-        simulation = Simulation(setting, policy, {key: values[0] for key, values in policy.options.items()})
-        simulation.run()
-        summary = summarise(setting, simulation.close())
-        print(f"{policy.name}: mean completion {summary.mean_completion_h:.2f} h, makespan {summary.makespan_h:.2f} h")
+    for policy in ("fifo", SMALLEST):
+        found = simulate(*_example(), policy)
+        name, hours = found.setting.words["policy"], found.summary
+        print(f"{name}: mean completion {hours.mean_completion_h:.2f} h, makespan {hours.makespan_h:.2f} h")

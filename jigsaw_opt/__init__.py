@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.shape import ShapedTransfer as ShapedTransfer
     from jigsaw_opt.problem.shape import Slot as Slot
     from jigsaw_opt.problem.workload import TraceJob as TraceJob
+    from jigsaw_opt.problem.workload import Workload as Workload
     from jigsaw_opt.scheduling.live_scheduler import LiveScheduler as LiveScheduler
     from jigsaw_opt.scheduling.plan_change import PlanChange as PlanChange
-    from jigsaw_opt.simulation.request import SimulationRequest as SimulationRequest
     from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
     from jigsaw_opt.simulation.simulate import simulate as simulate
     from jigsaw_opt.solvers.options import Options as Options
@@ -151,7 +151,7 @@ _HOMES = {
     "ShapedJob": "problem.shape",
     "ShapedJobPlan": "problem.plan",
     "ShapedTransfer": "problem.shape",
-    "SimulationRequest": "simulation.request",
+    "SimulationRequest": "simulation.old_names",
     "SimulationResult": "simulation.simulate",
     "Slot": "problem.shape",
     "Solver": "solvers.registry",
@@ -164,6 +164,7 @@ _HOMES = {
     "Transfer": "problem.plan",
     "UsageError": "errors",
     "Violation": "checking",
+    "Workload": "problem.workload",
     "WrongPlanError": "errors",
     "add_job": "documents",
     "change_bandwidth": "documents",
@@ -242,7 +243,6 @@ __all__ = [
     "ShapedJob",
     "ShapedJobPlan",
     "ShapedTransfer",
-    "SimulationRequest",
     "SimulationResult",
     "Slot",
     "Solver",
@@ -255,6 +255,7 @@ __all__ = [
     "Transfer",
     "UsageError",
     "Violation",
+    "Workload",
     "WrongPlanError",
     "add_job",
     "change_bandwidth",

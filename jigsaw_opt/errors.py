@@ -34,7 +34,6 @@ _GIVERS = {
     "PhasedPlan": "load_any_plan(PATH) and the plan of a PhasedResult are one",
     "Fix": "as in Fix(before_us=1000)",
     "Cluster": "an Instance has one",
-    "SimulationRequest": "as in SimulationRequest('day', '2x4', 'fifo')",
     "ReplayRequest": "as in ReplayRequest(instance, plan)",
 }
 """What to call or to write for an argument, by the name of its type."""

@@ -67,7 +67,7 @@ def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
         ("save_instance", ("x.json", "pair"), "'x.json' is no Instance; instances.load(NAME)"),
         ("save_plan", ("x.json", "plan"), "'x.json' is no Plan or PhasedPlan; load_plan(PATH)"),
         ("placements_of", (None,), "None is no Plan or PhasedPlan; load_plan(PATH)"),
-        ("simulate", ("day",), "'day' is no SimulationRequest; as in SimulationRequest('day', '2x4', 'fifo')"),
+        ("simulate", ("day", None, "fifo"), "cluster is text, a Cluster or an Instance, not None"),
         ("Session", ("a",), "'a' is no Instance; instances.load(NAME)"),
         ("Session", ("pair", "p.json"), "'p.json' is no Plan; load_plan(PATH)"),
         ("LiveScheduler", ("2x4",), "'2x4' is no Cluster; an Instance has one"),

@@ -39,8 +39,7 @@ def call() -> tuple[jo.Status, int | None, int, float | None, tuple[jo.Violation
 
 
 def days(instance: jo.Instance, trace: str) -> float | None:
-    request = jo.SimulationRequest(workload=trace, cluster="here", policy="fifo")
-    found: jo.SimulationResult = jo.simulate(request, instances={"here": instance}, cancel=threading.Event())
+    found: jo.SimulationResult = jo.simulate(trace, instance, "fifo", cancel=threading.Event())
     return found.summary.mean_completion_h
 
 

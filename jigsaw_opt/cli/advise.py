@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.depth import warn_of_policies
-from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of, seeds_of, tell_reading
+from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, parts_of, seeds_of, tell_reading
 from jigsaw_opt.cli.sweeping import configure_engine, engine_of, reporter
 from jigsaw_opt.errors import UsageError
 
@@ -80,9 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     require_writable(folder / _PAGE)
     goes_on_from(folder / _ROWS)
-    base = request_of(arguments, arguments.workload, arguments.today, 0)
+    base = parts_of(arguments, arguments.workload, arguments.today, 0)
     advisor = Advisor(base, arguments.policy, seeds_of(arguments.seeds), arguments.measure)
-    tell_reading(advisor.prepared.values())
+    tell_reading(advisor.settings.values())
     engine, report = engine_of(arguments), reporter(arguments, _line)
     make_folder(folder, (_PAGE, _DOCUMENT), inputs_of(arguments, [arguments.workload]))
     with interrupt_flag() as interrupted, Record(folder / _ROWS, is_row) as record:

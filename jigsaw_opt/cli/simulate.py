@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.depth import warn_of_policies
-from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of, tell_reading
+from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, parts_of, tell_reading
 from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_simulations
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine import Simulation
-    from jigsaw_opt.simulation.metrics import SimulationSummary
-    from jigsaw_opt.simulation.request import Prepared, SimulationRequest
+    from jigsaw_opt.simulation.simulate import SimulationResult
 
 HELP = "replay a workload on a cluster under a policy"
 EXAMPLE = "jigsaw simulate --workload day --cluster 2x4 --policy fifo -o results"
@@ -65,49 +64,46 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import goes_on_from
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.simulation.folder import RESULTS, SNAPSHOT, begin, require_place
-    from jigsaw_opt.simulation.request import prepare
+    from jigsaw_opt.simulation.reading import read_setting
+    from jigsaw_opt.simulation.simulate import result_of
     from jigsaw_opt.system.interrupts import interrupt_flag
 
     folder = arguments.output
     until_us = _until_us(arguments.until)
-    request = request_of(arguments, arguments.workload[0], arguments.policy[0], arguments.seed)
+    parts = parts_of(arguments, arguments.workload[0], arguments.policy[0], arguments.seed)
     if arguments.sweep:
-        return run_simulations(arguments, request)
+        return run_simulations(arguments, parts)
     _require_one(arguments)
     require_place(folder, arguments.resume, arguments.force)
     if arguments.resume:
         goes_on_from(folder / SNAPSHOT)
-    prepared = prepare(request)
-    tell_reading([prepared])
-    simulation = begin(prepared, folder, arguments.resume)
+    setting = read_setting(**parts)
+    tell_reading([setting])
+    simulation = begin(setting, folder, arguments.resume)
     make_folder(folder, (SNAPSHOT, *RESULTS), inputs_of(arguments, arguments.workload))
     with interrupt_flag() as interrupted:
         with _shown(simulation, arguments.quiet) as show:
             simulation.run(_looking(interrupted, show), until_us)
         if interrupted():
-            return _put_aside(simulation, prepared, folder)
-        _finish(simulation, request, prepared, arguments)
+            return _put_aside(simulation, folder)
+        _finish(result_of(simulation), arguments)
     return 0
 
 
-def _finish(
-    simulation: Simulation, request: SimulationRequest, prepared: Prepared, arguments: argparse.Namespace
-) -> None:
+def _finish(result: SimulationResult, arguments: argparse.Namespace) -> None:
     from jigsaw_opt.cli.output import flush, note
     from jigsaw_opt.simulation.folder import RESULTS, write_results
-    from jigsaw_opt.simulation.metrics import summarise
     from jigsaw_opt.views.simulation_report import simulation_html
 
-    outcome = simulation.close()
-    summary = summarise(prepared.setting, outcome)
-
-    def report() -> str:
-        return simulation_html(prepared.setting, outcome, summary, request.policy)
-
-    write_results(arguments.output, request, prepared, outcome, summary, report)
+    policy = arguments.policy[0]
+    write_results(
+        arguments.output,
+        result,
+        lambda: simulation_html(result.setting, result.outcome, result.summary, policy),
+    )
     note(f"wrote {arguments.output}/{', '.join(RESULTS)}")
-    warn_of_policies([request.policy])
-    _print(summary, request, prepared, arguments.json)
+    warn_of_policies([policy])
+    _print(result, arguments.json)
     flush()
 
 
@@ -158,26 +154,29 @@ def _looking(interrupted: Callable[[], bool], show: Callable[[], None] | None) -
     return stop
 
 
-def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
+def _put_aside(simulation: Simulation, folder: Path) -> int:
     from jigsaw_opt.cli.output import ended
     from jigsaw_opt.simulation.folder import put_aside
 
-    if put_aside(simulation, prepared, folder):
+    setting = simulation.setting
+    if put_aside(simulation, folder):
         what_now = f"{folder} keeps a snapshot: go on with the same command and --resume"
     else:
-        what_now = f"policy {prepared.policy.name!r} cannot be put aside, so there is no snapshot to go on from"
-    jobs = len(prepared.setting.workload.jobs)
+        name = None if setting.policy is None else setting.policy.name
+        what_now = f"policy {name!r} cannot be put aside, so there is no snapshot to go on from"
+    jobs = len(setting.workload.jobs)
     return ended(True, f"{simulation.ended} of {jobs} jobs have ended; {what_now}")
 
 
-def _print(summary: SimulationSummary, request: SimulationRequest, prepared: Prepared, as_json: bool) -> None:
+def _print(result: SimulationResult, as_json: bool) -> None:
     from dataclasses import asdict
 
     from jigsaw_opt.cli.output import print_json, print_table
     from jigsaw_opt.simulation.results import summary_tree
 
     if as_json:
-        print_json(summary_tree(prepared.setting, summary, request.about()))
+        print_json(summary_tree(result.setting, result.summary))
         return
-    rows = [(name, f"{value:.4f}" if isinstance(value, float) else value) for name, value in asdict(summary).items()]
+    measures = asdict(result.summary).items()
+    rows = [(name, f"{value:.4f}" if isinstance(value, float) else value) for name, value in measures]
     print_table(("measure", "value"), rows, ("value",))

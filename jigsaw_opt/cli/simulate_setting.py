@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
-    from jigsaw_opt.simulation.request import Prepared, SimulationRequest
+    from jigsaw_opt.simulation.setting import Setting
 
-__all__ = ["add_too_wide", "configure_setting", "inputs_of", "request_of", "seeds_of", "tell_reading"]
+__all__ = ["add_too_wide", "configure_setting", "inputs_of", "parts_of", "seeds_of", "tell_reading"]
 
 
 def configure_setting(parser: argparse.ArgumentParser) -> None:
@@ -82,32 +82,30 @@ def add_too_wide(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def request_of(arguments: argparse.Namespace, workload: str, policy: str, seed: int) -> SimulationRequest:
-    """The simulation of a workload under a policy that the arguments ask for."""
-    from jigsaw_opt.simulation.request import SimulationRequest
-
-    return SimulationRequest(
-        workload,
-        arguments.cluster,
-        policy,
-        arguments.performance,
-        arguments.contention,
-        arguments.round,
-        arguments.restart,
-        arguments.draw_models,
-        seed,
-        arguments.foreground_gpus,
-        arguments.failures,
-        arguments.columns,
-        arguments.too_wide,
-    )
+def parts_of(arguments: argparse.Namespace, workload: str, policy: str, seed: int) -> dict[str, Any]:
+    """Return the arguments of `jigsaw_opt.simulate` by name, for a workload under a policy."""
+    return {
+        "workload": workload,
+        "cluster": arguments.cluster,
+        "policy": policy,
+        "performance": arguments.performance,
+        "contention": arguments.contention,
+        "round_s": arguments.round,
+        "restart_s": arguments.restart,
+        "draw_models": arguments.draw_models,
+        "seed": seed,
+        "foreground_gpus": arguments.foreground_gpus,
+        "failures": arguments.failures,
+        "columns": arguments.columns,
+        "too_wide": arguments.too_wide,
+    }
 
 
-def tell_reading(prepared: Iterable[Prepared]) -> None:
+def tell_reading(settings: Iterable[Setting]) -> None:
     """Say on standard error what was left out of each workload, and what else was decided in reading it, once."""
     from jigsaw_opt.cli.output import note
 
-    workloads = (one.setting.workload for one in prepared)
+    workloads = (one.workload for one in settings)
     for line in dict.fromkeys(f"{workload.name}: {line}" for workload in workloads for line in workload.reading_told()):
         note(line)
 

@@ -14,7 +14,6 @@ from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
-    from jigsaw_opt.simulation.request import SimulationRequest
     from jigsaw_opt.sweeps.task import SweepTask
 
 __all__ = ["configure_sweep", "run_simulations"]
@@ -33,7 +32,7 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(threads=1)
 
 
-def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> int:
+def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> int:
     """Simulate what has no row yet, write the tables, print the means over the seeds."""
     from jigsaw_opt.cli.output import goes_on_from
     from jigsaw_opt.documents import exists, make_folder
@@ -46,12 +45,8 @@ def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> i
     goes_on_from(arguments.output / ROWS)
     # A sweep goes on from its own rows.
     require_place(arguments.output, force=arguments.force or exists(arguments.output / ROWS))
-    tasks = simulations(
-        base,
-        arguments.workload,
-        arguments.policy,
-        seeds_of(str(arguments.seed) if arguments.seeds is None else arguments.seeds),
-    )
+    seeds = seeds_of(str(arguments.seed) if arguments.seeds is None else arguments.seeds)
+    tasks = simulations(**{**base, "workload": arguments.workload, "policy": arguments.policy, "seed": seeds})
     tell_reading(task.arguments[0] for task in tasks)
     engine = engine_of(arguments)
     make_folder(arguments.output, (*TABLES, _PAGE), inputs_of(arguments, arguments.workload))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.problem.cluster import Channel
 
@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 
+@runtime_checkable
 class LinkSharing(Protocol):
     """How links are divided among the transfers that use them at one moment."""
 

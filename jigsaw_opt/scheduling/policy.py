@@ -272,6 +272,7 @@ class Stateless:
         checked(state, fields())
 
 
+@runtime_checkable
 class Policy(Protocol):
     """What an entry point of the group ``jigsaw_opt.policies`` names. Loading it imports no engine."""
 
@@ -323,16 +324,16 @@ def loadable_policies() -> dict[str, Policy]:
     return dict(loadable(lambda name: (name, find(name)), names()))
 
 
-def choose(text: str) -> tuple[Policy, dict[str, str]]:
-    """A policy and all its options from text as in ``gavel:objective=max_sum``.
+def choose(given: str | Policy) -> tuple[Policy, dict[str, str]]:
+    """A policy and all its options: the first value of each, or as in ``gavel:objective=max_sum`` where it is text.
 
     Raises
     ------
     UsageError
         There is no such policy, option or value.
     """
-    name, *changes = text.split(":")
-    policy = find(name)
+    name, *changes = given.split(":") if isinstance(given, str) else [given.name]
+    policy = find(name) if isinstance(given, str) else given
     options = {key: values[0] for key, values in policy.options.items()}
     for change in changes:
         key, _, value = change.partition("=")

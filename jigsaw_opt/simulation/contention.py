@@ -11,6 +11,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.contention import Degraded, FairSharing
 from jigsaw_opt.problem.contention import LinkSharing as Division
 from jigsaw_opt.scheduling.link_routes import LinkRoutes
+from jigsaw_opt.scheduling.performance import Contention
 from jigsaw_opt.text import nearest
 
 __all__ = ["CONTENTIONS", "LinkContention", "contention_of"]
@@ -37,6 +38,9 @@ class LinkContention:
         self._routes = LinkRoutes(cluster)
         self._bandwidths = [link.bandwidth for link in cluster.links]
 
+    def __repr__(self) -> str:
+        return repr(self._division)
+
     def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
         """Rate of each placement alone, with all links, over its rate among the others without those that are `dead`.
 
@@ -51,15 +55,17 @@ class LinkContention:
         return factors
 
 
-def contention_of(text: str, cluster: Cluster) -> LinkContention | None:
-    """The contention named as in ``fair`` or ``degraded:0.2``; None for ``exclusive``.
+def contention_of(given: str | Contention | Division, cluster: Cluster) -> Contention | None:
+    """The contention named as in ``fair`` or ``degraded:0.2``, or by how links are divided; None for ``exclusive``.
 
     Raises
     ------
     UsageError
         There is no such kind, or the loss is not a number of at least 0.
     """
-    kind, _, loss = text.partition(":")
+    if not isinstance(given, str):
+        return given if isinstance(given, Contention) else LinkContention(cluster, given)
+    kind, _, loss = given.partition(":")
     if kind not in CONTENTIONS:
         raise UsageError(f"no contention {kind!r}; {nearest(kind, CONTENTIONS)}")
     if loss and kind != "degraded":

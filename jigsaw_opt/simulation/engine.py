@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Active, Moment, Policy
+from jigsaw_opt.scheduling.policy import Active, Moment
 from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
 from jigsaw_opt.simulation.failing import Failing
@@ -38,16 +38,21 @@ class Simulation:
     Parameters
     ----------
     setting
-        What is simulated.
-    policy, options
-        Who decides, with a value for each of its options.
+        What is simulated, and who decides.
+
+    Raises
+    ------
+    UsageError
+        Nobody decides, or the policy does not work with this setting.
     """
 
-    def __init__(self, setting: Setting, policy: Policy, options: Mapping[str, str]) -> None:
+    def __init__(self, setting: Setting) -> None:
+        if setting.policy is None:
+            raise UsageError("the setting has no policy; as in setting.under('fifo')")
         self.setting = setting
         self.now_us = 0
         self._books = Books()
-        self._policy = PolicyAtWork(policy, options, setting.for_policy)
+        self._policy = PolicyAtWork(setting.policy, setting.options, setting.for_policy)
         reason = self._policy.refusal(setting.workload.jobs)
         if reason is not None:
             raise UsageError(reason)

@@ -19,13 +19,13 @@ _UNITS = {"mtbf": _HOUR_US, "mttr": _HOUR_US, "links": _HOUR_US, "checkpoint": _
 _REQUIRED = ("mtbf", "mttr")
 
 
-def failures_of(text: str, cluster: Cluster, seed: int) -> Failures | None:
+def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures | None:
     """The failures named as in ``mtbf=100,mttr=2,links=500,checkpoint=600``, or ``FILE`` or ``FILE,checkpoint=600``.
 
     Parameters
     ----------
-    text
-        The words; empty for no failures.
+    given
+        The words, empty for no failures; or the failures themselves.
     cluster
         Whose servers and links fail.
     seed
@@ -38,13 +38,15 @@ def failures_of(text: str, cluster: Cluster, seed: int) -> Failures | None:
     InvalidInputError
         With every line of the file that is wrong.
     """
-    if not text:
+    if not isinstance(given, str):
+        return given
+    if not given:
         return None
-    if text.partition("=")[0] in _UNITS:
-        times = _times(text, _REQUIRED)
+    if given.partition("=")[0] in _UNITS:
+        times = _times(given, _REQUIRED)
         events: RandomEvents | ListedEvents = RandomEvents(times["mtbf"], times["mttr"], times.get("links"), seed)
     else:
-        file, _, checkpoint = text.partition(",checkpoint=")
+        file, _, checkpoint = given.partition(",checkpoint=")
         times = _times(f"checkpoint={checkpoint}") if checkpoint else {}
         events = _listed(file, cluster)
     return Failures(events, times.get("checkpoint", CHECKPOINT_US))

@@ -9,10 +9,9 @@ from jigsaw_opt.documents import exists, require_writable, write_atomically
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import SimulationSummary
-from jigsaw_opt.simulation.records import SimulationOutcome
-from jigsaw_opt.simulation.request import Prepared, SimulationRequest
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
+from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.simulate import SimulationResult
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 
 __all__ = ["RESULTS", "SNAPSHOT", "SUMMARY", "begin", "put_aside", "require_place", "write_results"]
@@ -48,7 +47,7 @@ def require_place(folder: Path, resume: bool = False, force: bool = False) -> No
         raise UsageError(f"{folder} holds a simulation that was interrupted; --resume goes on, --force begins anew")
 
 
-def begin(prepared: Prepared, folder: Path, resume: bool) -> Simulation:
+def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
     """A simulation at its beginning, or where the snapshot in the folder left it.
 
     Raises
@@ -58,45 +57,37 @@ def begin(prepared: Prepared, folder: Path, resume: bool) -> Simulation:
     InvalidInputError
         As in `restore`.
     """
-    path, simulation = folder / SNAPSHOT, prepared.start()
+    path, simulation = folder / SNAPSHOT, Simulation(setting)
     if not resume:
         return simulation
     if not exists(path):
         raise UsageError(f"there is no {path} to go on from")
-    return restore(read_file(path), simulation, prepared.inputs(), str(path))
+    return restore(read_file(path), simulation, setting.inputs(), str(path))
 
 
-def put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> bool:
+def put_aside(simulation: Simulation, folder: Path) -> bool:
     """Write the snapshot; says whether the policy can be put aside, so that there is one."""
     if simulation.resumable:
-        write_atomically(folder / SNAPSHOT, snapshot(simulation, prepared.inputs()))
+        write_atomically(folder / SNAPSHOT, snapshot(simulation, simulation.setting.inputs()))
     return simulation.resumable
 
 
-def write_results(
-    folder: Path,
-    request: SimulationRequest,
-    prepared: Prepared,
-    outcome: SimulationOutcome,
-    summary: SimulationSummary,
-    report: Callable[[], str],
-) -> None:
+def write_results(folder: Path, result: SimulationResult, report: Callable[[], str]) -> None:
     """Write all tables, the report, and at last the summary: where it is the others are too, and of the same run.
 
     Parameters
     ----------
     folder
         It is there; a snapshot in it is removed.
-    request, prepared
-        What was simulated.
-    outcome, summary
-        What came of it.
+    result
+        What came of the simulation.
     report
         Makes the report, as HTML.
     """
+    setting, outcome = result.setting, result.outcome
     (folder / SUMMARY).unlink(missing_ok=True)
-    text = summary_json(prepared.setting, summary, request.about())
-    tables = jobs_csv(prepared.setting, outcome), rounds_csv(outcome), report(), text
-    for name, text in zip(RESULTS, tables, strict=True):
-        write_atomically(folder / name, text.encode())
+    text = summary_json(setting, result.summary)
+    tables = jobs_csv(setting, outcome), rounds_csv(outcome), report(), text
+    for name, content in zip(RESULTS, tables, strict=True):
+        write_atomically(folder / name, content.encode())
     (folder / SNAPSHOT).unlink(missing_ok=True)

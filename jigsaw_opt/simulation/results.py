@@ -1,19 +1,21 @@
-"""The tables of a simulation as text: jobs.csv, rounds.csv and summary.json."""
+"""The tables of a simulation: columns of its jobs and rounds, and jobs.csv, rounds.csv and summary.json."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import TypeAlias
 
 from jigsaw_opt.documents.csv_text import csv_text
+from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, fairness, run_slowdown
-from jigsaw_opt.simulation.records import JobRecord, Loss, SimulationOutcome
+from jigsaw_opt.simulation.records import Loss, SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.text import json_text, printable
 
-__all__ = ["jobs_csv", "rounds_csv", "summary_json", "summary_tree"]
+__all__ = ["jobs_csv", "jobs_of", "rounds_csv", "rounds_of", "summary_json", "summary_tree"]
 
 _JOBS = (
     "name",
@@ -35,76 +37,100 @@ _JOBS = (
     "lost_gpu_s",
 )
 _ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_s", "policy_us")
+_DIGITS = {"iterations_done": 6, "fairness": 4, "slowdown": 4}
+"""Behind the point, of the columns that are neither times nor counts."""
+
+
+def jobs_of(setting: Setting, outcome: SimulationOutcome) -> DataTable:
+    """A row a job that was submitted, in the order of the workload."""
+    return _columns(_JOBS, _job_rows(setting, outcome))
+
+
+def rounds_of(outcome: SimulationOutcome) -> DataTable:
+    """A row a round in which the policy was asked; ``policy_us`` alone differs from run to run."""
+    return _columns(_ROUNDS, _round_rows(outcome))
 
 
 def jobs_csv(setting: Setting, outcome: SimulationOutcome) -> str:
-    """A line a job that was submitted, in the order of the workload; cells of what has not happened are empty."""
-    held: Counter[int] = Counter()
-    for stint in outcome.stints:
-        held[stint.job] += stint.end_us - stint.start_us
-    return csv_text(_JOBS, (_job_cells(setting, it, held[it.index], outcome.losses) for it in outcome.jobs))
+    """Return the table of `jobs_of` as text; cells of what has not happened are empty."""
+    return _csv(_JOBS, _job_rows(setting, outcome))
 
 
 def rounds_csv(outcome: SimulationOutcome) -> str:
-    """A line a round in which the policy was asked; ``policy_us`` alone differs from run to run."""
-    return csv_text(
-        _ROUNDS,
-        (
-            (
-                _seconds(r.time_us),
-                r.active,
-                r.running,
-                r.active - r.running,
-                r.gpus,
-                r.moved,
-                _seconds(r.held_gpu_us),
-                r.policy_us,
-            )
-            for r in outcome.rounds
-        ),
-    )
+    """Return the table of `rounds_of` as text."""
+    return _csv(_ROUNDS, _round_rows(outcome))
 
 
-def summary_tree(setting: Setting, summary: SimulationSummary, about: Mapping[str, object]) -> dict[str, object]:
+def summary_tree(setting: Setting, summary: SimulationSummary) -> dict[str, object]:
     """Return the measures after what the simulation was of, and what its workload left out and decided, by reason."""
     read = {"left_out": _printable(setting.workload.left_out), "remarks": _printable(setting.workload.remarks)}
-    return {**about, **asdict(summary), **read}
+    return {**setting.words, **asdict(summary), **read}
 
 
-def summary_json(setting: Setting, summary: SimulationSummary, about: Mapping[str, object]) -> str:
+def summary_json(setting: Setting, summary: SimulationSummary) -> str:
     """Return `summary_tree` as text."""
-    return json_text(summary_tree(setting, summary, about), indent=2, allow_nan=True) + "\n"
+    return json_text(summary_tree(setting, summary), indent=2, allow_nan=True) + "\n"
 
 
 def _printable(counts: Mapping[str, int]) -> dict[str, int]:
     return {printable(reason): count for reason, count in counts.items()}
 
 
-def _job_cells(setting: Setting, record: JobRecord, held_us: int, losses: Mapping[int, Loss]) -> tuple[object, ...]:
-    job = setting.workload.jobs[record.index]
-    ended = record.finish_us is not None
-    loss = losses.get(record.index, Loss())
-    return (
-        job.name,
-        job.model,
-        job.gpus,
-        _seconds(job.submit_us),
-        _seconds(record.start_us),
-        _seconds(record.finish_us),
-        _seconds(completion_us(setting, record)) if ended else "",
-        f"{record.done / UNITS:.6f}",
-        _seconds(record.gpu_us),
-        _seconds(held_us),
-        record.restarts,
-        _seconds(record.alone_us),
-        f"{fairness(setting, record):.4f}" if ended else "",
-        int(job.foreground),
-        f"{run_slowdown(setting, record):.4f}" if ended else "",
-        loss.stops,
-        _seconds(loss.gpu_us + loss.still_gpu_us),
-    )
+_Rows: TypeAlias = Iterator[tuple[object, ...]]
+"""Rows with all times in microseconds."""
 
 
-def _seconds(time_us: int | None) -> str:
-    """Seconds with all six digits, from integers, so that nothing is rounded."""
-    return "" if time_us is None else f"{time_us // 1_000_000}.{time_us % 1_000_000:06d}"
+def _job_rows(setting: Setting, outcome: SimulationOutcome) -> _Rows:
+    held: Counter[int] = Counter()
+    for stint in outcome.stints:
+        held[stint.job] += stint.end_us - stint.start_us
+    for record in outcome.jobs:
+        job = setting.workload.jobs[record.index]
+        ended = record.finish_us is not None
+        loss = outcome.losses.get(record.index, Loss())
+        yield (
+            job.name,
+            job.model,
+            job.gpus,
+            job.submit_us,
+            record.start_us,
+            record.finish_us,
+            completion_us(setting, record) if ended else None,
+            record.done / UNITS,
+            record.gpu_us,
+            held[record.index],
+            record.restarts,
+            record.alone_us,
+            fairness(setting, record) if ended else None,
+            int(job.foreground),
+            run_slowdown(setting, record) if ended else None,
+            loss.stops,
+            loss.gpu_us + loss.still_gpu_us,
+        )
+
+
+def _round_rows(outcome: SimulationOutcome) -> _Rows:
+    for r in outcome.rounds:
+        yield r.time_us, r.active, r.running, r.active - r.running, r.gpus, r.moved, r.held_gpu_us, r.policy_us
+
+
+def _columns(names: Sequence[str], rows: _Rows) -> DataTable:
+    """Return rows with times in seconds."""
+    return DataTable(names, ([_in_seconds(*it) for it in zip(names, row, strict=True)] for row in rows))
+
+
+def _in_seconds(name: str, value: object) -> object:
+    return value / 1_000_000 if name.endswith("_s") and isinstance(value, int) else value
+
+
+def _csv(names: Sequence[str], rows: _Rows) -> str:
+    return csv_text(names, ([_cell(*it) for it in zip(names, row, strict=True)] for row in rows))
+
+
+def _cell(name: str, value: object) -> object:
+    """Return a value as text; seconds have all six digits, from integers, so that nothing is rounded."""
+    if value is None:
+        return ""
+    if name.endswith("_s") and isinstance(value, int):
+        return f"{value // 1_000_000}.{value % 1_000_000:06d}"
+    return f"{value:.{_DIGITS[name]}f}" if name in _DIGITS else value

@@ -1,16 +1,21 @@
-"""What is simulated: a cluster, and everything that happens there."""
+"""What is simulated: a cluster, everything that happens there, and who decides."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
-from jigsaw_opt.scheduling.policy import RESTART_US, ROUND_US, ClusterSetting, PolicySetting
+from jigsaw_opt.scheduling.policy import RESTART_US, ROUND_US, ClusterSetting, Policy, PolicySetting, choose
 from jigsaw_opt.simulation.outages import Failures
+from jigsaw_opt.text import counted, readable
 
-__all__ = ["Setting"]
+__all__ = ["Setting", "told"]
+
+_LONGEST = 60
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,10 @@ class Setting(ClusterSetting):
         How jobs that span servers slow each other down; None for not at all.
     failures
         What fails and when; None for nothing.
+    policy, options
+        Who decides, with a value for each of its options; None before `under` has said who.
+    words
+        What `simulate` was asked for, by the names of its parameters, as ``summary.json`` tells it.
     """
 
     cluster: Cluster
@@ -37,8 +46,47 @@ class Setting(ClusterSetting):
     restart_us: int = RESTART_US
     seed: int = 0
     failures: Failures | None = None
+    policy: Policy | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def for_policy(self) -> PolicySetting:
         """What a policy may know of it."""
         return PolicySetting(self.cluster, self.performance, self.round_us, self.restart_us, self.seed)
+
+    def under(self, policy: str | Policy, **options: str) -> Setting:
+        """Return the setting under a policy, an object or in words; `options` take the place of its own values.
+
+        Raises
+        ------
+        UsageError
+            There is no such policy, or it has no such option in its words.
+        """
+        chosen, values = choose(policy)
+        return replace(self, policy=chosen, options=values | options, words={**self.words, "policy": told(policy)})
+
+    def inputs(self) -> str:
+        """Text that tells equal simulations from others."""
+        figures = hashlib.sha256(repr(self.performance.figures).encode()).hexdigest()
+        contention = self.words.get("contention", told(self.contention))
+        parts = (self.cluster, self.workload, self.performance.name, figures, contention)
+        numbers = (self.round_us, self.restart_us, self.seed)
+        failures = () if self.failures is None else (self.failures,)
+        name = None if self.policy is None else self.policy.name
+        return repr((parts, numbers, name, sorted(self.options.items()), *failures))
+
+
+def told(part: object) -> object:
+    """Return a part of a simulation as a document tells it: words and numbers as they are, an object by its name.
+
+    An object without a name is told by its `repr` where that is short, and else by its type.
+    """
+    if isinstance(part, str):
+        return readable(part)
+    if part is None or isinstance(part, int | float):
+        return part
+    if isinstance(part, Cluster):
+        return f"{counted(len(part.servers), 'server')}, {counted(part.gpu_count, 'GPU')}"
+    text = str(getattr(part, "name", None) or repr(part))
+    return readable(text if len(text) <= _LONGEST and " object at " not in text else type(part).__name__)

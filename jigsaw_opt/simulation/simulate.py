@@ -1,20 +1,29 @@
-"""One call that simulates a request from start to end."""
+"""One call that simulates a workload on a cluster from start to end, and its result."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from jigsaw_opt.instances.sources import instance_from
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.contention import LinkSharing
+from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.scheduling.performance import Contention, Performance
+from jigsaw_opt.scheduling.policy import Policy
+from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
+from jigsaw_opt.simulation.old_names import takes_requests
+from jigsaw_opt.simulation.outages import Failures
+from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.records import SimulationOutcome
-from jigsaw_opt.simulation.request import SimulationRequest, prepare
+from jigsaw_opt.simulation.results import jobs_of, rounds_of
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.text import html_table
 
-__all__ = ["SimulationResult", "simulate"]
+__all__ = ["SimulationResult", "result_of", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,21 @@ class SimulationResult:
     outcome: SimulationOutcome
     finished: bool
 
+    @property
+    def jobs(self) -> DataTable:
+        """A row a job that was submitted, with the columns of ``jobs.csv``; None stands for what has not happened."""
+        return jobs_of(self.setting, self.outcome)
+
+    @property
+    def rounds(self) -> DataTable:
+        """A row a round in which the policy was asked, with the columns of ``rounds.csv``."""
+        return rounds_of(self.outcome)
+
+    def __repr__(self) -> str:
+        jobs, mean = self.summary.jobs, self.summary.mean_completion_h
+        shown = "None" if mean is None else f"{mean:.4g}"
+        return f"SimulationResult(jobs={jobs}, mean_completion_h={shown}, finished={self.finished})"
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the measures that are known, by name."""
         measures = {name: value for name, value in asdict(self.summary).items() if value is not None}
@@ -46,36 +70,89 @@ class SimulationResult:
         )
 
 
+@takes_requests
 def simulate(
-    request: SimulationRequest,
+    workload: str | Workload,
+    cluster: str | Cluster | Instance,
+    policy: str | Policy,
     *,
-    instances: Mapping[str, Instance] | None = None,
+    performance: str | Performance | Callable[[Cluster], Performance] = "",
+    contention: str | Contention | LinkSharing = "exclusive",
+    failures: str | Failures = "",
+    seed: int = 0,
+    round_s: float = 60.0,
+    restart_s: float = 30.0,
+    draw_models: bool = False,
+    foreground_gpus: int | None = None,
+    columns: str = "",
+    too_wide: str = "refuse",
     until_us: int | None = None,
     cancel: threading.Event | None = None,
 ) -> SimulationResult:
-    """Replay a workload on a cluster under a policy.
+    """Replay a workload on a cluster under a policy: each is an object, or text as on the command line.
 
     Parameters
     ----------
-    request
-        What is simulated.
-    instances
-        Instances by the names under which the request may name them as its cluster, before files and bundled ones.
-    until_us
-        Ends at this time of the workload, in microseconds; None for its end.
-    cancel
-        Set by another thread, it ends the simulation after the event at hand. What is known by then is the result.
+    workload
+        The jobs, or ``FORMAT:FILE``, or a file in our own format or the name of a bundled one.
+    cluster
+        The servers, an instance that has them and models of the jobs, or text as in ``16x4:v100``.
+    policy
+        Who decides, or ``NAME:OPTION=VALUE...``.
+    performance
+        How fast jobs run, what makes that of a cluster, or ``KIND:SOURCE``. By default as on the command line.
+    contention
+        How jobs that span servers slow each other down, or how links are divided; ``exclusive`` for not at all.
+    failures
+        What fails and when, as in ``mtbf=100,mttr=2``; empty for nothing.
+    seed
+        Of the policy, of what is drawn of the models, and of failures; at least 0.
+    round_s, restart_s
+        Seconds between decisions, and of a start on other GPUs.
+    draw_models
+        Whether every job gets a model of the performance model, drawn with `seed`.
+    foreground_gpus
+        Jobs that ask for at least so many GPUs are in the foreground, beside those of which the workload says so.
+    columns
+        What a file in our own format calls its columns, as in ``gpus=num_gpu,submit_s=time``.
+    too_wide
+        What becomes of a workload with a job that needs more GPUs than there are: ``refuse`` it, or ``skip`` the job.
+    until_us, cancel
+        Time of the workload, in microseconds, and an event set by another thread, that end it before all jobs have.
+
+    Returns
+    -------
+    SimulationResult
+        The measures, and tables of jobs and rounds.
 
     Raises
     ------
     UsageError, InvalidInputError
-        With every problem of what the request names.
+        With every problem of every part.
     JigsawError
         The policy breaks a rule, or leaves jobs waiting for ever.
     """
-    known = instances or {}
-    prepared = prepare(request, lambda name: known[name] if name in known else instance_from(name))
-    simulation = prepared.start()
+    setting = read_setting(
+        workload,
+        cluster,
+        policy,
+        performance=performance,
+        contention=contention,
+        failures=failures,
+        seed=seed,
+        round_s=round_s,
+        restart_s=restart_s,
+        draw_models=draw_models,
+        foreground_gpus=foreground_gpus,
+        columns=columns,
+        too_wide=too_wide,
+    )
+    simulation = Simulation(setting)
     simulation.run((lambda: False) if cancel is None else cancel.is_set, until_us)
+    return result_of(simulation)
+
+
+def result_of(simulation: Simulation) -> SimulationResult:
+    """Return what a simulation has come to; it cannot go on afterwards."""
     finished, outcome = simulation.finished, simulation.close()
-    return SimulationResult(prepared.setting, summarise(prepared.setting, outcome), outcome, finished)
+    return SimulationResult(simulation.setting, summarise(simulation.setting, outcome), outcome, finished)

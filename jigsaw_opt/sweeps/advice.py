@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.scheduling.policy import choose, names
-from jigsaw_opt.simulation.contention import contention_of
-from jigsaw_opt.simulation.failure_words import failures_of
-from jigsaw_opt.simulation.request import Prepared, SimulationRequest, prepare_all
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.reading import changed, read_settings
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import task_of
@@ -34,6 +33,8 @@ MEASURES = {
 }
 """Measures that are compared, and what tables call them."""
 _MORE_IS_BETTER = frozenset({"cluster_efficiency"})
+_Changes: TypeAlias = frozenset[tuple[str, Any]]
+"""Parts of a simulation by name that are others than those of the base; the policy is always among them."""
 _Rows = Mapping[int, Mapping[str, Any]]
 """Rows without an error by seed."""
 
@@ -132,7 +133,7 @@ class Advisor:
     Parameters
     ----------
     base
-        What is simulated; its policy is today's.
+        What is simulated, as `simulate` takes it by name; its policy is today's, in words. No ``seed`` is read.
     policies
         Others, in words; None for all that work with what is simulated.
     seeds
@@ -147,20 +148,22 @@ class Advisor:
     """
 
     def __init__(
-        self, base: SimulationRequest, policies: Sequence[str] | None, seeds: Sequence[int], measure: str
+        self, base: Mapping[str, Any], policies: Sequence[str] | None, seeds: Sequence[int], measure: str
     ) -> None:
         if measure not in MEASURES:
             raise UsageError(f"no measure {measure!r}; {nearest(measure, MEASURES)}")
-        self.base, self.seeds, self.measure = base, tuple(dict.fromkeys(seeds)), measure
+        self.seeds, self.measure = tuple(dict.fromkeys(seeds)), measure
         # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
-        found = prepare_all(replace(base, seed=seed) for seed in self.seeds)
-        self.prepared = dict(zip(self.seeds, found, strict=True))
+        found = read_settings({**base, "seed": seed} for seed in self.seeds)
+        self.settings = dict(zip(self.seeds, found, strict=True))
+        self.words = {**found[0].words, "seed": base.get("seed", 0)}
+        self.today = str(base["policy"])
         self.left_out: dict[str, str] = {}
         for words in policies or ():
             choose(words)
         others = policies if policies is not None else tuple(self._fitting())
-        self.policies = tuple(dict.fromkeys((base.policy, *others)))
-        self._tasks: dict[SimulationRequest, dict[int, SweepTask]] = {}
+        self.policies = tuple(dict.fromkeys((self.today, *others)))
+        self._tasks: dict[_Changes, dict[int, SweepTask]] = {}
         self._variants: list[Variant] = []
         self._todays: list[Variant] = []
 
@@ -172,7 +175,7 @@ class Advisor:
         stopped: Callable[[], bool] = never,
     ) -> None:
         """Simulate every policy with every seed, the first seed first; see `_run`."""
-        self._run([replace(self.base, policy=words) for words in self.policies], record, engine, report, stopped)
+        self._run([_changes_of(words) for words in self.policies], record, engine, report, stopped)
 
     def vary(
         self,
@@ -185,11 +188,14 @@ class Advisor:
         best = self._best(record)
         if best is None:
             return
-        todays = (it for it in variants(self.base) if it.request.policy != self.base.policy)
-        self._todays = [] if best == self.base.policy else self._possible(todays)
-        self._variants = self._possible(variants(replace(self.base, policy=best)))
-        requests = [variant.request for variant in (*self._todays, *self._variants)]
-        self._run(requests, record, engine, report, stopped)
+        todays = (it for it in variants(self.words) if it.part == "policy")
+        self._todays = [] if best == self.today else self._possible(todays, self.today)
+        self._variants = self._possible(variants({**self.words, "policy": best}), best)
+        every = [
+            *(_changes_of(self.today, it) for it in self._todays),
+            *(_changes_of(best, it) for it in self._variants),
+        ]
+        self._run(every, record, engine, report, stopped)
 
     def advice(self, record: Record) -> Advice:
         """What the rows that are there say."""
@@ -202,7 +208,7 @@ class Advisor:
         otherwise, against = self._otherwise(best, record)
         return Advice(
             self.measure,
-            self.base.policy,
+            self.today,
             best,
             sorted(map(self._of_policy(record), self.policies), key=lambda it: self._rank(it.figures, it.seeds)),
             list(greatest.values()),
@@ -216,12 +222,12 @@ class Advisor:
 
     # Simulations --------------------------------------------------------------------------------------------
 
-    def _possible(self, found: Iterable[Variant]) -> list[Variant]:
-        """Return the changes that can be simulated; others are left out, with the reason."""
+    def _possible(self, found: Iterable[Variant], policy: str) -> list[Variant]:
+        """Return the changes that can be simulated under a policy; others are left out, with the reason."""
         possible = []
         for variant in found:
             try:
-                self._tasks_of(variant.request)
+                self._tasks_of(_changes_of(policy, variant))
             except JigsawError as error:
                 self.left_out[f"{variant.setting} {variant.after}"] = str(error)
             else:
@@ -230,7 +236,7 @@ class Advisor:
 
     def _run(
         self,
-        requests: Sequence[SimulationRequest],
+        every: Sequence[_Changes],
         record: Record,
         engine: SweepEngine,
         report: Callable[[dict[str, Any], int, int], None],
@@ -240,14 +246,14 @@ class Advisor:
 
         Parameters
         ----------
-        requests
+        every
             What is simulated, with every seed; the first seed of all comes first, so that a part is a comparison.
         record, engine, stopped
             As in `sweep`.
         report
             Receives each new row, how many of the simulations have a row by then, and how many there are.
         """
-        by_seed = [self._tasks_of(request) for request in requests]
+        by_seed = [self._tasks_of(changes) for changes in every]
         tasks = list({(task := row[seed]).key: task for seed in self.seeds for row in by_seed}.values())
 
         def done(row: dict[str, Any]) -> None:
@@ -255,32 +261,18 @@ class Advisor:
 
         sweep(tasks, engine, record, done, stopped)
 
-    def _tasks_of(self, request: SimulationRequest) -> dict[int, SweepTask]:
+    def _tasks_of(self, changes: _Changes) -> dict[int, SweepTask]:
         """A task a seed, remembered."""
-        if request not in self._tasks:
-            self._tasks[request] = {
-                seed: task_of(replace(request, seed=seed), self._changed(request, seed)) for seed in self.seeds
-            }
-        return self._tasks[request]
-
-    def _changed(self, request: SimulationRequest, seed: int) -> Prepared:
-        """What it takes to run a request that differs from the base in no more than `variants` and policies do."""
-        read = self.prepared[seed]
-        policy, options = choose(request.policy)
-        setting = replace(
-            read.setting,
-            round_us=round(request.round_s * 1_000_000),
-            restart_us=round(request.restart_s * 1_000_000),
-            contention=contention_of(request.contention, read.setting.cluster),
-            failures=failures_of(request.failures, read.setting.cluster, seed),
-        )
-        return replace(read, setting=setting, policy=policy, options=options, contention=request.contention)
+        if changes not in self._tasks:
+            parts = dict(changes)
+            self._tasks[changes] = {seed: task_of(changed(it, **parts)) for seed, it in self.settings.items()}
+        return self._tasks[changes]
 
     def _fitting(self) -> Iterable[str]:
         """Names of policies that work with what is simulated."""
         for name in names():
             try:
-                self._changed(replace(self.base, policy=name), self.seeds[0]).start()
+                Simulation(self.settings[self.seeds[0]].under(name))
             except JigsawError as error:
                 self.left_out[name] = str(error)
             else:
@@ -288,12 +280,12 @@ class Advisor:
 
     # Figures ------------------------------------------------------------------------------------------------
 
-    def _rows(self, request: SimulationRequest, record: Record) -> _Rows:
-        found = {seed: record.rows.get(task.key) for seed, task in self._tasks.get(request, {}).items()}
+    def _rows(self, changes: _Changes, record: Record) -> _Rows:
+        found = {seed: record.rows.get(task.key) for seed, task in self._tasks.get(changes, {}).items()}
         return {seed: row for seed, row in found.items() if row is not None and row.get("error") is None}
 
     def _best(self, record: Record) -> str | None:
-        rows = {words: self._rows(replace(self.base, policy=words), record) for words in self.policies}
+        rows = {words: self._rows(_changes_of(words), record) for words in self.policies}
         ranks = {words: self._rank(_figures(own), tuple(own)) for words, own in rows.items() if own}
         return min(ranks, key=lambda words: ranks[words], default=None)
 
@@ -305,14 +297,13 @@ class Advisor:
         return -len(seeds), -mean if self.measure in _MORE_IS_BETTER else mean
 
     def _of_policy(self, record: Record) -> Callable[[str], PolicyFigures]:
-        today = self._rows(self.base, record)
+        today = self._rows(_changes_of(self.today), record)
 
         def figures(words: str) -> PolicyFigures:
-            request = replace(self.base, policy=words)
-            rows = self._rows(request, record)
-            keys = (task.key for task in self._tasks.get(request, {}).values())
+            rows = self._rows(_changes_of(words), record)
+            keys = (task.key for task in self._tasks.get(_changes_of(words), {}).values())
             errors = (record.rows[key]["error"] for key in keys if key in record.rows)
-            change = _changes(today, rows) if words != self.base.policy else {}
+            change = _changes(today, rows) if words != self.today else {}
             return PolicyFigures(words, tuple(rows), next(filter(None, errors), ""), _figures(rows), change)
 
         return figures
@@ -322,28 +313,27 @@ class Advisor:
         if best is None or not self._todays:
             return None, None
         figures = self._of_policy(record)
-        today, *others = (figures(words) for words in (self.base.policy, *(it.request.policy for it in self._todays)))
+        today, *others = (figures(words) for words in (self.today, *(it.value for it in self._todays)))
         found = min((today, *others), key=lambda it: self._rank(it.figures, it.seeds))
         if found is today or not found.seeds:
             return None, None
-        rows = (self._rows(replace(self.base, policy=words), record) for words in (found.policy, best))
+        rows = (self._rows(_changes_of(words), record) for words in (found.policy, best))
         return found, _changes(*rows).get(self.measure)
 
     def _effects(self, best: str, record: Record) -> list[Effect]:
         """Changes of the best policy's settings that were simulated, the greatest first."""
-        request = replace(self.base, policy=best)
-        others = (
-            Variant("policy", best, words, True, replace(request, policy=words))
-            for words in self.policies
-            if words != best
-        )
-        before = self._rows(request, record)
+        others = (Variant("policy", best, words, True, "policy", words) for words in self.policies if words != best)
+        before = self._rows(_changes_of(best), record)
         effects = []
         for it in (*others, *self._variants):
-            percent = _changes(before, self._rows(it.request, record)).get(self.measure)
+            percent = _changes(before, self._rows(_changes_of(best, it), record)).get(self.measure)
             if percent is not None:
                 effects.append(Effect(it.setting, it.before, it.after, it.chosen, percent))
         return sorted(effects, key=lambda effect: -abs(effect.percent.mean))
+
+
+def _changes_of(policy: str, variant: Variant | None = None) -> _Changes:
+    return frozenset({"policy": policy, **({} if variant is None else {variant.part: variant.value})}.items())
 
 
 def _figures(rows: _Rows) -> dict[str, MeanInterval]:

@@ -75,7 +75,7 @@ def _signed(percent: float) -> str:
 
 def assumed(advisor: Advisor, advice: Advice) -> dict[str, str]:
     """What the figures rest on, each with its name."""
-    found = dict(assumptions(advisor.base, advisor.prepared[advisor.seeds[0]], advisor.policies))
+    found = dict(assumptions(advisor.settings[advisor.seeds[0]], advisor.policies))
     figures = (figure for it in advice.policies for figure in it.figures.values())
     return {**found, "seeds": seeds_told(advisor.seeds, figures)}
 
@@ -103,7 +103,7 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
         "changes": [_effect(it) for it in advice.all_effects],
         "assumed": assumed(advisor, advice),
         "left_out": dict(advice.left_out),
-        "request": {**advisor.base.about(), "seeds": advisor.seeds},
+        "request": {**advisor.words, "seeds": advisor.seeds},
     }
 
 

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from jigsaw_opt.scheduling.policy import choose
-from jigsaw_opt.simulation.request import Prepared, SimulationRequest
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.sweeps.advice import MEASURES
 from jigsaw_opt.sweeps.bench.summary import grouped
 from jigsaw_opt.sweeps.intervals import MeanInterval
@@ -31,29 +31,29 @@ _CONTENTION = {
 _KNOW_LENGTHS = ("interleave", "jigsaw", "sjf_bco", "srtf")
 
 
-def assumptions(base: SimulationRequest, read: Prepared, policies: Iterable[str]) -> Iterator[tuple[str, str]]:
+def assumptions(setting: Setting, policies: Iterable[str]) -> Iterator[tuple[str, str]]:
     """What the figures rest on, each with its name; what the seeds say is told by `seeds_told`.
 
     Parameters
     ----------
-    base, read
-        What is simulated, in words and read.
+    setting
+        What is simulated.
     policies
         Those that decide, in words.
     """
-    setting, jobs = read.setting, read.setting.workload.jobs
+    words, jobs = setting.words, setting.workload.jobs
     hours = (jobs[-1].submit_us - jobs[0].submit_us) / 3_600_000_000
-    yield "workload", f"{base.workload}: {counted(len(jobs), 'job')}, submitted within {hours:.4g} h"
+    yield "workload", f"{words['workload']}: {counted(len(jobs), 'job')}, submitted within {hours:.4g} h"
     servers = counted(len(setting.cluster.servers), "server")
-    yield "cluster", f"{base.cluster}: {counted(setting.gpu_count, 'GPU')} on {servers}"
+    yield "cluster", f"{words['cluster']}: {counted(setting.gpu_count, 'GPU')} on {servers}"
     kind = setting.performance.name
     yield "performance", f"{kind}: {_PERFORMANCE[kind]}" if kind in _PERFORMANCE else kind
-    yield "models", _models(base, read)
-    yield "contention", _CONTENTION.get(base.contention, base.contention)
-    yield "restart", f"a start on other GPUs takes {base.restart_s:g} s without progress"
-    yield "round", f"decisions every {base.round_s:g} s" if base.round_s else "decisions at once"
-    yield "failures", base.failures or "none"
-    knowing = [words for words in policies if choose(words)[0].name in _KNOW_LENGTHS]
+    yield "models", _models(setting)
+    yield "contention", _CONTENTION.get(contention := str(words["contention"]), contention)
+    yield "restart", f"a start on other GPUs takes {words['restart_s']:g} s without progress"
+    yield "round", f"decisions every {words['round_s']:g} s" if words["round_s"] else "decisions at once"
+    yield "failures", str(words["failures"] or "none")
+    knowing = [policy for policy in policies if choose(policy)[0].name in _KNOW_LENGTHS]
     if knowing:
         order = "orders" if len(knowing) == 1 else "order"
         yield (
@@ -62,12 +62,12 @@ def assumptions(base: SimulationRequest, read: Prepared, policies: Iterable[str]
         )
 
 
-def _models(base: SimulationRequest, read: Prepared) -> str:
-    names = {job.model for job in read.setting.workload.jobs}
-    if base.draw_models:
+def _models(setting: Setting) -> str:
+    names = {job.model for job in setting.workload.jobs}
+    if setting.words["draw_models"]:
         drawn = counted(len(names), "model")
         return f"each job has one of {drawn}, drawn by the seed: the trace does not say which it had"
-    if read.setting.performance.name == "seconds":
+    if setting.performance.name == "seconds":
         return "none: jobs have durations only, so no policy gains by placement or sharing"
     return f"{counted(len(names), 'model')}, as the trace says"
 
@@ -104,7 +104,7 @@ def assumed_in_sweep(tasks: Sequence[SweepTask], rows: Iterable[Mapping[str, Any
     found: dict[str, dict[str, str]] = {}
     for workload, own in grouped(tasks, lambda task: task.labels["workload"]).items():
         policies = dict.fromkeys(str(task.labels["policy"]) for task in own)
-        for name, text in assumptions(SimulationRequest(**own[0].labels), own[0].arguments[0], policies):
+        for name, text in assumptions(own[0].arguments[0], policies):
             found.setdefault(name, {})[workload] = text
     for name, texts in found.items():
         shared = len(set(texts.values())) == 1

@@ -6,15 +6,20 @@ import hashlib
 import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from itertools import product
 from typing import Any
 
 from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.problem.data_table import DataTable
+from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.scheduling.share_rules import InvariantError
+from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.request import Prepared, SimulationRequest, prepare_all
+from jigsaw_opt.simulation.reading import read_settings
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
 from jigsaw_opt.sweeps.task import SweepTask
@@ -27,46 +32,40 @@ _MEASURES = frozenset(field.name for field in fields(SimulationSummary))
 
 
 def simulations(
-    base: SimulationRequest,
-    workloads: Sequence[str],
-    policies: Sequence[str],
-    seeds: Sequence[int],
+    workload: Iterable[str | Workload], policy: Iterable[str | Policy], seed: Iterable[int], **more: Any
 ) -> list[SweepTask]:
     """One task for every combination, each once; all that they name is read now.
 
     Parameters
     ----------
-    base
-        What is the same for all.
-    workloads, policies, seeds
-        What each combination has in place of that of `base`.
+    workload, policy, seed
+        What each combination has one of.
+    more
+        What is the same for all: ``cluster``, and what else `simulate` takes.
 
     Raises
     ------
     UsageError, InvalidInputError
         With everything that is wrong with any combination.
     """
-    requests = [
-        replace(base, workload=workload, policy=policy, seed=seed)
-        for workload, policy, seed in product(workloads, policies, seeds)
-    ]
-    tasks = map(task_of, requests, prepare_all(requests))
-    return list({task.key: task for task in tasks}.values())
+    combinations = product(workload, policy, seed)
+    settings = read_settings({**more, "workload": w, "policy": p, "seed": s} for w, p, s in combinations)
+    return list({task.key: task for task in map(task_of, settings)}.values())
 
 
-def task_of(request: SimulationRequest, prepared: Prepared) -> SweepTask:
-    """The task that simulates what a request asks for."""
-    key = hashlib.sha256(prepared.inputs().encode()).hexdigest()
-    return SweepTask(key, measure, (prepared,), request.about())
+def task_of(setting: Setting) -> SweepTask:
+    """The task that simulates a setting."""
+    key = hashlib.sha256(setting.inputs().encode()).hexdigest()
+    return SweepTask(key, measure, (setting,), setting.words)
 
 
-def measure(prepared: Prepared) -> dict[str, Any]:
+def measure(setting: Setting) -> dict[str, Any]:
     """Simulate to the end, and tell the measures and what it cost; where it raised, only ``error`` and the cost."""
     began, cpu = time.monotonic(), time.process_time()
     try:
-        simulation = prepared.start()
+        simulation = Simulation(setting)
         simulation.run()
-        outcome: dict[str, Any] = asdict(summarise(prepared.setting, simulation.close()))
+        outcome: dict[str, Any] = asdict(summarise(setting, simulation.close()))
     except (JigsawError, InvariantError) as error:
         outcome = {"error": str(error)}
     seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu
@@ -92,8 +91,8 @@ def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def rows_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows with what they are of first."""
-    names = list(dict.fromkeys([*_LABELS, *(name for row in rows for name in row if name not in _HIDDEN)]))
-    return csv_text(names, ([row.get(name) for name in names] for row in rows))
+    table = DataTable.of([{name: row[name] for name in row if name not in _HIDDEN} for row in rows], _LABELS)
+    return csv_text(table.columns, table.rows)
 
 
 def _cell(workload: str, policy: str, group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

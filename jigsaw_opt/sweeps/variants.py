@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.contention import CONTENTIONS
-from jigsaw_opt.simulation.request import SimulationRequest
+from jigsaw_opt.simulation.setting import told
 
 __all__ = ["Variant", "policy_words", "variants"]
 
@@ -27,44 +28,49 @@ class Variant:
         Its values, in words.
     chosen
         Whether an operator can choose it; else it is an assumption about the cluster.
-    request
-        The changed simulation.
+    part, value
+        What `simulate` takes in place of the other's: the name of a parameter, and its argument.
     """
 
     setting: str
     before: str
     after: str
     chosen: bool
-    request: SimulationRequest
+    part: str
+    value: Any
 
 
-def variants(request: SimulationRequest) -> Iterator[Variant]:
-    """Every simulation that differs from `request` in one setting, the policy itself aside.
+def variants(parts: Mapping[str, Any]) -> Iterator[Variant]:
+    """Every simulation that differs from another in one setting, the policy itself aside.
 
     Options of the policy take each of their other values, the round and the time of a start a quarter and four times
     theirs, contention its other kinds; failures, where there are any, are left out.
+
+    Parameters
+    ----------
+    parts
+        The arguments of `simulate` by name: ``policy``, ``round_s``, ``restart_s``, ``contention`` and ``failures``.
 
     Raises
     ------
     UsageError
         There is no such policy or option.
     """
-    policy, options = choose(request.policy)
+    policy, options = choose(parts["policy"])
     for option, values in policy.options.items():
         for value in values:
             if value != options[option]:
                 words = policy_words(policy.name, policy.options, {**options, option: value})
-                yield Variant(option, options[option], value, True, replace(request, policy=words))
-    for seconds in _others(request.round_s, _ROUND_S):
-        yield Variant("round", f"{request.round_s:g} s", f"{seconds:g} s", True, replace(request, round_s=seconds))
-    for seconds in _others(request.restart_s, _RESTART_S):
-        changed = replace(request, restart_s=seconds)
-        yield Variant("restart", f"{request.restart_s:g} s", f"{seconds:g} s", False, changed)
+                yield Variant(option, options[option], value, True, "policy", words)
+    for name, where_none, chosen in (("round", _ROUND_S, True), ("restart", _RESTART_S, False)):
+        before = parts[f"{name}_s"]
+        for seconds in _others(before, where_none):
+            yield Variant(name, f"{before:g} s", f"{seconds:g} s", chosen, f"{name}_s", seconds)
     for kind in CONTENTIONS[:2]:
-        if kind != request.contention:
-            yield Variant("contention", request.contention, kind, False, replace(request, contention=kind))
-    if request.failures:
-        yield Variant("failures", request.failures, "none", False, replace(request, failures=""))
+        if kind != parts["contention"]:
+            yield Variant("contention", str(told(parts["contention"])), kind, False, "contention", kind)
+    if parts["failures"]:
+        yield Variant("failures", str(told(parts["failures"])), "none", False, "failures", "")
 
 
 def policy_words(name: str, known: Mapping[str, object], options: Mapping[str, str]) -> str:

@@ -45,7 +45,7 @@ def simulated(text: str, where: Setting) -> tuple[Listened, list[tuple[int, int,
     """What the policy decided, and the submissions and ends of jobs, in order."""
     policy, options = choose(text)
     listened = Listened(policy)
-    simulation = Simulation(where, listened, options)
+    simulation = Simulation(where.under(listened, **options))
     simulation.run()
     jobs = where.workload.jobs
     events: list[tuple[int, int, ClusterEvent]] = [(job.submit_us, 1, JobSubmitted(job.submit_us, job)) for job in jobs]

@@ -39,8 +39,7 @@ def random_jobs(seed: int, count: int, most: int = 8) -> tuple[TraceJob, ...]:
 
 
 def run(setting: Setting, policy: Policy, **options: str) -> SimulationOutcome:
-    chosen = {key: values[0] for key, values in policy.options.items()} | options
-    simulation = Simulation(setting, policy, chosen)
+    simulation = Simulation(setting.under(policy, **options))
     simulation.run()
     return simulation.close()
 

@@ -17,7 +17,6 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.performance.table import Table
-from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.contention import LinkContention
 from jigsaw_opt.simulation.engine import Simulation
@@ -178,8 +177,7 @@ CASES: dict[str, Callable[[], Setting]] = {
 
 def begun(text: str, where: Setting) -> Simulation:
     """The simulation of a policy, as on the command line, at its beginning."""
-    policy, options = choose(text)
-    return Simulation(where, policy, options)
+    return Simulation(where.under(text))
 
 
 def halted(text: str, where: Setting, part: float) -> Simulation:

@@ -93,7 +93,7 @@ def test_contention_stretches_exchanges_and_ends_with_the_other_job() -> None:
 
 
 def test_progress_at_a_stop_is_counted_to_the_microsecond() -> None:
-    simulation = Simulation(setting(job("a", 0, 1, 100), job("b", 90, 1, 5)), FIFO, {"placement": "packed"})
+    simulation = Simulation(setting(job("a", 0, 1, 100), job("b", 90, 1, 5)).under(FIFO, placement="packed"))
     simulation.run(until_us=61_500_000)
     outcome = simulation.close()
     assert outcome.end_us == 61_500_000

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.policy import Policy, choose
+from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.policies.fifo import FIFO
@@ -52,7 +52,7 @@ def measured(where: Setting, policy: Policy, **options: str) -> SimulationSummar
 
 
 def shares_at(where: Setting, text: str, until_us: int = 0) -> dict[int, Share]:
-    simulation = Simulation(where, *choose(text))
+    simulation = Simulation(where.under(text))
     simulation.run(until_us=until_us)
     return {index: share for share in simulation._under_way.shares for index in share.jobs}
 

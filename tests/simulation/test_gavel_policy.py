@@ -18,8 +18,8 @@ from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.policies.gavel import GAVEL
+from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.records import SimulationOutcome
-from jigsaw_opt.simulation.request import SimulationRequest, prepare
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import run
@@ -47,7 +47,7 @@ def setting(cluster: str, work: tuple[TraceJob, ...], **changes: int) -> Setting
 
 
 def simulated(where: Setting, objective: str = "max_sum") -> tuple[SimulationOutcome, SimulationSummary]:
-    simulation = Simulation(where, GAVEL, {"objective": objective})
+    simulation = Simulation(where.under(GAVEL, objective=objective))
     simulation.run()
     outcome = simulation.close()
     return outcome, summarise(where, outcome)
@@ -103,7 +103,7 @@ def test_what_was_not_measured_on_many_servers_runs_as_on_few() -> None:
 
 def test_time_in_which_nothing_ran_counts_for_no_type() -> None:
     work = (*jobs(("a", 1, 100)), TraceJob("late", 10**12, "a", 1, iterations=100))
-    simulation = Simulation(setting("1x1:fast+1x1:slow", work), GAVEL, {"objective": "max_sum"})
+    simulation = Simulation(setting("1x1:fast+1x1:slow", work).under(GAVEL))
     simulation.run()
     # Half a round for each of two jobs, and at most the round in which the first ended.
     assert max(simulation._policy._scheduler.type_us.values()) <= 2 * 30e6 + 60e6  # type: ignore[attr-defined]
@@ -134,9 +134,9 @@ def test_the_makespan_favours_the_job_with_most_to_do() -> None:
 def test_a_snapshot_goes_on_as_if_nothing_had_been() -> None:
     where = setting("1x2:fast+1x1:slow", jobs(("a", 1, 3000), ("b", 1, 900), ("a", 2, 2000), ("b", 1, 700)))
     whole, _ = simulated(where, "max_min")
-    halted = Simulation(where, GAVEL, {"objective": "max_min"})
+    halted = Simulation(where.under(GAVEL, objective="max_min"))
     halted.run(until_us=150_000_000)
-    resumed = restore(snapshot(halted, "same"), Simulation(where, GAVEL, {"objective": "max_min"}), "same", "snapshot")
+    resumed = restore(snapshot(halted, "same"), Simulation(where.under(GAVEL, objective="max_min")), "same", "snapshot")
     resumed.run()
     assert resumed.close().stints == whole.stints
 
@@ -158,15 +158,14 @@ def test_rounds_are_longer_than_a_start() -> None:
 
 def test_a_shared_trace_with_measured_throughputs(shared_data: Path) -> None:
     folder = shared_data / "cluster/gavel"
-    request = SimulationRequest(
+    made = read_setting(
         f"gavel:{folder / 'traces/artifact_evaluation.trace'}",
         "1x4:v100+1x4:p100+1x4:k80",
         "gavel:objective=max_min",
-        f"table:{folder / 'simulation_throughputs.json'}",
+        performance=f"table:{folder / 'simulation_throughputs.json'}",
         round_s=360,
     )
-    prepared = prepare(request)
-    simulation = prepared.start()
+    simulation = Simulation(made)
     simulation.run()
-    found = summarise(prepared.setting, simulation.close())
+    found = summarise(made, simulation.close())
     assert (found.jobs, found.unfinished) == (15, 0)

@@ -64,7 +64,7 @@ def crowd(seed: int, count: int) -> tuple[TraceJob, ...]:
 
 
 def first_shares(where: Setting, **options: str) -> tuple[Share, ...]:
-    simulation = Simulation(where, JIGSAW, {key: values[0] for key, values in JIGSAW.options.items()} | options)
+    simulation = Simulation(where.under(JIGSAW, **options))
     simulation.run(until_us=0)
     return tuple(simulation._under_way.shares)
 
@@ -116,9 +116,9 @@ def test_all_jobs_end_on_servers_of_two_types(packing: str) -> None:
 def test_a_simulation_goes_on_from_a_copy_as_if_nothing_had_been() -> None:
     where = profiled(boxes("v", "v"), *crowd(3, 12))
     options = {key: values[0] for key, values in JIGSAW.options.items()}
-    simulation = Simulation(where, JIGSAW, options)
+    simulation = Simulation(where.under(JIGSAW, **options))
     simulation.run(until_us=60_000_000)
-    copy = restore(snapshot(simulation, "these"), Simulation(where, JIGSAW, options), "these", "file")
+    copy = restore(snapshot(simulation, "these"), Simulation(where.under(JIGSAW, **options)), "these", "file")
     copy.run()
     assert finish_s(copy.close()) == finish_s(run(where, JIGSAW))
 

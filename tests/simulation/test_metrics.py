@@ -65,7 +65,7 @@ def test_restarts_by_round_and_by_job_are_the_same_ones() -> None:
 
 def test_jobs_that_have_not_ended_count_for_efficiency_alone() -> None:
     made = setting(job("a", 0, 4, HOUR), restart_s=0)
-    simulation = Simulation(made, FIFO, {"placement": "packed"})
+    simulation = Simulation(made.under(FIFO, placement="packed"))
     simulation.run(until_us=1800 * SECOND)
     summary = summarise(made, simulation.close())
     assert summary.unfinished == 1
@@ -92,6 +92,6 @@ def test_tables_hold_every_job_and_every_round() -> None:
         ("60.000000", "1", "4", "0"),
         ("120.000000", "0", "8", "1"),
     ]
-    document = json.loads(summary_json(made, summarise(made, outcome), {"policy": "fifo"}))
+    document = json.loads(summary_json(made.under("fifo"), summarise(made, outcome)))
     assert document["policy"] == "fifo"
     assert document["jobs"] == 2

@@ -1,4 +1,4 @@
-"""Requests in words: clusters, traces and performance models that fit together."""
+"""What is simulated, in words: clusters, traces and performance models that fit together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.request import SimulationRequest, prepare
+from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.setting import Setting
 from tests.simulation.resumable import adaptive, by_type, plain, segmented, staged
 
@@ -48,59 +48,59 @@ def test_clusters_in_a_few_characters() -> None:
 
 
 def test_durations_are_the_default_without_models(trace: str) -> None:
-    prepared = prepare(SimulationRequest(trace, "2x4", "fifo", round_s=0.5, restart_s=0))
-    assert isinstance(prepared.setting.performance, Seconds)
-    assert (prepared.setting.round_us, prepared.setting.restart_us) == (500_000, 0)
-    assert prepared.setting.gpu_count == 8
+    made = read_setting(trace, "2x4", "fifo", round_s=0.5, restart_s=0)
+    assert isinstance(made.performance, Seconds)
+    assert (made.round_us, made.restart_us) == (500_000, 0)
+    assert made.gpu_count == 8
 
 
 def test_models_come_with_the_instance_of_the_cluster_or_from_another(trace: str, tmp_path: Path) -> None:
-    drawn = prepare(SimulationRequest(trace, "server/plain", "fifo", draw_models=True, seed=4))
-    assert isinstance(drawn.setting.performance, Profiled)
-    assert {job.model for job in drawn.setting.workload.jobs} <= set(load("server/plain").models)
+    drawn = read_setting(trace, "server/plain", "fifo", draw_models=True, seed=4)
+    assert isinstance(drawn.performance, Profiled)
+    assert {job.model for job in drawn.workload.jobs} <= set(load("server/plain").models)
     path = tmp_path / "models.json"
     save_instance(load("server/plain"), path)
-    other = prepare(SimulationRequest(trace, "2x8:v100", "fifo", f"profiled:{path}", draw_models=True, seed=4))
-    assert [job.model for job in other.setting.workload.jobs] == [job.model for job in drawn.setting.workload.jobs]
-    assert other.setting.cluster != load_instance(path).cluster
+    other = read_setting(trace, "2x8:v100", "fifo", performance=f"profiled:{path}", draw_models=True, seed=4)
+    assert [job.model for job in other.workload.jobs] == [job.model for job in drawn.workload.jobs]
+    assert other.cluster != load_instance(path).cluster
     with pytest.raises(InvalidInputError, match="no model 'm'"):
-        prepare(SimulationRequest(trace, "2x8:v100", "fifo", f"profiled:{path}"))
+        read_setting(trace, "2x8:v100", "fifo", performance=f"profiled:{path}")
 
 
 def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("id,user,num_gpu,time,run\na,me,2,5,3600\n")
-    request = SimulationRequest(str(path), "2x4", "fifo", columns="name=id,gpus=num_gpu,submit_s=time,duration_s=run")
-    (job,) = prepare(request).setting.workload.jobs
+    columns = "name=id,gpus=num_gpu,submit_s=time,duration_s=run"
+    (job,) = read_setting(str(path), "2x4", "fifo", columns=columns).workload.jobs
     assert (job.name, job.gpus, job.submit_us, job.iterations) == ("a", 2, 5_000_000, 3600)
     with pytest.raises(InvalidInputError, match="has a duration and no model; --draw-models gives it one, --perf"):
-        prepare(replace(request, cluster="server/plain"))
-    (drawn,) = prepare(replace(request, cluster="server/plain", draw_models=True)).setting.workload.jobs
+        read_setting(str(path), "server/plain", "fifo", columns=columns)
+    (drawn,) = read_setting(str(path), "server/plain", "fifo", columns=columns, draw_models=True).workload.jobs
     assert drawn.model in load("server/plain").models
     with pytest.raises(UsageError, match="a workload has no column 'size'"):
-        prepare(replace(request, columns="size=num_gpu"))
+        read_setting(str(path), "2x4", "fifo", columns="size=num_gpu")
 
 
 def test_an_unknown_format_of_traces_names_those_that_are_known() -> None:
     with pytest.raises(UsageError, match=r"no format 'saturn' of traces; there are alibaba, csv, .*, tiresias"):
-        prepare(SimulationRequest("saturn:jobs.csv", "2x4", "fifo"))
+        read_setting("saturn:jobs.csv", "2x4", "fifo")
 
 
 def test_stages_come_with_the_trace(tmp_path: Path) -> None:
     path = tmp_path / "muri.csv"
     path.write_text(MURI + "0,4,0,10,net,8,100,20,60,15\n")
-    prepared = prepare(SimulationRequest(f"muri:{path}", "2x4", "fifo", "stages"))
-    assert isinstance(prepared.setting.performance, Stages)
-    assert prepared.setting.performance.unknown(prepared.setting.workload.jobs[0]) is None
+    made = read_setting(f"muri:{path}", "2x4", "fifo", performance="stages")
+    assert isinstance(made.performance, Stages)
+    assert made.performance.unknown(made.workload.jobs[0]) is None
     path.write_text(MURI + "0,99,0,10,net,8,100,20,60,15\n")
     with pytest.raises(InvalidInputError, match="needs 99 GPUs and the cluster has 8"):
-        prepare(SimulationRequest(f"muri:{path}", "2x4", "fifo", "stages"))
+        read_setting(f"muri:{path}", "2x4", "fifo", performance="stages")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for name in (tmp_path / "missing.csv", tmp_path, "nul\0l"):
         with pytest.raises(InvalidInputError, match="cannot be read"):
-            prepare(SimulationRequest(f"philly:{name}", "2x4", "fifo"))
+            read_setting(f"philly:{name}", "2x4", "fifo")
 
 
 def test_inputs_tell_figures_apart(tmp_path: Path, pair: Instance) -> None:
@@ -111,7 +111,7 @@ def test_inputs_tell_figures_apart(tmp_path: Path, pair: Instance) -> None:
     texts = []
     for model in (net, net, slower):
         save_instance(replace(pair, models={"net": model}), models)
-        texts.append(prepare(SimulationRequest(str(trace), "1x2:v100", "fifo", f"profiled:{models}")).inputs())
+        texts.append(read_setting(str(trace), "1x2:v100", "fifo", performance=f"profiled:{models}").inputs())
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -126,10 +126,13 @@ def test_figures_are_the_same_text_for_the_same_source(make: Callable[[], Settin
 
 
 def test_inputs_tell_requests_apart(trace: str) -> None:
-    base = SimulationRequest(trace, "2x4", "srtf")
-    assert prepare(base).inputs() == prepare(replace(base, cluster="2x4:gpu")).inputs()
+    base = {"workload": trace, "cluster": "2x4", "policy": "srtf"}
+
+    def inputs(**change: object) -> str:
+        return read_setting(**{**base, **change}).inputs()  # type: ignore[arg-type]
+
+    assert inputs() == inputs(cluster="2x4:gpu")
     changes: list[dict[str, object]] = [{"policy": "las"}, {"policy": "srtf:measure=service"}, {"cluster": "4x2"}]
     changes += [{"round_s": 1.0}, {"restart_s": 1.0}, {"seed": 1}, {"contention": "fair"}]
     changes += [{"contention": "degraded:0"}, {"contention": "degraded:1"}]
-    texts = {prepare(replace(base, **change)).inputs() for change in changes}  # type: ignore[arg-type]
-    assert len(texts | {prepare(base).inputs()}) == len(changes) + 1
+    assert len({inputs(), *(inputs(**change) for change in changes)}) == len(changes) + 1

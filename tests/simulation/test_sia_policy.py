@@ -13,9 +13,10 @@ from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import Active
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
+from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.policies.sia import SIA
-from jigsaw_opt.simulation.request import SimulationRequest, prepare
+from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 
@@ -93,8 +94,8 @@ def test_the_policy_needs_goodput() -> None:
         SIA.start(setting("1x4:a"), {"power": "-0.5"})
 
 
-def request(shared: Path, workload: Path, policy: str = "sia") -> SimulationRequest:
-    return SimulationRequest(f"sia:{workload}", CLUSTER, policy, f"goodput:{shared / 'cluster/sia/profiles'}")
+def read(shared: Path, workload: str, cluster: str = CLUSTER, policy: str = "sia") -> Setting:
+    return read_setting(workload, cluster, policy, performance=f"goodput:{shared / 'cluster/sia/profiles'}")
 
 
 def test_a_job_grows_to_at_most_twice_its_gpus_and_a_snapshot_changes_nothing(
@@ -102,15 +103,15 @@ def test_a_job_grows_to_at_most_twice_its_gpus_and_a_snapshot_changes_nothing(
 ) -> None:
     workload = tmp_path / "w.csv"
     workload.write_text("name,time,application,num_replicas,batch_size\nd,0,deepspeech2,4,320\nc,100,cifar10,4,512\n")
-    prepared = prepare(request(shared_data, workload))
-    simulation = prepared.start()
+    made = read(shared_data, f"sia:{workload}")
+    simulation = Simulation(made)
     simulation.run(until_us=500_000_000)
-    resumed = restore(snapshot(simulation, "same"), prepared.start(), "same", "snapshot")
+    resumed = restore(snapshot(simulation, "same"), Simulation(made), "same", "snapshot")
     simulation.run()
     resumed.run()
     outcome = simulation.close()
     assert resumed.close().stints == outcome.stints
-    assert summarise(prepared.setting, outcome).unfinished == 0
+    assert summarise(made, outcome).unfinished == 0
     for job in (0, 1):
         held = [stint.gpus for stint in outcome.stints if stint.job == job]
         assert held[0] == 1
@@ -124,10 +125,9 @@ def test_a_job_grows_to_at_most_twice_its_gpus_and_a_snapshot_changes_nothing(
 def test_a_rigid_job_between_configurations_is_refused(shared_data: Path, tmp_path: Path) -> None:
     workload = tmp_path / "w.csv"
     workload.write_text("name,time,application,num_replicas,batch_size\nc,0,cifar10,3,512\n")
-    asked = request(shared_data, workload)
-    rigid = SimulationRequest(f"pollux:{workload}", asked.cluster, "sia", asked.performance)
+    rigid = read(shared_data, f"pollux:{workload}")
     with pytest.raises(UsageError, match="3 GPUs"):
-        prepare(rigid).start()
+        Simulation(rigid)
 
 
 def test_what_a_rigid_job_needs_at_least_counts_for_it(shared_data: Path, tmp_path: Path) -> None:
@@ -135,16 +135,15 @@ def test_what_a_rigid_job_needs_at_least_counts_for_it(shared_data: Path, tmp_pa
     workload = tmp_path / "w.csv"
     lines = "".join(f"c{k},0,cifar10,{gpus},512\n" for k, gpus in enumerate((1, 4, 1)))
     workload.write_text(f"name,time,application,num_replicas,batch_size\n{lines}")
-    profiles = f"goodput:{shared_data / 'cluster/sia/profiles'}"
-    simulation = prepare(SimulationRequest(f"pollux:{workload}", "1x4:aws", "sia:power=1", profiles)).start()
+    simulation = Simulation(read(shared_data, f"pollux:{workload}", "1x4:aws", "sia:power=1"))
     simulation.run(until_us=0)
     assert [record.index for record in simulation.close().jobs if record.start_us is not None] == [1]
 
 
 def test_the_first_hour_of_a_shared_workload(shared_data: Path) -> None:
-    prepared = prepare(request(shared_data, shared_data / "cluster/sia/workloads/philly/workload-1.csv"))
-    simulation = prepared.start()
+    made = read(shared_data, f"sia:{shared_data / 'cluster/sia/workloads/philly/workload-1.csv'}")
+    simulation = Simulation(made)
     simulation.run(until_us=3_600_000_000)
-    found = summarise(prepared.setting, simulation.close())
+    found = summarise(made, simulation.close())
     assert found.jobs - found.unfinished >= 1
     assert found.median_completion_h is not None and found.median_completion_h < 1

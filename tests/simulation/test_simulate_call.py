@@ -1,69 +1,156 @@
-"""A request simulated by one call, as the command line does it in steps."""
+"""One call simulates, of objects or of the words of the command line for them."""
 
 from __future__ import annotations
 
+import sys
 import threading
-from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jigsaw_opt import InvalidInputError, SimulationRequest, UsageError, simulate
+import jigsaw_opt
+from jigsaw_opt import Cluster, InvalidInputError, MissingEngineError, Server, TraceJob, UsageError, Workload, simulate
+from jigsaw_opt.documents.workload_csv import encode_workload
 from jigsaw_opt.instances import load
-from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.request import prepare
+from jigsaw_opt.problem.contention import Degraded
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.outages import Failures, RandomEvents
+from jigsaw_opt.simulation.policies.las import LAS
+from jigsaw_opt.simulation.reading import read_setting
+from jigsaw_opt.simulation.simulate import result_of
+
+SECOND = 1_000_000
+WORKLOAD = Workload(
+    "three",
+    (
+        TraceJob("a", 0, "seconds", 2, 100),
+        TraceJob("b", 9 * SECOND, "seconds", 1, 50),
+        TraceJob("c", 30 * SECOND, "seconds", 1, 50),
+    ),
+)
 
 
 @pytest.fixture
-def request_(tmp_path: Path) -> SimulationRequest:
+def trace(tmp_path: Path) -> str:
     path = tmp_path / "trace.csv"
-    path.write_text("name,submit_s,model,gpus,iterations\na,0,m,2,100\nb,9,m,1,50\nc,30,m,1,50\n")
-    return SimulationRequest(str(path), "1x2", "fifo", round_s=1, restart_s=0)
+    path.write_text(encode_workload(WORKLOAD))
+    return str(path)
 
 
-def test_the_result_is_that_of_the_steps(request_: SimulationRequest) -> None:
-    found = simulate(request_)
-    prepared = prepare(request_)
-    simulation = prepared.start()
+def test_the_result_is_that_of_the_steps(trace: str) -> None:
+    found = simulate(trace, "1x2", "fifo", round_s=1, restart_s=0)
+    simulation = Simulation(read_setting(trace, "1x2", "fifo", round_s=1, restart_s=0))
     simulation.run()
-    outcome = simulation.close()
-    assert found.finished and found.outcome.jobs == outcome.jobs
-    assert found.summary.makespan_h == summarise(prepared.setting, outcome).makespan_h
+    again = result_of(simulation)
+    assert found.finished and found.jobs == again.jobs and found.summary.makespan_h == again.summary.makespan_h
     assert found.setting.gpu_count == 2
+    assert repr(found) == "SimulationResult(jobs=3, mean_completion_h=0.03343, finished=True)"
 
 
-def test_it_ends_at_a_time_or_when_it_is_cancelled(request_: SimulationRequest) -> None:
-    early = simulate(request_, until_us=20_000_000)
+def test_objects_and_words_mix_and_give_the_same(trace: str) -> None:
+    cluster = grid("2x2")
+    assert cluster is not None
+    failures = Failures(RandomEvents(3600 * SECOND, 60 * SECOND, None, 3), 600 * SECOND)
+    words = simulate(
+        trace, "2x2", "las", performance="seconds", contention="degraded:0.2", failures="mtbf=1,mttr=0.016666666666667",
+        seed=3,
+    )  # fmt: skip
+    objects: dict[str, Any] = {"contention": Degraded(Fraction(1, 5)), "failures": failures, "seed": 3}
+    for performance in (Seconds(), lambda _cluster: Seconds()):
+        found = simulate(WORKLOAD, cluster, LAS, performance=performance, **objects)
+        assert found.jobs == words.jobs
+        assert found.setting.words["policy"] == "las" and found.setting.words["cluster"] == "2 servers, 4 GPUs"
+    assert simulate(WORKLOAD, "2x2", LAS, **objects).jobs == words.jobs
+
+
+def test_it_ends_at_a_time_or_when_it_is_cancelled(trace: str) -> None:
+    early = simulate(trace, "1x2", "fifo", round_s=1, restart_s=0, until_us=20 * SECOND)
     assert not early.finished
     assert (early.summary.jobs, early.summary.unfinished) == (2, 2)
     cancel = threading.Event()
     cancel.set()
-    none = simulate(request_, cancel=cancel)
-    assert not none.finished and none.outcome.jobs == []
+    none = simulate(trace, "1x2", "fifo", cancel=cancel)
+    assert not none.finished and none.outcome.jobs == [] and len(none.jobs) == 0
 
 
-def test_a_cluster_may_be_an_instance_of_the_caller(request_: SimulationRequest) -> None:
+def test_a_cluster_may_be_an_instance(trace: str) -> None:
     mine = load("server/plain")
-    named = SimulationRequest(request_.workload, "mine", "fifo", draw_models=True)
-    assert simulate(named, instances={"mine": mine}).setting.cluster == mine.cluster
-    with pytest.raises(InvalidInputError, match="mine"):
-        simulate(named)
+    found = simulate(trace, mine, "fifo", draw_models=True)
+    assert found.setting.cluster == mine.cluster and isinstance(found.setting.performance, Profiled)
+    named = simulate(trace, "server/plain", "fifo", draw_models=True)
+    assert found.jobs == named.jobs and found.setting.inputs() == named.setting.inputs()
 
 
-def test_all_problems_of_a_request_come_at_once(request_: SimulationRequest) -> None:
+def test_jobs_and_rounds_are_tables(trace: str) -> None:
+    found = simulate(trace, "1x2", "fifo", round_s=0, restart_s=0)
+    assert found.jobs["name"] == ("a", "b", "c") and found.jobs["finish_s"] == (100.0, 150.0, 150.0)
+    assert [row["gpus"] for row in found.jobs] == [2, 1, 1]
+    early = simulate(trace, "1x2", "fifo", round_s=0, restart_s=0, until_us=20 * SECOND)
+    assert early.jobs["start_s"] == (0.0, None)
+    assert found.rounds["time_s"] == tuple(one.time_us / SECOND for one in found.outcome.rounds)
+    with pytest.raises(UsageError, match="no column 'nam'; did you mean 'name'"):
+        found.jobs["nam"]
+
+
+def test_a_table_is_a_frame_of_pandas(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = simulate(trace, "1x2", "fifo", round_s=0, restart_s=0).jobs
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingEngineError, match="pip install 'pandas'") as caught:
+        table.to_pandas()
+    assert caught.value.exit_code == 6
+    monkeypatch.undo()
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = table.to_pandas()
+    assert tuple(frame.columns) == table.columns and frame["finish_s"].max() == 150.0
+
+
+def test_all_problems_come_at_once(trace: str) -> None:
     with pytest.raises(UsageError) as caught:
-        simulate(SimulationRequest(request_.workload, "1x2", "fifoo", round_s=-1, seed=-1))
+        simulate(trace, "1x2", "fifoo", round_s=-1, seed=-1)
     assert len(caught.value.args) == 3
-
-
-def test_words_that_are_none_are_all_told(request_: SimulationRequest) -> None:
-    wrong: Any = {"workload": Path("day"), "cluster": prepare(request_).setting.cluster, "round_s": "x", "seed": 1.5}
+    wrong: Any = {"workload": Path("day"), "cluster": None, "policy": 1, "round_s": "x", "seed": 1.5}
     with pytest.raises(UsageError) as caught:
-        simulate(replace(request_, **wrong))
+        simulate(**wrong)
     assert caught.value.args == (
-        "workload is text, not a PosixPath",
-        "cluster is text, not a Cluster",
+        "workload is text or a Workload, not a PosixPath",
+        "cluster is text, a Cluster or an Instance, not None",
+        "policy is text or a policy, not 1",
         "round_s is a number, not 'x'",
         "seed is a whole number, not 1.5",
     )
+
+
+def test_what_is_wrong_with_objects_is_told_with_its_path() -> None:
+    jobs = (TraceJob("a", 0, "seconds", 9, 1), TraceJob("a", 0, "seconds", 0, 1), TraceJob("b", 1, "seconds", 1))
+    with pytest.raises(InvalidInputError) as caught:
+        simulate(Workload("w", jobs), Cluster((Server("s", "gpu", 4, 1, 1),)), "nobody")
+    told = [str(problem) for problem in caught.value.problems]
+    assert told[0].startswith("policy: no policy 'nobody'")
+    assert told[1].startswith("workload $.jobs[0]: job 'a' needs 9 GPUs and the cluster has 4")
+    assert told[2].startswith("workload $.jobs[1].gpus: must be an integer from 1")
+    assert told[3] == "workload $.jobs[1].name: there is a job 'a' already"
+    with pytest.raises(InvalidInputError, match=r"workload \$.jobs: is empty"):
+        simulate(Workload("w", ()), "1x1", "fifo")
+    with pytest.raises(UsageError, match="between 1 and 1000000 GPUs"):
+        simulate(WORKLOAD, Cluster(()), "fifo")
+    other = Profiled(load("server/plain").cluster, load("server/plain").models)
+    with pytest.raises(UsageError, match="performance: the performance model is of another cluster"):
+        simulate(WORKLOAD, "1x2", "fifo", performance=other)
+
+
+def test_names_of_the_columns_of_a_file_are_for_files() -> None:
+    with pytest.raises(UsageError, match="names of columns are those of a file"):
+        simulate(WORKLOAD, "1x2", "fifo", columns="gpus=num_gpu")
+
+
+def test_a_request_of_before_is_taken_with_a_warning(trace: str) -> None:
+    request = jigsaw_opt.SimulationRequest(trace, "mine", "fifo", draw_models=True)  # type: ignore[attr-defined]
+    mine = load("server/plain")
+    with pytest.warns(DeprecationWarning, match="give simulate the parts of a SimulationRequest"):
+        found = simulate(request, instances={"mine": mine})  # type: ignore[call-arg]
+    assert found.jobs == simulate(trace, mine, "fifo", draw_models=True).jobs

@@ -22,7 +22,7 @@ STAR = TOPOLOGIES["star"](SERVERS, 10**8, 0)
 
 def started(*jobs, **options: str) -> dict[int, tuple[int, ...]]:  # type: ignore[no-untyped-def]
     """GPUs of the jobs that run after the first decision, on 2 x 4 GPUs."""
-    simulation = Simulation(setting(*jobs), SJF_BCO, {k: v[0] for k, v in SJF_BCO.options.items()} | options)
+    simulation = Simulation(setting(*jobs).under(SJF_BCO, **options))
     simulation.run(until_us=0)
     return {index: running.active.share.gpus for index, running in simulation._under_way.running.items()}
 
@@ -52,9 +52,8 @@ def test_a_job_is_placed_on_servers_that_links_join(variant: str, threshold: str
     servers = [Server(f"s{k}", "gpu", 2, 10**9, 10**9) for k in range(4)]
     apart = Cluster(tuple(servers), (), (Link("a", ("s0", "s2"), 10**9), Link("b", ("s1", "s3"), 10**9)))
     jobs = (job("a", 0, 2, 10), job("b", 0, 3, 10))
-    simulation = Simulation(
-        setting(*jobs, cluster=apart), SJF_BCO, {"variant": variant, "threshold": threshold, "spread": "1"}
-    )
+    made = setting(*jobs, cluster=apart)
+    simulation = Simulation(made.under(SJF_BCO, variant=variant, threshold=threshold, spread="1"))
     simulation.run(until_us=0)
     placed = {index: running.active.share.gpus for index, running in simulation._under_way.running.items()}
     assert placed[0] == (0, 1) and {gpu // 2 for gpu in placed[1]} == {1, 3}
@@ -65,7 +64,7 @@ def test_as_printed_the_load_of_ended_jobs_stays() -> None:
     for submit_s in (60, 120):  # at 120 s it has been alone in the cluster since the other ended
         made = setting(job("a", 0, 2, 10), job("b", submit_s, 2, 10))
         for variant, gpus in (("intent", (0, 1)), ("literal", (2, 3))):
-            simulation = Simulation(made, SJF_BCO, {"variant": variant, "threshold": "8", "spread": "1"})
+            simulation = Simulation(made.under(SJF_BCO, variant=variant, threshold="8", spread="1"))
             simulation.run(until_us=submit_s * SECOND)
             assert simulation._under_way.running[1].active.share.gpus == gpus
 
@@ -82,10 +81,10 @@ def test_every_job_ends_whatever_the_options(variant: str, threshold: str) -> No
 def test_a_simulation_put_aside_goes_on_as_if_nothing_had_happened() -> None:
     made = setting(*random_jobs(5, 40))
     options = {key: values[0] for key, values in SJF_BCO.options.items()}
-    whole, half = Simulation(made, SJF_BCO, options), Simulation(made, SJF_BCO, options)
+    whole, half = Simulation(made.under(SJF_BCO, **options)), Simulation(made.under(SJF_BCO, **options))
     whole.run()
     half.run(until_us=2000 * SECOND)
-    resumed = restore(snapshot(half, "these"), Simulation(made, SJF_BCO, options), "these", "file")
+    resumed = restore(snapshot(half, "these"), Simulation(made.under(SJF_BCO, **options)), "these", "file")
     resumed.run()
     assert resumed.close().jobs == whole.close().jobs
 

@@ -87,13 +87,13 @@ def test_a_changed_byte_is_noticed() -> None:
 
 def test_a_policy_that_cannot_be_put_aside_still_runs() -> None:
     made, scripted = setting(job("a", 0, 1, 30)), Scripted(lambda moment: Decision((Share((0,), (0,)),)))
-    simulation = Simulation(made, scripted, {})
+    simulation = Simulation(made.under(scripted))
     simulation.run(until_us=0)
     assert not simulation.resumable
     with pytest.raises(JigsawError, match="policy 'scripted' cannot be put aside: it has no `state` and `restore`"):
         snapshot(simulation, "these")
     with pytest.raises(JigsawError, match="policy 'scripted' cannot be put aside"):
-        restore(snapshot(begun("fifo", made), "these"), Simulation(made, scripted, {}), "these", "file")
+        restore(snapshot(begun("fifo", made), "these"), Simulation(made.under(scripted)), "these", "file")
     assert ended(simulation).jobs[0].finish_us == 30 * SECOND
 
 
@@ -127,17 +127,17 @@ class Pool(Keeping):
 def test_what_is_left_of_a_pool_goes_on() -> None:
     made = setting(job("wide", 0, 4, 40), job("narrow", 0, 1, 90), performance=Shared())
     policy = Pool(lambda moment: Decision(moment.shares or (Share((0, 1), (0, 1, 2, 3)),)))
-    simulation = Simulation(made, policy, {})
+    simulation = Simulation(made.under(policy))
     simulation.run(until_us=90 * SECOND)  # the wide job has ended, and the policy has not been asked since
     assert list(simulation._under_way.shares) == [Share((1,), (0, 1, 2, 3))]
-    resumed = restore(snapshot(simulation, "these"), Simulation(made, policy, {}), "these", "file")
+    resumed = restore(snapshot(simulation, "these"), Simulation(made.under(policy)), "these", "file")
     assert measured(ended(resumed)) == measured(ended(simulation))
     assert [record.finish_us for record in resumed.outcome.jobs] == [80 * SECOND, 130 * SECOND]
 
 
 @pytest.mark.parametrize("kept", [{1, 2}, float("nan"), object(), "\ud800"])
 def test_a_state_of_other_values_is_not_written(kept: object) -> None:
-    simulation = Simulation(setting(job("a", 0, 1, 30)), Keeping(FIFO.start, kept=kept), {})  # type: ignore[arg-type]
+    simulation = Simulation(setting(job("a", 0, 1, 30)).under(Keeping(FIFO.start, kept=kept)))  # type: ignore[arg-type]
     with pytest.raises(JigsawError, match="its state is not of plain values"):
         snapshot(simulation, "these")
 
@@ -145,13 +145,12 @@ def test_a_state_of_other_values_is_not_written(kept: object) -> None:
 @pytest.mark.parametrize("kept", [None, 3, [], {}, {"kept": []}, {"kept": [1]}])
 def test_what_a_policy_trips_over_is_refused(kept: object) -> None:
     made = setting(job("a", 0, 1, 30))
-    simulations = [Simulation(made, Keeping(FIFO.start, kept=kept), {}) for _ in range(2)]  # type: ignore[arg-type]
+    simulations = [Simulation(made.under(Keeping(FIFO.start, kept=kept))) for _ in range(2)]  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match=r"file \$.state.scheduler: policy 'scripted' does not take it"):
         restore(snapshot(simulations[0], "these"), simulations[1], "these", "file")
 
 
 def test_las_keeps_its_setting() -> None:
-    made = setting(*random_jobs(5, 5))
-    simulation = Simulation(made, LAS, {"threshold": "16", "placement": "packed"})
-    fresh = Simulation(made, LAS, {"threshold": "16", "placement": "packed"})
+    made = setting(*random_jobs(5, 5)).under(LAS, threshold="16", placement="packed")
+    simulation, fresh = Simulation(made), Simulation(made)
     assert restore(snapshot(simulation, "these"), fresh, "these", "file").setting is made

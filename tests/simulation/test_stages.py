@@ -119,9 +119,9 @@ def test_a_simulation_put_aside_goes_on_to_the_same_end(policy: Policy, part: fl
     where = setting(workload(3, 16))
     whole = run(where, policy)
     options = {key: values[0] for key, values in policy.options.items()}
-    simulation = Simulation(where, policy, options)
+    simulation = Simulation(where.under(policy, **options))
     simulation.run(until_us=round(part * whole.end_us))
-    resumed = restore(snapshot(simulation, "same"), Simulation(where, policy, options), "same", "snapshot")
+    resumed = restore(snapshot(simulation, "same"), Simulation(where.under(policy, **options)), "same", "snapshot")
     resumed.run()
     outcome = resumed.close()
     assert (outcome.jobs, outcome.stints) == (whole.jobs, whole.stints)

@@ -45,7 +45,7 @@ class _Noted:
 def decided(text: str, where: Setting, before_us: int) -> list[tuple[int, Decision]]:
     policy, options = choose(text)
     noted = _Noted(policy)
-    Simulation(where, noted, options).run(until_us=before_us - 1)
+    Simulation(where.under(noted, **options)).run(until_us=before_us - 1)
     return noted.decided
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jigsaw_opt.simulation.request import Prepared
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import measure
@@ -43,14 +43,14 @@ def squared_once_open(folder: Path, number: int) -> dict[str, Any]:
     return {"square": number * number}
 
 
-def measured_once_open(folder: Path) -> Callable[[Prepared], dict[str, Any]]:
+def measured_once_open(folder: Path) -> Callable[[Setting], dict[str, Any]]:
     """A simulation that begins when the test has opened the gate."""
 
-    def measured(prepared: Prepared) -> dict[str, Any]:
-        note(folder, f"{prepared.policy.name}-{prepared.setting.seed}")
+    def measured(setting: Setting) -> dict[str, Any]:
+        note(folder, f"{setting.policy and setting.policy.name}-{setting.seed}")
         while not (folder / "gate").exists():
             time.sleep(0.01)
-        return measure(prepared)
+        return measure(setting)
 
     return measured
 

@@ -14,7 +14,6 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_instance
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Instance
-from jigsaw_opt.simulation.request import SimulationRequest
 from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
 from jigsaw_opt.sweeps.simulations import cells, is_row, measure, rows_csv, simulations
 
@@ -30,18 +29,17 @@ def traces(tmp_path: Path) -> list[str]:
 
 
 def test_every_combination_is_a_task_of_its_own(traces: list[str]) -> None:
-    tasks = simulations(SimulationRequest("", "2x4", ""), traces, ["fifo", "srtf"], [0, 1])
+    tasks = simulations(traces, ["fifo", "srtf"], [0, 1], cluster="2x4")
     assert len({task.key for task in tasks}) == len(tasks) == 8
     assert [task.labels["policy"] for task in tasks[:4]] == ["fifo", "fifo", "srtf", "srtf"]
-    again = simulations(SimulationRequest("", "2x4", ""), traces, ["fifo", "fifo"], [0, 0])
+    again = simulations(traces, ["fifo", "fifo"], [0, 0], cluster="2x4")
     assert [task.key for task in again] == [tasks[0].key, tasks[4].key]
 
 
 @pytest.mark.parametrize("change", [{"round_s": 1.0}, {"restart_s": 1.0}, {"cluster": "4x2"}, {"contention": "fair"}])
 def test_whatever_changes_the_result_changes_the_key(traces: list[str], change: dict[str, object]) -> None:
-    base = {"workload": "", "cluster": "2x4", "policy": "", **change}
-    (task,) = simulations(SimulationRequest(**base), traces[:1], ["fifo"], [0])  # type: ignore[arg-type]
-    (plain,) = simulations(SimulationRequest("", "2x4", ""), traces[:1], ["fifo"], [0])
+    (task,) = simulations(traces[:1], ["fifo"], [0], **{"cluster": "2x4", **change})
+    (plain,) = simulations(traces[:1], ["fifo"], [0], cluster="2x4")
     assert task.key != plain.key
 
 
@@ -51,7 +49,7 @@ def test_other_figures_under_the_same_name_change_the_key(tmp_path: Path, pair: 
 
     def key(instance: Instance) -> str:
         save_instance(instance, document)
-        (task,) = simulations(SimulationRequest("", str(document), ""), [str(trace)], ["fifo"], [0])
+        (task,) = simulations([str(trace)], ["fifo"], [0], cluster=str(document))
         return task.key
 
     net = pair.models["net"]
@@ -61,7 +59,7 @@ def test_other_figures_under_the_same_name_change_the_key(tmp_path: Path, pair: 
 
 
 def test_a_row_has_the_measures_or_an_error(traces: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    (task,) = simulations(SimulationRequest("", "2x4", "", restart_s=0), traces[:1], ["fifo"], [0])
+    (task,) = simulations(traces[:1], ["fifo"], [0], cluster="2x4", restart_s=0)
     assert measure(*task.arguments)["mean_completion_h"] == (60 + 180) / 2 / 3600
 
     def failing(*_: object) -> None:
@@ -158,7 +156,7 @@ def test_wrong_names_alone_are_a_wrong_call(
 
 
 def test_rows_that_means_cannot_be_taken_of_are_refused(traces: list[str], tmp_path: Path) -> None:
-    (task,) = simulations(SimulationRequest("", "2x4", ""), traces[:1], ["fifo"], [0])
+    (task,) = simulations(traces[:1], ["fifo"], [0], cluster="2x4")
     good = {"key": task.key, "error": None, **measure(*task.arguments)}
     assert is_row(good) and is_row({"key": "a", "error": "failed"})
     assert not is_row({"key": "a", "error": None})
@@ -172,7 +170,7 @@ def test_rows_that_means_cannot_be_taken_of_are_refused(traces: list[str], tmp_p
 
 
 def test_what_a_sweep_rests_on_is_told_once(traces: list[str]) -> None:
-    tasks = simulations(SimulationRequest("", "1x8", ""), traces, ["fifo", "srtf"], [0, 1])
+    tasks = simulations(traces, ["fifo", "srtf"], [0, 1], cluster="1x8")
     rows = [{**task.labels, "error": None, "makespan_h": 1.0} for task in tasks]
     told = [*assumed_in_sweep(tasks, rows)]
     assert [text for name, text in told if name == "workload"] == [

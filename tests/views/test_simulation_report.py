@@ -50,7 +50,7 @@ def data_of(page: str) -> dict[str, object]:
 
 def test_a_simulation_that_ends_before_any_job_comes_has_a_page() -> None:
     made = setting(TraceJob("late", 5 * SECOND, "m", 1, 10))
-    simulation = Simulation(made, FIFO, {"placement": "packed"})
+    simulation = Simulation(made.under(FIFO, placement="packed"))
     simulation.run(until_us=0)
     outcome = simulation.close()
     assert not outcome.jobs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
@@ -12,6 +12,7 @@ from jigsaw_opt.scheduling.performance.pace import Pace
 __all__ = ["Contention", "Performance"]
 
 
+@runtime_checkable
 class Performance(Protocol):
     """Rates of jobs on given hardware. Answers depend on the arguments alone; what is dear to work out is cached."""
 
@@ -52,6 +53,7 @@ class Performance(Protocol):
         """
 
 
+@runtime_checkable
 class Contention(Protocol):
     """How much longer exchanges between servers take because other jobs use the same links, or links are down."""
 

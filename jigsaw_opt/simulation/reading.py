@@ -1,0 +1,337 @@
+"""Reads what a simulation is of: for every part an object, or the words that the command line has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from jigsaw_opt.documents import exists
+from jigsaw_opt.documents.readers.table import Accept, anything
+from jigsaw_opt.documents.readers.traces import READERS, read_trace
+from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.recognising import expecting
+from jigsaw_opt.documents.workload_csv import columns_of
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError, kind_of
+from jigsaw_opt.instances.sources import instance_from, workload_path
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.contention import LinkSharing
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.workload import TraceJob, Workload, job_problems
+from jigsaw_opt.scheduling.performance import Contention, Performance
+from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.policy import Policy, choose
+from jigsaw_opt.simulation.cluster_files import cluster_in_words
+from jigsaw_opt.simulation.clusters import begins_as_grid, require_size
+from jigsaw_opt.simulation.contention import contention_of
+from jigsaw_opt.simulation.failure_words import failures_of
+from jigsaw_opt.simulation.mix import with_models
+from jigsaw_opt.simulation.outages import Failures
+from jigsaw_opt.simulation.setting import Setting, told
+from jigsaw_opt.simulation.wide_jobs import require_choice, why_too_wide, without_too_wide
+from jigsaw_opt.text import nearest, readable
+
+__all__ = ["changed", "read_setting", "read_settings"]
+
+_MODELS_FOR_DURATIONS = "has a duration and no model; --draw-models gives it one, --performance seconds needs none"
+_MOST_S = 9e9
+"""The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
+_DEFAULTS: Mapping[str, Any] = {
+    "performance": "",
+    "contention": "exclusive",
+    "round_s": 60.0,
+    "restart_s": 30.0,
+    "draw_models": False,
+    "seed": 0,
+    "foreground_gpus": None,
+    "failures": "",
+    "columns": "",
+    "too_wide": "refuse",
+}
+"""What `simulate` takes beside the workload, the cluster and the policy."""
+_KINDS: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "workload": ((str, Workload), "text or a Workload"),
+    "cluster": ((str, Cluster, Instance), "text, a Cluster or an Instance"),
+    "policy": ((str, Policy), "text or a policy"),
+    "performance": ((str, Performance, Callable), "text, a performance model, or what makes one for a cluster"),
+    "contention": ((str, Contention, LinkSharing), "text or a model of contention"),
+    "round_s": ((Real,), "a number"),
+    "restart_s": ((Real,), "a number"),
+    "draw_models": ((bool,), "true or false"),
+    "seed": ((Integral,), "a whole number"),
+    "foreground_gpus": ((Integral, NoneType), "a whole number"),
+    "failures": ((str, Failures), "text or Failures"),
+    "columns": ((str,), "text"),
+    "too_wide": ((str,), "text"),
+}
+"""Types of each part by name, in the order in which `summary.json` tells them."""
+
+
+def read_setting(
+    workload: str | Workload, cluster: str | Cluster | Instance, policy: str | Policy, **more: Any
+) -> Setting:
+    """Read everything that a simulation is of; see `simulate` for the parameters and `read_settings` for errors."""
+    return read_settings([{"workload": workload, "cluster": cluster, "policy": policy, **more}])[0]
+
+
+def read_settings(asked: Iterable[Mapping[str, Any]]) -> list[Setting]:
+    """Read everything that several simulations are of.
+
+    Parameters
+    ----------
+    asked
+        Of each simulation, the arguments of `simulate` by name; ``workload``, ``cluster`` and ``policy`` among them.
+
+    Raises
+    ------
+    UsageError
+        With every problem of every simulation, each once: what they name is not there, or does not fit together.
+    InvalidInputError
+        The same, where traces, instances or the figures of a performance model are among what is wrong.
+    """
+    problems = Problems()
+    made: list[Setting] = []
+    for own in asked:
+        parts = {**_DEFAULTS, **own}
+        _require_kinds(parts)
+        found = Problems()
+        setting = _read({name: parts[name] for name in _KINDS}, found)
+        problems.include(found)
+        if setting is not None:
+            made.append(setting)
+    problems.tell()
+    return made
+
+
+def changed(setting: Setting, **parts: Any) -> Setting:
+    """Return a setting with other parts in place of those that need no workload or cluster read anew.
+
+    Parameters
+    ----------
+    setting
+        As it was read.
+    parts
+        Any of ``policy``, ``contention``, ``failures``, ``round_s`` and ``restart_s``, as `simulate` takes them.
+
+    Raises
+    ------
+    UsageError, InvalidInputError
+        A part is wrong.
+    """
+    cluster, made = setting.cluster, dict[str, Any]()
+    for name, part in parts.items():
+        if name == "contention":
+            made[name] = contention_of(part, cluster)
+        elif name == "failures":
+            made[name] = failures_of(part, cluster, setting.seed)
+        elif name in ("round_s", "restart_s"):
+            made[f"{name.removesuffix('_s')}_us"] = _microseconds(name.removesuffix("_s"), part)
+    words = {**setting.words, **{name: told(part) for name, part in parts.items()}}
+    one = replace(setting, words=words, **made)
+    return one.under(parts["policy"]) if "policy" in parts else one
+
+
+def _require_kinds(parts: Mapping[str, object]) -> None:
+    """Refuse parts that there are not, and those of another type, such as a path for a workload."""
+    wrong = [
+        f"no part {name!r} of a simulation; {nearest(name, sorted(_KINDS))}" for name in parts if name not in _KINDS
+    ]
+    wrong += [
+        f"{name} is {told_kinds}, not {kind_of(parts[name])}"
+        for name, (kinds, told_kinds) in _KINDS.items()
+        if not isinstance(parts[name], kinds)
+    ]
+    if wrong:
+        raise UsageError(*wrong)
+
+
+def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
+    """Return the setting, or None where there are problems."""
+    with problems.of("policy"):
+        policy, options = choose(asked["policy"])
+    with problems.of("round"):
+        round_us = _microseconds("round", asked["round_s"])
+    with problems.of("restart"):
+        restart_us = _microseconds("restart", asked["restart_s"])
+    with problems.of("seed"):
+        seed = _seed(asked["seed"])
+    with problems.of("too wide"):
+        require_choice(asked["too_wide"])
+    with problems.of("foreground"):
+        wide = _wide(asked["foreground_gpus"])
+    # Without a cluster or a performance model the trace is still read, for what is wrong with it by itself.
+    accept: Accept = anything
+    with problems.of("cluster"):
+        cluster, models = _cluster(asked["cluster"])
+        accept = _accepting(asked, cluster, None)
+        with problems.of("contention"):
+            contention = contention_of(asked["contention"], cluster)
+        with problems.of("failures"):
+            failures = failures_of(asked["failures"], cluster, asked["seed"])
+        with problems.of("performance"):
+            performance = _performance(asked, cluster, models)
+            accept = _accepting(asked, cluster, None if asked["draw_models"] else performance)
+    given = asked["workload"]
+    with problems.of(given if isinstance(given, str) else "workload"):
+        workload = _trace(asked, accept) if isinstance(given, str) else _checked(asked, accept)
+        if not problems:
+            workload = _with_foreground(without_too_wide(workload, cluster.gpu_count), wide)
+            workload, performance = _joined(asked, cluster, workload, performance)
+            words = {name: told(part) for name, part in asked.items()}
+            return Setting(
+                cluster, workload, performance, contention, round_us, restart_us, seed, failures, policy, options, words
+            )
+    return None
+
+
+def _seed(seed: int) -> int:
+    if seed < 0:
+        raise UsageError(f"the seed is at least 0, not {seed}")
+    return seed
+
+
+def _wide(gpus: int | None) -> int | None:
+    if gpus is not None and gpus < 1:
+        raise UsageError(f"--foreground-gpus is at least 1, not {gpus}")
+    return gpus
+
+
+def _with_foreground(workload: Workload, gpus: int | None) -> Workload:
+    """The workload with all jobs of at least so many GPUs in the foreground."""
+    if gpus is None:
+        return workload
+    jobs = (replace(job, foreground=job.foreground or job.gpus >= gpus) for job in workload.jobs)
+    return replace(workload, jobs=tuple(jobs))
+
+
+def _microseconds(what: str, seconds: float) -> int:
+    if not 0 <= seconds <= _MOST_S:
+        bound = f"at most {_MOST_S:g}" if seconds > _MOST_S else "at least 0"
+        raise UsageError(f"the {what} is a number of seconds of {bound}, not {seconds}")
+    return round(seconds * 1_000_000)
+
+
+def _cluster(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str, Model] | None]:
+    """The cluster, and the models of the instance that it comes from."""
+    if not isinstance(given, str):
+        cluster, models = (given, None) if isinstance(given, Cluster) else (given.cluster, given.models)
+        require_size(cluster, str(told(given)))
+        return cluster, models
+    return _cluster_in_words(given)
+
+
+def _cluster_in_words(text: str) -> tuple[Cluster, Mapping[str, Model] | None]:
+    made = None if exists(text) else cluster_in_words(text)
+    if made is not None:
+        require_size(made, text)
+        return made, None
+    if begins_as_grid(text) and not exists(text):
+        raise UsageError(f"SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not {text!r}")
+    with _hinting("a cluster in words is SERVERSxGPUS:TYPE, as in 2x4:a100", text):
+        instance = instance_from(text)
+    require_size(instance.cluster, text)
+    return instance.cluster, instance.models
+
+
+@contextmanager
+def _hinting(hint: str, source: str) -> Iterator[None]:
+    """Say what else could have stood there in place of a file that does not exist."""
+    try:
+        yield
+    except InvalidInputError as error:
+        if exists(source):
+            raise
+        raise InvalidInputError(replace(it, hint=it.hint or hint) for it in error.problems) from error
+
+
+def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str, Model] | None) -> Performance | None:
+    """The performance model; None where its figures stand in the trace, which is to be read first."""
+    given = asked["performance"]
+    performance: Performance | None = None
+    if isinstance(given, str):
+        kind, source = _kind_and_source(given)
+        if models is not None and given in ("", Profiled.name):
+            performance = Profiled(cluster, models)
+        elif kind not in FROM_TRACE:
+            performance = performance_of(kind or "seconds", source, cluster)
+    else:
+        performance = given if isinstance(given, Performance) else given(cluster)
+        if getattr(performance, "cluster", cluster) != cluster:
+            raise UsageError("the performance model is of another cluster")
+    if asked["draw_models"] and not isinstance(performance, Profiled):
+        raise UsageError(
+            "--draw-models draws from the models of an instance, and there are none: "
+            "make one, as by `jigsaw new --cluster 4x8:a100 --job a:resnet50:1:1 -o FILE`, and give --cluster FILE"
+        )
+    return performance
+
+
+def _kind_and_source(text: str) -> tuple[str, Path | None]:
+    kind, _, source = text.partition(":")
+    return kind, Path(source) if source else None
+
+
+def _joined(
+    asked: Mapping[str, Any], cluster: Cluster, workload: Workload, performance: Performance | None
+) -> tuple[Workload, Performance]:
+    """What each takes from the other: the model its figures from the trace, the jobs a drawn model."""
+    if performance is None:
+        performance = performance_of(*_kind_and_source(asked["performance"]), cluster, workload.stages)
+    if asked["draw_models"] and isinstance(performance, Profiled):
+        workload = with_models(workload, performance, sorted(performance.models), asked["seed"])
+    return workload, performance
+
+
+def _trace(asked: Mapping[str, Any], accept: Accept) -> Workload:
+    text, columns = asked["workload"], columns_of(asked["columns"])
+    name, colon, file = text.partition(":")
+    if colon and name not in READERS and name.isalnum() and not exists(text):
+        raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}")
+    if name not in READERS or not file:
+        name, file = "csv", text
+    data, source = read_file(workload_path(file)), readable(file)
+    # What is wrong with columns that the caller names is said of them.
+    with nullcontext() if columns else expecting(data, source, name):
+        return read_trace(name, data, source, accept, columns)
+
+
+def _checked(asked: Mapping[str, Any], accept: Accept) -> Workload:
+    """Return a workload of the caller, or raise with everything that is wrong with its jobs."""
+    if asked["columns"]:
+        raise UsageError("names of columns are those of a file, and the workload is an object")
+    workload: Workload = asked["workload"]
+    found = [] if workload.jobs else [Problem("$.jobs", "is empty")]
+    names: set[str] = set()
+    for k, job in enumerate(workload.jobs):
+        wrong = [Problem(f"$.jobs[{k}].{field}", message) for field, message in job_problems(job)]
+        found += wrong or [Problem(f"$.jobs[{k}]", message) for message in accept(job)]
+        if job.name in names:
+            found.append(Problem(f"$.jobs[{k}].name", f"there is a job {job.name!r} already"))
+        names.add(job.name)
+    if found:
+        raise InvalidInputError(found)
+    return workload
+
+
+def _accepting(asked: Mapping[str, Any], cluster: Cluster, performance: Performance | None) -> Accept:
+    """What is wrong with a job: more GPUs than there are, or nothing that the performance model knows."""
+    count = cluster.gpu_count
+
+    def problems(job: TraceJob) -> Sequence[str]:
+        wide = why_too_wide(job, job.fewest, count)
+        if wide is not None and asked["too_wide"] == "skip":
+            return ()
+        found = [] if wide is None else [wide]
+        reason = None if performance is None else performance.unknown(job)
+        if reason is not None:
+            of_duration = isinstance(performance, Profiled) and job.duration_us is not None
+            found.append(f"job {job.name!r} {_MODELS_FOR_DURATIONS}" if of_duration else reason)
+        return found
+
+    return problems
