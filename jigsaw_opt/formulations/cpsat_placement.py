@@ -10,6 +10,7 @@ unless `balance` forbids it, and then the totals of its workers are variables.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
@@ -41,14 +42,16 @@ def build(operations: Operations) -> cp_model.CpModel:
         The instance, cut; sums of memory and of levels stay below 2^62.
     """
     model = new_model()
-    server_of = [s for s, server in enumerate(operations.cluster.servers) for _ in range(server.gpus)]
+    server_of = operations.cluster.gpus.server_of
     placed = [_add_job(model, operations, server_of, job) for job in operations.jobs]
     for gpu, server in enumerate(server_of):
         _add_memory(model, operations, placed, gpu, operations.cluster.servers[server].gpu_memory)
     return model
 
 
-def _add_job(model: cp_model.CpModel, operations: Operations, server_of: list[int], job: OperationGraph) -> Literals:
+def _add_job(
+    model: cp_model.CpModel, operations: Operations, server_of: Sequence[int], job: OperationGraph
+) -> Literals:
     """A GPU of its own and a largest level for every worker (specification: placement, depth-rules)."""
     literals: Literals = {}
     for gpu, s in enumerate(server_of):
@@ -78,7 +81,7 @@ def _count(literals: Literals, level: int) -> cp_model.LinearExprT:
 
 
 def _add_joined(
-    model: cp_model.CpModel, operations: Operations, server_of: list[int], job: OperationGraph, literals: Literals
+    model: cp_model.CpModel, operations: Operations, server_of: Sequence[int], job: OperationGraph, literals: Literals
 ) -> None:
     """All workers on servers that paths join, any two of them (specification: route, route-policies)."""
     routes = operations.routes.under(job.route_policy)

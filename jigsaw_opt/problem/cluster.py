@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import accumulate, combinations, pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.route_policy import RoutePolicy
@@ -14,7 +14,7 @@ from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton, least_walk, wal
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Channel", "Cluster", "Link", "Routes", "Server", "joined_parts"]
+__all__ = ["Channel", "Cluster", "GpuIndex", "Link", "Routes", "Server", "joined_parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,49 @@ class Link:
     latency_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+class GpuIndex:
+    """The GPUs of a cluster, numbered from 0 server by server; each list is made when first asked for.
+
+    Parameters
+    ----------
+    servers
+        The servers, in the order of the cluster.
+    """
+
+    def __init__(self, servers: tuple[Server, ...]) -> None:
+        self._servers = servers
+
+    def __len__(self) -> int:
+        return len(self.server_of)
+
+    @cached_property
+    def of_server(self) -> tuple[range, ...]:
+        """Numbers of the GPUs of each server."""
+        bounds = accumulate((server.gpus for server in self._servers), initial=0)
+        return tuple(range(first, last) for first, last in pairwise(bounds))
+
+    @cached_property
+    def server_of(self) -> tuple[int, ...]:
+        """Number of the server of each GPU."""
+        return tuple(s for s, gpus in enumerate(self.of_server) for _ in gpus)
+
+    @cached_property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """Of each GPU, the number of its server, and its own number there."""
+        return tuple((s, k) for s, gpus in enumerate(self.of_server) for k in range(len(gpus)))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Name of each GPU (specification: cluster)."""
+        return tuple(f"{self._servers[s].name}/{k}" for s, k in self.places)
+
+    @cached_property
+    def place_of(self) -> Mapping[str, tuple[int, int]]:
+        """What `places` has of each GPU, by its name."""
+        return dict(zip(self.names, self.places, strict=True))
+
+
+@dataclass(frozen=True)
 class Cluster:
     """Servers, switches and the links between them.
 
@@ -81,6 +123,11 @@ class Cluster:
     switches: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
     route_policies: Mapping[str, RoutePolicy] | None = None
+
+    @cached_property
+    def gpus(self) -> GpuIndex:
+        """The GPUs of all servers by number."""
+        return GpuIndex(self.servers)
 
     @property
     def gpu_count(self) -> int:

@@ -87,8 +87,7 @@ def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDec
     jobs
         Plans of some jobs.
     """
-    servers, name = operations.cluster.servers, operations.cluster.gpu_name
-    number = {name(s, k): (s, k) for s, server in enumerate(servers) for k in range(server.gpus)}
+    number = operations.cluster.gpus.place_of
     return [
         JobDecision(
             [number[gpu] for gpu in job.gpus],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
@@ -23,7 +24,7 @@ class LinkRoutes:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._server_of = cluster.gpus.server_of
         self._whole = _LinksUp(cluster, _NONE)
         self._left = self._whole
 
@@ -83,7 +84,7 @@ class _LinksUp:
         """For each server the number of the part of the cluster that these links join."""
         return self._routes.component
 
-    def channel(self, gpus: tuple[int, ...], server_of: list[int]) -> Channel | None:
+    def channel(self, gpus: tuple[int, ...], server_of: Sequence[int]) -> Channel | None:
         """What a job uses, with its links by their numbers in the whole cluster; None on one server."""
         if gpus not in self._channels:
             workers = Counter(server_of[gpu] for gpu in gpus)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.errors import UsageError
@@ -66,18 +65,15 @@ class ClusterSetting:
     restart_us: int
     seed: int
 
-    @cached_property
+    @property
     def server_of(self) -> tuple[int, ...]:
         """Number of the server of each GPU."""
-        return tuple(k for k, server in enumerate(self.cluster.servers) for _ in range(server.gpus))
+        return self.cluster.gpus.server_of
 
-    @cached_property
+    @property
     def gpus_of(self) -> tuple[range, ...]:
         """Numbers of the GPUs of each server."""
-        starts = [0]
-        for server in self.cluster.servers:
-            starts.append(starts[-1] + server.gpus)
-        return tuple(range(first, last) for first, last in pairwise(starts))
+        return self.cluster.gpus.of_server
 
     @cached_property
     def parts(self) -> tuple[tuple[int, ...], ...]:

@@ -178,7 +178,7 @@ class ClusterLanes:
             count = f"{cluster.gpu_count:,} GPUs"
             raise TooLargeError(f"a picture has a lane for each GPU; {count} are too many, {_MOST_LANES:,} the most")
         before, behind = (f"{kind} ", f" {kind}") if kind else ("", "")
-        names = [cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
+        names = cluster.gpus.names
         self.gpus = {name: Lane(name + behind, f"{before}gpu") for name in names}
         self.links = [Lane(link.name + behind, f"{before}link") for link in cluster.links]
         self._routes, self._policies = Routes(cluster), {job.name: job.route_policy for job in instance.jobs}

@@ -240,7 +240,7 @@ def used_gpus(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan]) -> tu
     """GPUs that hold workers of some jobs, in the cluster's order."""
     used = {gpu for job in jobs for gpu in job.gpus}
     cluster = instance.cluster
-    names = (cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus))
+    names = cluster.gpus.names
     return tuple(name for name in names if name in used)
 
 

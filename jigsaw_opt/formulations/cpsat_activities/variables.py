@@ -28,7 +28,7 @@ class Gpus:
 
     def __init__(self, routes: Routes) -> None:
         self.routes, self.cluster = routes, routes.cluster
-        self.all = [(s, k) for s, server in enumerate(self.cluster.servers) for k in range(server.gpus)]
+        self.all = self.cluster.gpus.places
 
     def gpu_type(self, gpu: int) -> str:
         """Type of a GPU."""

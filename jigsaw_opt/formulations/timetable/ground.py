@@ -21,10 +21,10 @@ class Ground:
 
     def __init__(self, operations: Operations) -> None:
         self.operations = operations
-        servers = operations.cluster.servers
-        self.gpus: tuple[Gpu, ...] = tuple((s, k) for s, server in enumerate(servers) for k in range(server.gpus))
-        self.by_server = tuple(tuple(g for g, gpu in enumerate(self.gpus) if gpu[0] == s) for s in range(len(servers)))
-        self.index: dict[str, int] = {operations.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus)}
+        index = operations.cluster.gpus
+        self.gpus: tuple[Gpu, ...] = index.places
+        self.by_server = tuple(map(tuple, index.of_server))
+        self.index: dict[str, int] = {name: g for g, name in enumerate(index.names)}
 
     def server(self, gpu: int) -> int:
         """Index of the server of a GPU."""

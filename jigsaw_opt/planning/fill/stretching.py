@@ -23,10 +23,9 @@ Gaps = Mapping[int, int]
 """By moment of the period, so many microseconds are put in before what starts then or later."""
 
 
-def gpu_numbers(operations: Operations) -> dict[str, Gpu]:
+def gpu_numbers(operations: Operations) -> Mapping[str, Gpu]:
     """GPUs by name."""
-    servers = enumerate(operations.cluster.servers)
-    return {f"{it.name}/{k}": (s, k) for s, it in servers for k in range(it.gpus)}
+    return operations.cluster.gpus.place_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Epochs:
         missing = next((one.gpu_type for one in cluster.servers if one.gpu_type not in profiles), None)
         if missing is not None:
             raise UsageError(f"no profiles on GPUs of type {missing!r}; {nearest(missing, sorted(profiles))}")
-        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._server_of = cluster.gpus.server_of
         self._paces: dict[tuple[str, str, tuple[int, ...], int, bool, int], Pace] = {}
         self._alone: dict[TraceJob, int] = {}
 

@@ -26,7 +26,7 @@ class Places:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self._routes = cluster, Routes(cluster)
-        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._server_of = cluster.gpus.server_of
 
     def of(self, gpus: Iterable[int]) -> Place:
         """The place of some GPUs, given by their numbers in the cluster."""

@@ -37,7 +37,7 @@ class Table:
     def __init__(self, cluster: Cluster, throughputs: Throughputs) -> None:
         self.cluster = cluster
         self.throughputs = throughputs
-        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._server_of = cluster.gpus.server_of
         self._counts = Counter(cluster.servers[server].gpu_type for server in self._server_of)
         self._types = tuple(self._counts)
 

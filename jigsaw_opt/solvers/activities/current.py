@@ -63,11 +63,7 @@ def offer_times(
 
 def _current_of(operations: Operations, objective: int, timetable: Timetable) -> CurrentPlan | None:
     """A plan as activities; None where on some GPU or link it reaches over more than a period."""
-    names = {
-        operations.cluster.gpu_name(s, k): (s, k)
-        for s, server in enumerate(operations.cluster.servers)
-        for k in range(server.gpus)
-    }
+    names = operations.cluster.gpus.place_of
     gpus = [[names[name] for name in plan.gpus] for plan in timetable.plans]
     levels = levels_of(timetable)
     network = network_of(operations, gpus, levels)

@@ -101,7 +101,7 @@ def network_of(
 def flatten(network: ActivityNetwork) -> FlatActivities:
     """Numbers instead of names: GPUs first and links behind them, both in the order of the cluster."""
     cluster = network.routes.cluster
-    gpus = [(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
+    gpus = cluster.gpus.places
     number = {gpu: g for g, gpu in enumerate(gpus)}
     resources: list[tuple[int, ...]] = []
     for it in network.activities:

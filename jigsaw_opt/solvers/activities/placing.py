@@ -121,7 +121,7 @@ class _SlotPlacing:
 
     def __init__(self, operations: Operations) -> None:
         self.operations, cluster = operations, operations.cluster
-        self.gpus = [(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
+        self.gpus = cluster.gpus.places
         self.needs = [_needs(graph) for graph in operations.shaped]
         self.partners = [_partners(graph) for graph in operations.shaped]
         self.workers = WorkerPlacing(operations)

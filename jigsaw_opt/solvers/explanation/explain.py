@@ -143,7 +143,7 @@ class Explainer:
     def __init__(self, order: KeptOrder) -> None:
         self._order, self._chains = order, Chains(order)
         cluster = order.operations.cluster
-        gpus = [cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
+        gpus = cluster.gpus.names
         self._resources = [*gpus, *(link.name for link in cluster.links)]
         self._number = {name: at for at, name in enumerate(gpus)}
 

@@ -35,14 +35,12 @@ class Layout:
         self.routes = operations.routes
         self.servers = servers = operations.cluster.servers
         self.links = len(operations.cluster.links)
-        self.gpus: list[Gpu] = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
-        self.server_of = [s for s, _ in self.gpus]
+        self.gpus: list[Gpu] = [*operations.cluster.gpus.places]
+        self.server_of: list[int] = [*operations.cluster.gpus.server_of]
         self.type_of = [servers[s].gpu_type for s in self.server_of]
         self.memory = [servers[s].gpu_memory for s in self.server_of]
         self.load = [0] * len(self.gpus)
-        self.on_server: list[list[int]] = [[] for _ in servers]
-        for gpu, server in enumerate(self.server_of):
-            self.on_server[server].append(gpu)
+        self.on_server: list[list[int]] = [[*gpus] for gpus in operations.cluster.gpus.of_server]
         self._near: dict[tuple[str | None, int], list[list[int]]] = {}
 
     def channel(self, job: OperationGraph, gpus: Iterable[int]) -> Channel | None:

@@ -31,7 +31,7 @@ class Sharing:
 
     def __init__(self, instance: Instance, begun: Sequence[Mapping[str, Sequence[str]]]) -> None:
         self._instance, self._routes = instance, Routes(instance.cluster)
-        self._server = {f"{it.name}/{k}": s for s, it in enumerate(instance.cluster.servers) for k in range(it.gpus)}
+        self._server = {name: s for name, (s, _) in instance.cluster.gpus.place_of.items()}
         self._leader: dict[_Resource, _Resource] = {}
         self._begun: dict[_Resource, int] = {}
         self._load_us: Counter[_Resource] = Counter()

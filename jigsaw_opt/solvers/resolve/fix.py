@@ -70,7 +70,7 @@ def has_begun(job: JobPlan, moment: int) -> bool:
 def misplaced(operations: Operations, job: OperationGraph, gpus: Sequence[str]) -> Iterator[str]:
     """Why a job cannot be on the GPUs of these names, memory aside."""
     servers = operations.cluster.servers
-    known = {operations.cluster.gpu_name(s, k): s for s, server in enumerate(servers) for k in range(server.gpus)}
+    known = {name: s for name, (s, _) in operations.cluster.gpus.place_of.items()}
     if len(gpus) != job.slots:
         yield f"names {len(gpus)} GPUs for {job.slots} workers"
     if len(set(gpus)) < len(gpus):
