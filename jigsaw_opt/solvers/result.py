@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.text import html_table
@@ -213,6 +214,12 @@ class Result:
     def gap(self) -> float | None:
         """Relative gap, or None without a plan."""
         return None if self.objective is None else relative_gap(self.objective, self.bound)
+
+    @property
+    def progress(self) -> DataTable:
+        """The trajectory as a table: ``seconds``, ``objective`` and ``bound`` of each event."""
+        events = ((it.seconds, it.objective, it.bound) for it in self.trajectory)
+        return DataTable(("seconds", "objective", "bound"), events)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the figures, and why no plan is better than the bound or why there is none."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from jigsaw_opt.documents import exists, write_atomically
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
 from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
@@ -55,6 +56,11 @@ class SweepTables(NamedTuple):
 
     rows: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any]
+
+    @property
+    def table(self) -> DataTable:
+        """The rows as a table with the columns that any of them has."""
+        return DataTable.of(self.rows)
 
 
 def require_own(folder: Path) -> None:
