@@ -31,7 +31,7 @@ def greedy_plan(instance: Instance) -> Plan:
     if found is None:
         raise SystemExit(f"greedy found no placement for {instance.name}")
     value = objective_of(operations, found.jobs, found.period_us)
-    return Plan(instance.name, instance_sha256(instance), "feasible", value, 0, found.period_us, found.jobs)
+    return Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, found.period_us, found.jobs)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 ``python benchmarks/equal_plans.py OLD NEW`` solves with both trees, which are directories with the package in them,
 and lists every plan that differs. Without OLD and NEW it prints the hashes of the code that PYTHONPATH leads to, as
 JSON; such a file may stand in the place of a tree. Solved are small bundled instances and crowded ones by every method
-that takes them, and the same with a million times the iterations by `solve_any`, which makes phased plans.
+that takes them, and the same with very many iterations by `solve_any`, which makes phased plans.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from paired.request import ended
 from jigsaw_opt import CheckFailedError, Instance, Options, instances, save_plan, solve, solve_any
 from jigsaw_opt.solvers.registry import find, names, refusal
 
-LONGER = 1_000_000
+LONGER = 100_000_000
 """Factor of the iterations of long jobs."""
 _LIMITS = ("tiny", "crowded", "most-gpus", "phased", "work-limit")
 """Options that a tree is asked with."""

@@ -37,7 +37,7 @@ def idea() -> bytes:
     whole = replace(
         shown[0][1], name="full depth above, partial below", cluster=replace(cluster, links=links), jobs=jobs
     )
-    both = replace(shown[0][2], instance=whole.name, instance_sha256=instance_sha256(whole), jobs=planned)
+    both = replace(shown[0][2].with_jobs(planned), instance=whole.name, instance_sha256=instance_sha256(whole))
     drawn = picture(whole, both)
     return timeline_image(replace(drawn, numbers=(0, 1, 2) * 2), dots_per_inch=DOTS)
 

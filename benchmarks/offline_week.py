@@ -23,7 +23,8 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import PhasedResult, solve_phased
+from jigsaw_opt.solvers.phased import solve_phased
+from jigsaw_opt.solvers.result import Result
 
 POLICIES = ("fifo", "las", "srtf", "jigsaw:depth=full", "jigsaw")
 DEPTHS: dict[str, Depth] = {"full": FullDepth(), "free": FreeDepth()}
@@ -72,7 +73,7 @@ def instance_of(setting: Setting, depth: Depth) -> Instance:
     return validate(Instance(setting.workload.name, setting.cluster, models, jobs, "finite", "weighted_completion"))
 
 
-def ends_of(result: PhasedResult) -> dict[str, float]:
+def ends_of(result: Result) -> dict[str, float]:
     """When each job ends in a phased plan, in microseconds."""
     if result.plan is None:
         return {}

@@ -115,7 +115,7 @@ def draw(path: Path, seconds: float) -> None:
     whole = replace(instance, name="1F1B, ZB-H1 and the searched schedule", cluster=Cluster(tuple(servers)))
     whole = replace(whole, jobs=tuple(jobs))
     end = max(plan.objective for _, plan in shown)
-    drawn = replace(found.plan, instance=whole.name, instance_sha256=instance_sha256(whole), jobs=tuple(plans))
+    drawn = replace(found.plan.with_jobs(tuple(plans)), instance=whole.name, instance_sha256=instance_sha256(whole))
     drawn = replace(drawn, status="feasible", objective=end)
     assert not check(whole, drawn)
     path.write_bytes(timeline_image(picture(whole, drawn), dots_per_inch=60))

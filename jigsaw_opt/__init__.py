@@ -7,6 +7,7 @@ how they go together. What happens is logged to the logger ``jigsaw_opt``, which
 from __future__ import annotations
 
 import logging
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.documents import add_job as add_job
     from jigsaw_opt.documents import change_bandwidth as change_bandwidth
     from jigsaw_opt.documents import instance_sha256 as instance_sha256
-    from jigsaw_opt.documents import load_any_plan as load_any_plan
     from jigsaw_opt.documents import load_instance as load_instance
     from jigsaw_opt.documents import load_plan as load_plan
     from jigsaw_opt.documents import remove_job as remove_job
@@ -52,13 +52,12 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.job import StaircaseDepth as StaircaseDepth
     from jigsaw_opt.problem.model import Model as Model
     from jigsaw_opt.problem.model import Segment as Segment
-    from jigsaw_opt.problem.phased_plan import Phase as Phase
-    from jigsaw_opt.problem.phased_plan import PhasedPlan as PhasedPlan
-    from jigsaw_opt.problem.phased_plan import PhaseGroup as PhaseGroup
     from jigsaw_opt.problem.plan import Block as Block
     from jigsaw_opt.problem.plan import Execution as Execution
     from jigsaw_opt.problem.plan import Iteration as Iteration
     from jigsaw_opt.problem.plan import JobPlan as JobPlan
+    from jigsaw_opt.problem.plan import Phase as Phase
+    from jigsaw_opt.problem.plan import PhaseGroup as PhaseGroup
     from jigsaw_opt.problem.plan import Plan as Plan
     from jigsaw_opt.problem.plan import ShapedIteration as ShapedIteration
     from jigsaw_opt.problem.plan import ShapedJobPlan as ShapedJobPlan
@@ -78,7 +77,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
     from jigsaw_opt.simulation.simulate import simulate as simulate
     from jigsaw_opt.solvers.options import Options as Options
-    from jigsaw_opt.solvers.phased import PhasedResult as PhasedResult
     from jigsaw_opt.solvers.phased import resolve_phased as resolve_phased
     from jigsaw_opt.solvers.phased import solve_any as solve_any
     from jigsaw_opt.solvers.phased import solve_phased as solve_phased
@@ -129,10 +127,8 @@ _HOMES = {
     "Model": "problem.model",
     "Options": "solvers.options",
     "OutOfTimeError": "errors",
-    "Phase": "problem.phased_plan",
-    "PhaseGroup": "problem.phased_plan",
-    "PhasedPlan": "problem.phased_plan",
-    "PhasedResult": "solvers.phased",
+    "Phase": "problem.plan",
+    "PhaseGroup": "problem.plan",
     "Plan": "problem.plan",
     "PlanChange": "scheduling.plan_change",
     "PluginError": "errors",
@@ -170,7 +166,6 @@ _HOMES = {
     "change_bandwidth": "documents",
     "check": "checking",
     "instance_sha256": "documents",
-    "load_any_plan": "documents",
     "load_instance": "documents",
     "load_plan": "documents",
     "picture": "views.lanes",
@@ -190,6 +185,12 @@ _HOMES = {
     "validate": "documents",
 }
 """The module of each name."""
+_OLD = {
+    "PhasedPlan": ("Plan", ", whose is_phased tells phased plans"),
+    "PhasedResult": ("Result", ""),
+    "load_any_plan": ("load_plan", ""),
+}
+"""Names of the release before: what each is called now, and what else is to know; they warn."""
 _ROOMS = ("instances", "scheduling")
 """Rooms that are names of this one, too."""
 
@@ -223,8 +224,6 @@ __all__ = [
     "OutOfTimeError",
     "Phase",
     "PhaseGroup",
-    "PhasedPlan",
-    "PhasedResult",
     "Plan",
     "PlanChange",
     "PluginError",
@@ -262,7 +261,6 @@ __all__ = [
     "check",
     "instance_sha256",
     "instances",
-    "load_any_plan",
     "load_instance",
     "load_plan",
     "picture",
@@ -289,6 +287,10 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(f"{__name__}.{name}")
+    if name in _OLD:
+        now, how = _OLD[name]
+        warnings.warn(f"jigsaw_opt.{name} is {now} now{how}", DeprecationWarning, stacklevel=2)
+        name = now
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -31,7 +31,6 @@ __all__ = [
 _GIVERS = {
     "Instance": "instances.load(NAME) and load_instance(PATH) give one",
     "Plan": "load_plan(PATH) and the plan of a Result are one",
-    "PhasedPlan": "load_any_plan(PATH) and the plan of a PhasedResult are one",
     "Fix": "as in Fix(before_us=1000)",
     "Cluster": "an Instance has one",
     "ReplayRequest": "as in ReplayRequest(instance, plan)",

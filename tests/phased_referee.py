@@ -12,19 +12,19 @@ from dataclasses import replace
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem import Instance, JobPlan, Phase, PhasedPlan, Plan, Routes, ShapedJob, ShapedJobPlan
+from jigsaw_opt.problem import Instance, JobPlan, Phase, Plan, Routes, ShapedJob, ShapedJobPlan
 
 PER_PERIOD = {"levels", "coverage", "mean-depth", "balance"}
 ELSEWHERE = {"objective", "bound", "memory", "mean-depth", "balance"}
 AnyJobPlan = JobPlan | ShapedJobPlan
 
 
-def accepts(instance: Instance, plan: PhasedPlan) -> bool:
+def accepts(instance: Instance, plan: Plan) -> bool:
     """Whether the plan keeps every rule."""
     return not any(_broken(instance, plan))
 
 
-def _broken(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
+def _broken(instance: Instance, plan: Plan) -> Iterator[str]:
     phases = [phase for group in plan.groups for phase in group.phases]
     names = [job.name for job in instance.jobs]
     if (plan.instance, plan.instance_sha256) != (instance.name, instance_sha256(instance)):
@@ -56,7 +56,7 @@ def _phase(instance: Instance, phase: Phase) -> Iterator[str]:
         )
         alone = replace(instance, jobs=jobs)
         expanded = tuple(_expanded(job, phase.period_us, repetitions) for job in phase.jobs)
-        claimed = Plan(alone.name, instance_sha256(alone), "feasible", 0, 0, None, expanded)
+        claimed = Plan.of_jobs(alone.name, instance_sha256(alone), "feasible", 0, 0, None, expanded)
         found = {violation.rule for violation in violations(alone, claimed)} - (ELSEWHERE if rules is None else set())
         yield from found & rules if rules is not None else found
     busy: Counter[tuple[str, int]] = Counter()
@@ -118,7 +118,7 @@ def _links(instance: Instance, job: AnyJobPlan) -> list[int]:
     return list(channel.links) if channel is not None and len(job.gpus) > 1 else []
 
 
-def _groups(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
+def _groups(instance: Instance, plan: Plan) -> Iterator[str]:
     held: list[set[str]] = []
     for group in plan.groups:
         own: set[str] = set()
@@ -135,7 +135,7 @@ def _groups(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
             yield "placement"
 
 
-def _parts(plan: PhasedPlan, name: str) -> list[tuple[Phase, AnyJobPlan]]:
+def _parts(plan: Plan, name: str) -> list[tuple[Phase, AnyJobPlan]]:
     return [(phase, job) for group in plan.groups for phase in group.phases for job in phase.jobs if job.name == name]
 
 
@@ -145,7 +145,7 @@ def _timeline(phase: Phase, job: AnyJobPlan) -> list[tuple[int, int]]:
     return [(m + start, m + end) for m in moments for start, end in operations(job)]
 
 
-def _times(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
+def _times(instance: Instance, plan: Plan) -> Iterator[str]:
     for group in plan.groups:
         earliest = 0
         for phase in group.phases:
@@ -170,7 +170,7 @@ def _times(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
         yield "bound"
 
 
-def _memory(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
+def _memory(instance: Instance, plan: Plan) -> Iterator[str]:
     for group in plan.groups:
         for p, phase in enumerate(group.phases):
             before = {job.name for other in group.phases[:p] for job in other.jobs}

@@ -180,7 +180,7 @@ def one_after_another(instance: Instance, random: Random) -> Plan | None:
             jobs.append(shaped)
     period = now if instance.horizon == "cyclic" else None
     return with_objective(
-        instance, Plan(instance.name, instance_sha256(instance), "feasible", 0, 0, period, tuple(jobs))
+        instance, Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", 0, 0, period, tuple(jobs))
     )
 
 
@@ -222,7 +222,7 @@ def with_objective(instance: Instance, plan: Plan) -> Plan:
 def changed_plan(instance: Instance, plan: Plan, random: Random) -> Plan:
     """The plan with one operation moved or resized, the period changed, or a GPU exchanged."""
     if plan.period_us is not None and random.random() < 0.2:
-        return with_objective(instance, replace(plan, period_us=max(1, plan.period_us - random.choice((1, 1, 3, 9)))))
+        return with_objective(instance, plan.with_period(max(1, plan.period_us - random.choice((1, 1, 3, 9)))))
     place = random.randrange(len(plan.jobs))
     job = plan.jobs[place]
     if random.random() < 0.1:
@@ -242,4 +242,4 @@ def changed_plan(instance: Instance, plan: Plan, random: Random) -> Plan:
         runs[k] = replace(runs[k], start_us=start, end_us=start + lasts)
         iterations[i] = replace(iterations[i], **{kind: tuple(runs)})
         job = replace(job, iterations=tuple(iterations))
-    return with_objective(instance, replace(plan, jobs=(*plan.jobs[:place], job, *plan.jobs[place + 1 :])))
+    return with_objective(instance, plan.with_jobs((*plan.jobs[:place], job, *plan.jobs[place + 1 :])))

@@ -55,18 +55,18 @@ def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
-        ("check", ("pair", None), "None is no Plan or PhasedPlan; load_plan(PATH) and the plan of a Result are one"),
+        ("check", ("pair", None), "None is no Plan; load_plan(PATH) and the plan of a Result are one"),
         ("resolve", ("pair", "p.json"), "'p.json' is no Plan; load_plan(PATH) and the plan of a Result are one"),
         ("resolve", ("pair", "plan", "fix"), "'fix' is no Fix; as in Fix(before_us=1000)"),
-        ("resolve_phased", ("pair", "plan"), "a Plan is no PhasedPlan; load_any_plan(PATH) and the plan of a Pha"),
+        ("resolve_phased", ("pair", "plan"), "a phased plan is made from another one; this plan lists all iterations"),
         ("picture", ("a", None), "'a' is no Instance; instances.load(NAME) and load_instance(PATH) give one"),
         ("picture", ("pair", None), "None is no Plan; load_plan(PATH)"),
         ("add_job", ("a", None), "'a' is no Instance; instances.load(NAME)"),
         ("remove_job", ("a", "b"), "'a' is no Instance; instances.load(NAME)"),
         ("change_bandwidth", ("a", "b", "c"), "'a' is no Instance; instances.load(NAME)"),
         ("save_instance", ("x.json", "pair"), "'x.json' is no Instance; instances.load(NAME)"),
-        ("save_plan", ("x.json", "plan"), "'x.json' is no Plan or PhasedPlan; load_plan(PATH)"),
-        ("placements_of", (None,), "None is no Plan or PhasedPlan; load_plan(PATH)"),
+        ("save_plan", ("x.json", "plan"), "'x.json' is no Plan; load_plan(PATH)"),
+        ("placements_of", (None,), "None is no Plan; load_plan(PATH)"),
         ("simulate", ("day", None, "fifo"), "cluster is text, a Cluster or an Instance, not None"),
         ("Session", ("a",), "'a' is no Instance; instances.load(NAME)"),
         ("Session", ("pair", "p.json"), "'p.json' is no Plan; load_plan(PATH)"),
@@ -81,6 +81,16 @@ def test_an_argument_of_another_type_is_refused_with_what_gives_one(
     with pytest.raises(jo.UsageError) as caught:
         getattr(jo, name)(*(known.get(it, it) if it else it for it in arguments))
     assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("PhasedPlan", "Plan"), ("PhasedResult", "Result"), ("load_any_plan", "load_plan")]
+)
+def test_a_name_of_the_release_before_is_there_with_a_warning(old: str, new: str) -> None:
+    assert old not in jo.__all__
+    with pytest.warns(DeprecationWarning, match=f"jigsaw_opt.{old} is {new} now") as caught:
+        assert getattr(jo, old) is getattr(jo, new)
+    assert caught[0].filename == __file__
 
 
 def test_what_signatures_name_can_be_imported_from_the_front() -> None:

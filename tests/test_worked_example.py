@@ -58,7 +58,7 @@ def cyclic_plan(cyclic: Instance, plan: Plan) -> Plan:
         moved = Transfer(late.bucket, *CYCLIC_ENDS[job.name, late.bucket])
         jobs.append(replace(job, iterations=(*firsts, replace(last, transfers=(*before, moved)))))
     sha256 = instance_sha256(cyclic)
-    return replace(plan, jobs=tuple(jobs), objective=2520, bound=2520, period_us=2520, instance_sha256=sha256)
+    return replace(plan.with_jobs(tuple(jobs)).with_period(2520), objective=2520, bound=2520, instance_sha256=sha256)
 
 
 def value(cell: str) -> object:
@@ -153,7 +153,7 @@ def test_the_cyclic_plan_is_correct_and_optimal(cyclic: Instance, cyclic_plan: P
     assert check(cyclic, cyclic_plan) == ()
     assert lower_bound(cut(cyclic)).value == cyclic_plan.period_us == 2520
     # Before the turn, the transfer of `b` would meet the last one of `a`.
-    assert check(cyclic, replace(cyclic_plan, period_us=2519, objective=2519, bound=2519))
+    assert check(cyclic, replace(cyclic_plan.with_period(2519), objective=2519, bound=2519))
 
 
 @pytest.mark.parametrize(("heading", "period"), [("Finite plan", None), ("Cyclic plan", 2520)])

@@ -45,11 +45,10 @@ INSTANCE, PLAN = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 def stated(instance: Instance, plan: Plan, period_us: int) -> Plan:
     """A plan of a cyclic instance with a period."""
     return replace(
-        plan,
+        plan.with_period(period_us),
         instance_sha256=instance_sha256(instance),
         objective=period_us,
         bound=0,
-        period_us=period_us,
         status="feasible",
     )
 
@@ -113,7 +112,7 @@ def test_the_pipeline_and_the_worker_are_scheduled_at_their_best_and_drawn(horiz
 def test_the_largest_span_of_a_stage_is_the_least_period_of_a_flushing_pipeline() -> None:
     instance = alone("slot")
     first = replace(decode_plan(PLAN).jobs[0], iterations=decode_plan(PLAN).jobs[0].iterations[:1])
-    plan = replace(decode_plan(PLAN), jobs=(first,))
+    plan = decode_plan(PLAN).with_jobs((first,))
     assert check(instance, stated(instance, plan, 66)) == ()
     assert rules(instance, stated(instance, plan, 65)) == {"barrier", "exclusive"}
 
@@ -124,7 +123,7 @@ def test_without_a_barrier_iterations_overlap_and_so_do_their_holds() -> None:
     iteration = ShapedIteration(
         tuple(Execution(*run) for run in runs), tuple(Execution(*run) for run in ((10, 13), (43, 46)))
     )
-    plan = replace(decode_plan(PLAN), jobs=(ShapedJobPlan("pipe", ("s0/0", "s1/0"), (iteration,)),))
+    plan = decode_plan(PLAN).with_jobs((ShapedJobPlan("pipe", ("s0/0", "s1/0"), (iteration,)),))
     assert check(instance, stated(instance, plan, 30)) == ()
     assert "exclusive" in rules(instance, stated(instance, plan, 29))
     for memory, broken in ((5500, set()), (5499, {"memory"})):
@@ -147,7 +146,9 @@ def test_a_chain_has_the_period_of_its_longest_operation() -> None:
     iteration = ShapedIteration(
         (Execution(0, 5), Execution(12, 21), Execution(29, 33)), (Execution(5, 12), Execution(21, 29))
     )
-    plan = Plan("chain", "", "feasible", 0, 0, None, (ShapedJobPlan("c", ("s0/0", "s1/0", "s2/0"), (iteration,)),))
+    plan = Plan.of_jobs(
+        "chain", "", "feasible", 0, 0, None, (ShapedJobPlan("c", ("s0/0", "s1/0", "s2/0"), (iteration,)),)
+    )
     assert check(instance, stated(instance, plan, 9)) == ()
     assert rules(instance, stated(instance, plan, 8)) == {"period", "edges"}
 
@@ -160,7 +161,7 @@ def test_one_slot_without_edges_takes_the_sum_of_its_blocks() -> None:
         (((1, 4), (0, 1), (3, 7)), 7, {"exclusive"}),
     ):
         jobs = (ShapedJobPlan("c", ("s/0",), (ShapedIteration(tuple(Execution(*run) for run in runs), ()),)),)
-        plan = Plan("one", instance_sha256(instance), "optimal", objective, objective, None, jobs)
+        plan = Plan.of_jobs("one", instance_sha256(instance), "optimal", objective, objective, None, jobs)
         assert rules(instance, plan) == broken
 
 
@@ -200,7 +201,7 @@ def test_one_forward_one_backward_repeats_after_all_microbatches_and_the_bubble(
     then has a backward pass of 2 us to do; so the first stage spans 15 us, and its barrier makes that the period.
     """
     instance, iteration = one_forward_one_backward()
-    plan = Plan("1f1b", "", "feasible", 0, 0, None, (ShapedJobPlan("pipe", ("s/0", "s/1"), (iteration,)),))
+    plan = Plan.of_jobs("1f1b", "", "feasible", 0, 0, None, (ShapedJobPlan("pipe", ("s/0", "s/1"), (iteration,)),))
     assert check(instance, stated(instance, plan, 15)) == ()
     assert rules(instance, stated(instance, plan, 14)) == {"barrier", "exclusive"}
     (job,) = instance.shaped

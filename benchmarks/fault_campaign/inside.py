@@ -15,9 +15,7 @@ from typing import Any
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import (
     decode_instance,
-    decode_phased_plan,
     decode_plan,
-    encode_phased_plan,
     encode_plan,
     instance_sha256,
 )
@@ -98,7 +96,7 @@ def solved(document: Json, solver: str, seconds: float | None, workers: int = 1,
 def solved_phased(document: Json) -> Json:
     """A phased plan of an instance, or None."""
     plan = solve_phased(_decoded(document), Options(workers=1)).plan
-    return {"plan": None if plan is None else json.loads(encode_phased_plan(plan))}
+    return {"plan": None if plan is None else json.loads(encode_plan(plan))}
 
 
 def judged(document: Json, plans: list[Json]) -> list[str]:
@@ -108,8 +106,7 @@ def judged(document: Json, plans: list[Json]) -> list[str]:
 
 def _judged(document: Json, plan: Json) -> str:
     try:
-        decode = decode_phased_plan if plan.get("format") == "jigsaw-phased-plan/1" else decode_plan
-        broken = check(_decoded(document), decode(json.dumps(plan).encode()))
+        broken = check(_decoded(document), decode_plan(json.dumps(plan).encode()))
     except JigsawError as error:
         return f"{type(error).__name__}: {error}"
     return str(broken[0]) if broken else ""

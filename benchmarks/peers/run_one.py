@@ -26,7 +26,7 @@ def stated_plan(attempt: Attempt, method: str) -> Plan | None:
     instance, solver = attempt.operations.instance, {"name": method, "seconds": attempt.elapsed, "seed": attempt.seed}
     period, jobs, bound = attempt.best.period_us, attempt.best.jobs, attempt.bound or 0
     digest = instance_sha256(instance)
-    return Plan(instance.name, digest, "feasible", attempt.objective, bound, period, jobs, solver)
+    return Plan.of_jobs(instance.name, digest, "feasible", attempt.objective, bound, period, jobs, solver)
 
 
 def main() -> None:

@@ -14,13 +14,12 @@ from jigsaw_opt.checking.violation import RULES, Violation
 from jigsaw_opt.documents import validate
 from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import Plan
 
 __all__ = ["check", "violations"]
 
 
-def check(instance: Instance, plan: Plan | PhasedPlan) -> tuple[Violation, ...]:
+def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     """List every broken rule (specification: correct-plan).
 
     Parameters
@@ -28,7 +27,7 @@ def check(instance: Instance, plan: Plan | PhasedPlan) -> tuple[Violation, ...]:
     instance
         What the plan is for.
     plan
-        A plan of either kind, however damaged: what is missing or unknown is reported, and what can still be checked
+        A plan, however damaged: what is missing or unknown is reported, and what can still be checked
         is checked.
 
     Returns
@@ -43,13 +42,13 @@ def check(instance: Instance, plan: Plan | PhasedPlan) -> tuple[Violation, ...]:
     UsageError
         One of them is something else, such as the name of a file.
     """
-    require_a((Plan, PhasedPlan), plan)
+    require_a(Plan, plan)
     return violations(validate(instance), plan)
 
 
-def violations(instance: Instance, plan: Plan | PhasedPlan) -> tuple[Violation, ...]:
+def violations(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     """What `check` lists, of an instance that is known to be valid."""
-    found = phased(instance, plan) if isinstance(plan, PhasedPlan) else _violations(instance, plan)
+    found = phased(instance, plan) if plan.is_phased else _violations(instance, plan)
     return tuple(sorted(found, key=lambda violation: RULES.index(violation.rule)))
 
 

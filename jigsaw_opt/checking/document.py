@@ -9,14 +9,13 @@ from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["belonging", "bound", "contents", "objective", "of_the_instance", "of_the_other_kind", "period"]
 
 
-def of_the_instance(instance: Instance, plan: Plan | PhasedPlan) -> Iterator[Violation]:
+def of_the_instance(instance: Instance, plan: Plan) -> Iterator[Violation]:
     """Name and hash (specification: document)."""
     if plan.instance != instance.name:
         yield Violation("document", "$.instance", f"plan of {plan.instance!r}, but the instance is {instance.name!r}")
@@ -78,7 +77,7 @@ def period(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield Violation("objective", "$.objective", f"{plan.objective}, but the period is {plan.period_us}")
 
 
-def objective(instance: Instance, plan: Plan | PhasedPlan, ends_us: Mapping[str, int]) -> Iterator[Violation]:
+def objective(instance: Instance, plan: Plan, ends_us: Mapping[str, int]) -> Iterator[Violation]:
     """The objective on the finite horizon, worked out again from the ends of whole jobs (specification: objective)."""
     if instance.horizon == "cyclic" or len(ends_us) < len(instance.jobs):
         return
@@ -88,7 +87,7 @@ def objective(instance: Instance, plan: Plan | PhasedPlan, ends_us: Mapping[str,
         yield Violation("objective", "$.objective", f"{plan.objective}, but the {instance.objective} is {value}")
 
 
-def bound(plan: Plan | PhasedPlan) -> Iterator[Violation]:
+def bound(plan: Plan) -> Iterator[Violation]:
     """The bound does not exceed the objective, and equals it in an optimal plan (specification: bound)."""
     if plan.bound > plan.objective:
         yield Violation("bound", "$.bound", f"the bound {plan.bound} exceeds the objective {plan.objective}")

@@ -19,8 +19,7 @@ from jigsaw_opt.checking.shaped import CheckedShapedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["phased"]
@@ -53,7 +52,8 @@ class CheckedPhase:
     @property
     def period_us(self) -> int | None:
         """Its period; None where it is unusable, and what overlaps without one is still an overlap."""
-        return self.phase.period_us if self.phase.period_us >= 1 else None
+        period_us = self.phase.period_us
+        return period_us if period_us is not None and period_us >= 1 else None
 
     def end_us(self, job: _Job) -> int:
         """When the last operation of a job's last iteration in it ends (specification: phased-plans)."""
@@ -64,7 +64,7 @@ _Parts: TypeAlias = Mapping[str, Sequence[tuple[CheckedPhase, _Job]]]
 """By name of a job, the phases that it is in and what it does there, in the order of the plan."""
 
 
-def phased(instance: Instance, plan: PhasedPlan) -> Iterator[Violation]:
+def phased(instance: Instance, plan: Plan) -> Iterator[Violation]:
     """Every broken rule of a phased plan, however damaged it is."""
     asked = {job.name: job for job in instance.jobs}
     phases = _paired(instance, asked, plan)
@@ -87,7 +87,7 @@ def phased(instance: Instance, plan: PhasedPlan) -> Iterator[Violation]:
     yield from document.bound(plan)
 
 
-def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: PhasedPlan) -> list[CheckedPhase]:
+def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: Plan) -> list[CheckedPhase]:
     """Jobs of each phase as those of a cyclic plan: with the iterations listed, and without release and deadline."""
     pairing, found = Pairing(instance), []
     for g, p, phase in plan.all_phases():
@@ -101,7 +101,7 @@ def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: Phas
     return found
 
 
-def _horizon(instance: Instance, plan: PhasedPlan) -> Iterator[Violation]:
+def _horizon(instance: Instance, plan: Plan) -> Iterator[Violation]:
     """The finite one, and groups that have phases (specification: phased-plans)."""
     if instance.horizon != "finite":
         yield Violation("document", "$", "a phased plan is one of the finite horizon, but the instance is cyclic")
@@ -115,9 +115,9 @@ def _horizon(instance: Instance, plan: PhasedPlan) -> Iterator[Violation]:
 def _contents(asked: Mapping[str, Job | ShapedJob], checked: CheckedPhase) -> Iterator[Violation]:
     """A period, repetitions, and jobs of the instance in its order, each with iterations."""
     phase, path = checked.phase, checked.path
-    if phase.period_us < 1:
+    if phase.cycle_us < 1:
         yield Violation("period", f"{path}.period_us", f"the period is {phase.period_us}, but must be at least 1")
-    if phase.repeats < 1:
+    if phase.count < 1:
         yield Violation("phases", f"{path}.repeats", f"{phase.repeats} repetitions, but there must be at least 1")
     if not phase.jobs:
         yield Violation("document", f"{path}.jobs", "a phase has at least one job")
@@ -186,7 +186,7 @@ def _whole(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Viol
 
 
 def _iterations(parts: Sequence[tuple[CheckedPhase, _Job]]) -> int:
-    return sum(checked.phase.repeats * len(part.plan.iterations) for checked, part in parts)
+    return sum(checked.phase.count * len(part.plan.iterations) for checked, part in parts)
 
 
 def _moments(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:

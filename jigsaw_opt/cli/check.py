@@ -21,7 +21,7 @@ _SHOWN = 1000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document of either kind")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
     parser.add_argument("--json", action="store_true", help="print the broken rules as JSON")
 
 
@@ -30,11 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.checking import check
     from jigsaw_opt.cli.output import note, print_json
     from jigsaw_opt.cli.source import of_another
-    from jigsaw_opt.documents import load_any_plan
+    from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.text import printable
 
-    instance, plan = instance_from(arguments.instance), load_any_plan(arguments.plan)
+    instance, plan = instance_from(arguments.instance), load_plan(arguments.plan)
     violations, other = check(instance, plan), of_another(instance, plan)
     if arguments.json:
         rows = [{"rule": v.rule, "path": v.path, "message": v.message, "read": v.read} for v in violations]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem import Instance, PhasedPlan, Plan
+    from jigsaw_opt.problem import Instance, Plan
 
 _RULES = "full, staircase, rotation or free"
 """The names in `problem.depth.CHOICES`, which takes too long to load for the help of every command."""
@@ -33,13 +33,13 @@ def warn_of_policies(policies: Sequence[str]) -> None:
     warn_of_spb(*(choose(policy)[1].get("depth") for policy in policies))
 
 
-def warn_of_levels(instance: Instance, plan: Plan | PhasedPlan) -> None:
+def warn_of_levels(instance: Instance, plan: Plan) -> None:
     """Say the same of the jobs of a plan in which some level is below the deepest."""
-    from jigsaw_opt.problem import Job, PhasedPlan
+    from jigsaw_opt.problem import Job
     from jigsaw_opt.problem.plan import JobPlan
 
     deepest = {job.name: instance.models[job.model].depth for job in instance.jobs if isinstance(job, Job)}
-    parts = [phase.jobs for _, _, phase in plan.all_phases()] if isinstance(plan, PhasedPlan) else [plan.jobs]
+    parts = [phase.jobs for _, _, phase in plan.all_phases()] if plan.is_phased else [plan.jobs]
     bent = (
         job.name
         for part in parts

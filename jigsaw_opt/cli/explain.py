@@ -10,7 +10,7 @@ from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
-    from jigsaw_opt.problem.phased_plan import PhasedPlan
+    from jigsaw_opt.problem.plan import Plan
 
 HELP = "say where the time of the jobs of a plan or a simulation goes, and what would make one faster"
 EXAMPLE = "jigsaw explain server/demo plan.json"
@@ -74,13 +74,12 @@ def _of_plan(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.explain_report import as_json, print_job, print_overview
     from jigsaw_opt.cli.output import emit, print_json
     from jigsaw_opt.cli.source import checked_any_plan
-    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.solvers.explanation import explain
     from jigsaw_opt.solvers.explanation.changes import changes
     from jigsaw_opt.solvers.explanation.reason import bound_reason
 
     instance, plan = checked_any_plan(arguments.instance, Path(arguments.plan))
-    if isinstance(plan, PhasedPlan):
+    if plan.is_phased:
         return _of_phased(instance, plan, arguments)
     jobs = explain(instance, plan, arguments.job)
     if arguments.output is not None:
@@ -101,7 +100,7 @@ def _of_plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_phased(instance: Instance, plan: PhasedPlan, arguments: argparse.Namespace) -> int:
+def _of_phased(instance: Instance, plan: Plan, arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.explain_phased import phased_as_json, print_phased_job, print_phased_overview
     from jigsaw_opt.cli.output import print_json
     from jigsaw_opt.solvers.explanation.phased import explain_phased

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.cli.output import print_table
-from jigsaw_opt.problem.phased_plan import PhasedPlan
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.explanation.phased import PhasedExplanation, PhaseTime, Stretch
 from jigsaw_opt.text import called, printable
 from jigsaw_opt.views.explained import TITLES
@@ -18,7 +18,7 @@ __all__ = ["phased_as_json", "print_phased_job", "print_phased_overview"]
 _WAITS = {"release": "not yet released", "before": "waits for its first phase", "seam": "waits between phases"}
 
 
-def phased_as_json(plan: PhasedPlan, jobs: Sequence[PhasedExplanation]) -> dict[str, Any]:
+def phased_as_json(plan: Plan, jobs: Sequence[PhasedExplanation]) -> dict[str, Any]:
     """All figures."""
     return {"value": plan.objective, "bound": plan.bound, "jobs": [_job_as_json(job) for job in jobs]}
 

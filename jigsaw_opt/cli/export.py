@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem import PhasedPlan
+    from jigsaw_opt.problem import Plan
     from jigsaw_opt.problem.phased_replay import PhasedReplay
 
 HELP = "export a plan (perfetto) or a mixed-integer program (mps, lp), and read a solution of it"
@@ -66,16 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _trace(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.cli.source import checked_any_plan, picture_of
-    from jigsaw_opt.problem import PhasedPlan
     from jigsaw_opt.views.perfetto import perfetto_trace, phased_trace
 
     instance, plan = checked_any_plan(arguments.instance, arguments.plan)
-    if isinstance(plan, PhasedPlan):
+    if plan.is_phased:
         return phased_trace(instance, plan, _phased_replay(plan, arguments.replay))
     return perfetto_trace(picture_of(instance, plan, arguments.replay))
 
 
-def _phased_replay(plan: PhasedPlan, path: Path | None) -> PhasedReplay | None:
+def _phased_replay(plan: Plan, path: Path | None) -> PhasedReplay | None:
     """The replay of a phased plan, if one is named."""
     from jigsaw_opt.documents import load_document
     from jigsaw_opt.documents.phased_replay import require_phased_replay_of

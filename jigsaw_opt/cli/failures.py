@@ -12,7 +12,6 @@ from jigsaw_opt.text import nearest
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
-    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.resolve.failed_parts import PartKind
@@ -86,11 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan | PhasedPlan, RemainingWork | None]:
+def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan, RemainingWork | None]:
     """What the arguments say; everything that is wrong with them is told at once."""
     from jigsaw_opt.cli.source import checked_any_plan
     from jigsaw_opt.documents.files import HOW_LISTED
-    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.solvers.resolve.remaining import remaining_at
 
     problems, read, rest = Problems(), None, None
@@ -103,7 +101,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Pla
         read = checked_any_plan(arguments.instance, arguments.plan)
     with problems.of("--at"):
         _require_moment(arguments.at)
-    if read is not None and isinstance(read[1], PhasedPlan):
+    if read is not None and read[1].is_phased:
         if arguments.repair or arguments.at is not None:
             why = "a phased plan fails before it begins, and is not repaired"
             raise UsageError(f"{why}; leave out --at and --repair, or take another plan: {HOW_LISTED}")
@@ -142,14 +140,13 @@ def _require_limit(arguments: argparse.Namespace) -> None:
 
 
 def _found(
-    arguments: argparse.Namespace, options: Options, kinds: list[PartKind], instance: Instance, plan: Plan | PhasedPlan
+    arguments: argparse.Namespace, options: Options, kinds: list[PartKind], instance: Instance, plan: Plan
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
     """Effects, and repairs of those that hit a job where they are asked for; after a signal, of no more."""
-    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.solvers.resolve.failures import FailureEffects
     from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
-    if isinstance(plan, PhasedPlan):
+    if plan.is_phased:
         from jigsaw_opt.solvers.resolve.phased_failures import PhasedFailureEffects
 
         return [(effect, None) for effect in PhasedFailureEffects(instance, plan).each(kinds, arguments.pairs)]

@@ -60,12 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _drawn(source: str, path: Path, form: str) -> bytes:
     """A plan of either kind."""
     from jigsaw_opt.cli.source import checked_any_plan
-    from jigsaw_opt.problem import PhasedPlan
     from jigsaw_opt.views.lanes import picture
     from jigsaw_opt.views.phases import phases_html, phases_text
 
     instance, plan = checked_any_plan(source, path)
-    if not isinstance(plan, PhasedPlan):
+    if not plan.is_phased:
         return _draw(picture(instance, plan), form)
     if form in _IMAGES:
         from jigsaw_opt.views.image import phases_image

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.executor.replay.request import ReplaySettings
-    from jigsaw_opt.problem import Instance, PhasedPlan, Plan
+    from jigsaw_opt.problem import Instance, Plan
     from jigsaw_opt.problem.phased_replay import PhasedReplay
     from jigsaw_opt.problem.replay import Replay
 
@@ -85,7 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.source import checked_any_plan
     from jigsaw_opt.executor import require_torch
     from jigsaw_opt.executor.replay.records import InterruptedRunError
-    from jigsaw_opt.problem import PhasedPlan
 
     source, path = _documents(arguments)
     require_output(arguments.output, source, path)
@@ -98,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     warn_of_levels(instance, plan)
     found: Replay | PhasedReplay | None
     try:
-        if isinstance(plan, PhasedPlan):
+        if plan.is_phased:
             found = _run_phased(arguments, settings, instance, plan)
         else:
             found = _run_listed(arguments, settings, instance, plan)
@@ -179,7 +178,7 @@ def _run_listed(
 
 
 def _run_phased(
-    arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: PhasedPlan
+    arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan
 ) -> PhasedReplay | None:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.replay.request import PhasedReplayRequest

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads
-from jigsaw_opt.cli.solve_phased import kept_plan
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.engines.parameters import Parameter
     from jigsaw_opt.solvers.options import Options
-    from jigsaw_opt.solvers.phased import PhasedResult
     from jigsaw_opt.solvers.result import Conflict, Report, Result
     from jigsaw_opt.solvers.search.params import SearchParams
 
@@ -113,9 +111,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
     from jigsaw_opt.cli.output import require_output
-    from jigsaw_opt.documents import load_any_plan
+    from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.system.interrupts import on_interrupt
 
     # To put a new plan in the place of the old one is what --warm may be for.
@@ -125,12 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
     with _line_writer(arguments.engine_log) as engine_log:
         options = _options(arguments, engine_log)
         instance = instance_from(arguments.instance)
-        old = load_any_plan(arguments.warm) if arguments.warm is not None else None
+        old = load_plan(arguments.warm) if arguments.warm is not None else None
+        if arguments.phased or (old is not None and old.is_phased):
+            _require_phasable(arguments, options, old)
         with on_interrupt(options.cancel.set):
-            if arguments.phased or isinstance(old, PhasedPlan):
-                from jigsaw_opt.cli.solve_phased import run_phased
-
-                return run_phased(instance, arguments, options, old)
             return _finish(instance, arguments, options, old)
 
 
@@ -180,26 +175,37 @@ def _params(path: Path | None) -> SearchParams | None:
     return load_params(path)
 
 
+def _require_phasable(arguments: argparse.Namespace, options: Options, old: Plan | None) -> None:
+    """Refuse options that phased plans are not made with, and an old plan that lists all iterations."""
+    from jigsaw_opt.solvers.phased import not_taken
+
+    given = ["solver"] if arguments.solver != "auto" else not_taken(options)
+    if given:
+        option = given[0].replace("_", "-").replace("parameters", "parameter")
+        raise UsageError(f"a phased plan is made without --{option}")
+    if old is not None and not old.is_phased:
+        raise UsageError("a phased plan is made from another one; the plan of --warm lists all iterations")
+
+
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
     from jigsaw_opt.cli.output import flush, note
     from jigsaw_opt.cli.progress import progress
-    from jigsaw_opt.cli.solve_phased import tell_phased
     from jigsaw_opt.documents import save_plan
-    from jigsaw_opt.solvers.phased import PhasedResult, is_listed_first
+    from jigsaw_opt.solvers.phased import is_listed_first
 
-    with progress(arguments.quiet, arguments.verbose, options.time_limit) as report:
+    asked_for = arguments.phased or (old is not None and old.is_phased)
+    with progress(arguments.quiet or asked_for, arguments.verbose, options.time_limit) as report:
         result = _solved(instance, arguments, options, report, old)
-    if isinstance(result, PhasedResult):
-        if is_listed_first(instance, options):
-            note(f"no plan that lists all iterations was found; this one is phased, and {_PHASED_MEMORY}")
-        return tell_phased(instance, result, arguments, options)
+    if result.plan is not None and result.plan.is_phased and not asked_for and is_listed_first(instance, options):
+        note(f"no plan that lists all iterations was found; this one is phased, and {_PHASED_MEMORY}")
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
-    if not arguments.robust and instance.horizon == "finite" and any(map(_is_of_memory, result.conflicts)):
+    listed = not arguments.robust and not asked_for and instance.horizon == "finite"
+    if listed and any(map(_is_of_memory, result.conflicts)):
         note(f"that is of plans that list all iterations; try --phased, where {_PHASED_MEMORY}")
     if arguments.timeline and result.plan is not None and not arguments.json:
-        _print_timeline(instance, result)
+        _print_timeline(instance, result, result.plan)
     flush()
     return _exit_code(result, arguments.output)
 
@@ -217,7 +223,10 @@ def _exit_code(result: Result, output: Path | None) -> int:
     if result.failure:
         note(f"error: {result.failure}; the result is what was known before")
         return EngineDiedError.exit_code
-    return ended(result.stopped_by == "interrupt", kept_plan(result.plan, output), _EXIT[result.status])
+    left = "there is no plan yet"
+    if result.plan is not None:
+        left = f"the best plan so far has {result.objective}" + ("" if output is None else f", in {output}")
+    return ended(result.stopped_by == "interrupt", left, _EXIT[result.status])
 
 
 def _require_warm(arguments: argparse.Namespace) -> None:
@@ -234,12 +243,16 @@ def _require_warm(arguments: argparse.Namespace) -> None:
 
 def _solved(
     instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None, old: Plan | None
-) -> Result | PhasedResult:
+) -> Result:
     """From scratch, or from the plan of another instance."""
     if arguments.robust:
         from jigsaw_opt.solvers.resolve.robust import solve_robust
 
         return solve_robust(instance, arguments.solver, options, report)
+    if old is None and arguments.phased:
+        from jigsaw_opt.solvers.phased import solve_phased
+
+        return solve_phased(instance, options)
     if old is None and arguments.solver == "auto":
         from jigsaw_opt.solvers.phased import solve_any_valid
 
@@ -248,9 +261,12 @@ def _solved(
         from jigsaw_opt.solvers.solve import solve_valid
 
         return solve_valid(instance, arguments.solver, options, report)
+    from jigsaw_opt.solvers.phased import resolve_phased
     from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
 
     fix = Fix(placements_of(old, arguments.fix_placement), arguments.fix_before)
+    if old.is_phased:
+        return resolve_phased(instance, old, fix, options)
     return resolve(instance, old, fix, options, report)
 
 
@@ -268,7 +284,7 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
         return
     for conflict in result.conflicts:
         note(f"infeasible: {conflict.message}")
-    if result.status == "unknown" and result.stopped_by == "time":
+    if result.status == "unknown" and result.stopped_by == "time" and result.solver != "phased":
         note("no plan within the limit; a longer --time-limit may find one, and so may --solver greedy or --phased")
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
     row = (
@@ -283,20 +299,25 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
     print_table(("objective", "bound", "gap", "status", "stopped by", "solver", "time"), [row])
 
 
-def _print_timeline(instance: Instance, result: Result) -> None:
+def _print_timeline(instance: Instance, result: Result, plan: Plan) -> None:
     from jigsaw_opt.text import printable
-    from jigsaw_opt.views.lanes import picture
-    from jigsaw_opt.views.text import timeline_text
 
-    assert result.plan is not None
-    print(f"\n{timeline_text(picture(instance, result.plan))}\n")
+    if plan.is_phased:
+        from jigsaw_opt.views.phases import phases_text
+
+        drawn = phases_text(instance, plan)
+    else:
+        from jigsaw_opt.views.lanes import picture
+        from jigsaw_opt.views.text import timeline_text
+
+        drawn = timeline_text(picture(instance, plan))
+    print(f"\n{drawn}\n")
     verdict = "so this plan is optimal" if result.status == "optimal" else "so the optimum lies between the two"
     print(f"proof: no plan is better than {result.bound} ({printable(result.bound_reason)});")
     print(f"       every rule was checked and this plan has {result.objective}, {verdict}.")
 
 
 def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
-
     return {
         "status": result.status,
         "stopped_by": result.stopped_by,

@@ -9,7 +9,6 @@ from jigsaw_opt.errors import CheckFailedError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
-    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.views.lanes import Picture
 
@@ -24,6 +23,16 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     CheckFailedError
         The plan breaks a rule, so nothing that is made from it would be right.
     """
+    from jigsaw_opt.documents import load_listed_plan
+    from jigsaw_opt.instances.sources import instance_from
+
+    instance, plan = instance_from(source), load_listed_plan(plan_path)
+    _require_correct(source, plan_path, instance, plan)
+    return instance, plan
+
+
+def checked_any_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
+    """As `checked_plan`, of a plan of either kind."""
     from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
 
@@ -32,17 +41,7 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     return instance, plan
 
 
-def checked_any_plan(source: str, plan_path: Path) -> tuple[Instance, Plan | PhasedPlan]:
-    """As `checked_plan`, of a plan of either kind."""
-    from jigsaw_opt.documents import load_any_plan
-    from jigsaw_opt.instances.sources import instance_from
-
-    instance, plan = instance_from(source), load_any_plan(plan_path)
-    _require_correct(source, plan_path, instance, plan)
-    return instance, plan
-
-
-def of_another(instance: Instance, plan: Plan | PhasedPlan) -> str | None:
+def of_another(instance: Instance, plan: Plan) -> str | None:
     """That a plan is of an instance of another name and content; None where it claims to be of this one."""
     from jigsaw_opt.documents import instance_sha256
 
@@ -51,7 +50,7 @@ def of_another(instance: Instance, plan: Plan | PhasedPlan) -> str | None:
     return f"is a plan of instance {plan.instance!r}, not of {instance.name!r}"
 
 
-def _require_correct(source: str, plan_path: Path, instance: Instance, plan: Plan | PhasedPlan) -> None:
+def _require_correct(source: str, plan_path: Path, instance: Instance, plan: Plan) -> None:
     from jigsaw_opt.checking import check
 
     other = of_another(instance, plan)

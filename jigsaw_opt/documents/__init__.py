@@ -6,22 +6,21 @@ from jigsaw_opt.documents.encoding import (
     canonical_json,
     encode_instance,
     encode_model,
-    encode_phased_plan,
     encode_plan,
     instance_sha256,
 )
 from jigsaw_opt.documents.files import (
     exists,
-    load_any_plan,
     load_document,
     load_instance,
+    load_listed_plan,
     load_plan,
     load_replay,
     save_instance,
     save_plan,
 )
 from jigsaw_opt.documents.instance_decoding import decode_instance
-from jigsaw_opt.documents.plan_decoding import decode_phased_plan, decode_plan
+from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.schemas import schema
 from jigsaw_opt.documents.writing import make_folder, require_writable, write_atomically
 
@@ -31,17 +30,15 @@ __all__ = [
     "canonical_json",
     "change_bandwidth",
     "decode_instance",
-    "decode_phased_plan",
     "decode_plan",
     "encode_instance",
     "encode_model",
-    "encode_phased_plan",
     "encode_plan",
     "exists",
     "instance_sha256",
-    "load_any_plan",
     "load_document",
     "load_instance",
+    "load_listed_plan",
     "load_plan",
     "load_replay",
     "make_folder",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from jigsaw_opt.problem import Cluster, Depth, Instance, Iteration, Job, JobPlan, Model, Phase, PhasedPlan, Plan
+from jigsaw_opt.problem import Cluster, Depth, Instance, Iteration, Job, JobPlan, Model, Phase, Plan
 from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer
 from jigsaw_opt.text import json_text
@@ -19,7 +19,6 @@ __all__ = [
     "encode_instance",
     "encode_model",
     "encode_part",
-    "encode_phased_plan",
     "encode_plan",
     "instance_sha256",
 ]
@@ -54,22 +53,19 @@ def encode_model(model: Model) -> bytes:
 
 
 def encode_plan(plan: Plan) -> bytes:
-    """Write a plan as ``jigsaw-plan/1``, an iteration a line."""
+    """Write a plan: a phased one as ``jigsaw-phased-plan/1``, others as ``jigsaw-plan/1``; an iteration a line."""
+    if plan.is_phased:
+        groups = [
+            '\n    {"phases": [' + ",".join(f"\n      {_phase(phase)}" for phase in group.phases) + "]}"
+            for group in plan.groups
+        ]
+        head = _head("jigsaw-phased-plan/1", plan, {})
+        return ("{\n" + head + f'  "groups": [{",".join(groups)}\n  ]\n}}\n').encode()
     head = _head("jigsaw-plan/1", plan, {"period_us": plan.period_us})
     return ("{\n" + head + f'  "jobs": [{_job_plans(plan.jobs, "    ")}\n  ]\n}}\n').encode()
 
 
-def encode_phased_plan(plan: PhasedPlan) -> bytes:
-    """Write a plan as ``jigsaw-phased-plan/1``, a phase and an iteration a line."""
-    groups = [
-        '\n    {"phases": [' + ",".join(f"\n      {_phase(phase)}" for phase in group.phases) + "]}"
-        for group in plan.groups
-    ]
-    head = _head("jigsaw-phased-plan/1", plan, {})
-    return ("{\n" + head + f'  "groups": [{",".join(groups)}\n  ]\n}}\n').encode()
-
-
-def _head(form: str, plan: Plan | PhasedPlan, more: Json) -> str:
+def _head(form: str, plan: Plan, more: Json) -> str:
     head: Json = {
         "format": form,
         "instance": plan.instance,

@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.documents.encoding import encode_instance, encode_phased_plan, encode_plan
+from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
-from jigsaw_opt.documents.plan_decoding import decode_phased_plan, decode_plan
+from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting, stated_kind
 from jigsaw_opt.documents.writing import write_atomically
 from jigsaw_opt.errors import InvalidInputError, Problem, require_a
-from jigsaw_opt.problem import Instance, PhasedPlan, Plan
+from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.phased_replay import PhasedReplay
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = [
     "HOW_LISTED",
     "exists",
-    "load_any_plan",
     "load_document",
     "load_instance",
+    "load_listed_plan",
     "load_plan",
     "load_replay",
     "save_instance",
@@ -57,22 +57,7 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan that lists all iterations from a file.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be read, holds a phased plan, or with every problem of the document.
-    """
-    plan = load_any_plan(path)
-    if isinstance(plan, PhasedPlan):
-        message = "is a phased plan (jigsaw-phased-plan/1); only one that lists all iterations (jigsaw-plan/1) is taken"
-        raise InvalidInputError([Problem(os.fspath(path), message, HOW_LISTED)])
-    return plan
-
-
-def load_any_plan(path: str | os.PathLike[str]) -> Plan | PhasedPlan:
-    """Read a plan of either kind from a file, as its ``format`` says; one that lists all iterations if it says none.
+    """Read a plan from a file, as its ``format`` says; one that lists all iterations if it says none.
 
     Raises
     ------
@@ -81,7 +66,22 @@ def load_any_plan(path: str | os.PathLike[str]) -> Plan | PhasedPlan:
     """
     data, source = read_file(path), os.fspath(path)
     with expecting(data, source, "plan", "phased-plan"):
-        return decode_phased_plan(data, source) if stated_kind(data) == "phased-plan" else decode_plan(data, source)
+        return decode_plan(data, source)
+
+
+def load_listed_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read a plan that lists all iterations from a file.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, holds a phased plan, or with every problem of the document.
+    """
+    plan = load_plan(path)
+    if plan.is_phased:
+        message = "is a phased plan (jigsaw-phased-plan/1); only one that lists all iterations (jigsaw-plan/1) is taken"
+        raise InvalidInputError([Problem(os.fspath(path), message, HOW_LISTED)])
+    return plan
 
 
 def load_replay(path: str | os.PathLike[str]) -> Replay:
@@ -99,7 +99,7 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
         return decode_replay(data, source)
 
 
-def load_document(path: str | os.PathLike[str]) -> Instance | Plan | PhasedPlan | Replay | PhasedReplay:
+def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | PhasedReplay:
     """Read a file that holds an instance, a plan or a replay of either kind, as its ``format`` says, else an instance.
 
     Raises
@@ -109,10 +109,8 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | PhasedPlan 
     """
     data, source = read_file(path), os.fspath(path)
     match stated_kind(data):
-        case "plan":
+        case "plan" | "phased-plan":
             return decode_plan(data, source)
-        case "phased-plan":
-            return decode_phased_plan(data, source)
         case "replay":
             from jigsaw_opt.documents.replay import decode_replay
 
@@ -138,13 +136,13 @@ def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
     write_atomically(path, encode_instance(instance))
 
 
-def save_plan(plan: Plan | PhasedPlan, path: str | os.PathLike[str]) -> None:
-    """Write a plan of either kind to a file, all of it or nothing.
+def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a plan to a file, all of it or nothing.
 
     Raises
     ------
     JigsawError
         If it cannot be written.
     """
-    require_a((Plan, PhasedPlan), plan)
-    write_atomically(path, encode_phased_plan(plan) if isinstance(plan, PhasedPlan) else encode_plan(plan))
+    require_a(Plan, plan)
+    write_atomically(path, encode_plan(plan))

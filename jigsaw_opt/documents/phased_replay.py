@@ -10,8 +10,8 @@ from jigsaw_opt.documents.replay import plan_sha256, read_timeline, write_timeli
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.phased_replay import MeasuredPhase, PhasedReplay
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import MeasuredGpu, ReplaySummary, Timeline
 from jigsaw_opt.text import json_text
 
@@ -50,7 +50,7 @@ def _phase(tree: Json) -> MeasuredPhase:
     return MeasuredPhase(**{**tree, "summary": summary, "timeline": read_timeline(tree["timeline"])})
 
 
-def require_phased_replay_of(plan: PhasedPlan, replay: PhasedReplay, source: str) -> None:
+def require_phased_replay_of(plan: Plan, replay: PhasedReplay, source: str) -> None:
     """Refuse a replay of another plan, or one without all of its phases.
 
     Parameters

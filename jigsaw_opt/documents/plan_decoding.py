@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jigsaw_opt.documents.parsing import collection_paused, parsed
+from jigsaw_opt.documents.recognising import stated_kind
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.documents.schemas import Kind
 from jigsaw_opt.documents.structure import structure
-from jigsaw_opt.problem import Block, Iteration, JobPlan, Phase, PhasedPlan, PhaseGroup, Plan, Transfer
+from jigsaw_opt.problem import Block, Iteration, JobPlan, Phase, PhaseGroup, Plan, Transfer
 from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
 
-__all__ = ["decode_phased_plan", "decode_plan"]
+__all__ = ["decode_plan"]
 
 
 def decode_plan(data: bytes | str, source: str = "$") -> Plan:
@@ -22,7 +23,7 @@ def decode_plan(data: bytes | str, source: str = "$") -> Plan:
     Parameters
     ----------
     data
-        The document ``jigsaw-plan/1`` (specification: plan).
+        The document ``jigsaw-plan/1`` or ``jigsaw-phased-plan/1``, as its ``format`` says; the former if it says none.
     source
         What problems with the document as a whole are said of: ``$`` or a file name.
 
@@ -31,27 +32,14 @@ def decode_plan(data: bytes | str, source: str = "$") -> Plan:
     InvalidInputError
         With every problem of the document and its path.
     """
+    kind: Kind = "phased-plan" if stated_kind(data) == "phased-plan" else "plan"
     with collection_paused():
-        return _plan(parsed(data, source, _check("plan")))
-
-
-def decode_phased_plan(data: bytes | str, source: str = "$") -> PhasedPlan:
-    """Read the document of a phased plan; the rest is as in `decode_plan`.
-
-    Parameters
-    ----------
-    data
-        The document ``jigsaw-phased-plan/1`` (specification: phased-plans).
-    source
-        What problems with the document as a whole are said of: ``$`` or a file name.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
-    """
-    with collection_paused():
-        return _phased_plan(parsed(data, source, _check("phased-plan")))
+        tree = parsed(data, source, _check(kind))
+        del tree["format"]
+        if kind == "phased-plan":
+            groups = tuple(PhaseGroup(tuple(map(_phase, group["phases"]))) for group in tree["groups"])
+            return Plan(**{**tree, "groups": groups})
+        return Plan.of_jobs(**{**tree, "jobs": tuple(_job(job) for job in tree["jobs"])})
 
 
 def _check(kind: Kind) -> Callable[[dict[str, Any], Report], None]:
@@ -72,17 +60,6 @@ def _not_finite(value: Any, place: Place) -> Iterator[Place]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _not_finite(item, (place, key))
-
-
-def _plan(tree: dict[str, Any]) -> Plan:
-    del tree["format"]
-    return Plan(**{**tree, "jobs": tuple(_job(job) for job in tree["jobs"])})
-
-
-def _phased_plan(tree: dict[str, Any]) -> PhasedPlan:
-    del tree["format"]
-    groups = tuple(PhaseGroup(tuple(map(_phase, group["phases"]))) for group in tree["groups"])
-    return PhasedPlan(**{**tree, "groups": groups})
 
 
 def _phase(tree: dict[str, Any]) -> Phase:

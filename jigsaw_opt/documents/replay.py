@@ -12,7 +12,6 @@ from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.errors import Problem
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
@@ -31,10 +30,10 @@ __all__ = ["decode_replay", "encode_replay", "plan_sha256", "read_timeline", "re
 Json = dict[str, Any]
 
 
-def plan_sha256(plan: Plan | PhasedPlan) -> str:
+def plan_sha256(plan: Plan) -> str:
     """SHA-256 of what a replay does: the plan's jobs and period, or its groups, whoever found them."""
     tree: Json
-    if isinstance(plan, PhasedPlan):
+    if plan.is_phased:
         tree = {"groups": [asdict(group) for group in plan.groups]}
     else:
         tree = {"period_us": plan.period_us, "jobs": [asdict(job) for job in plan.jobs]}

@@ -5,8 +5,18 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
-from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
-from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, Plan, ShapedIteration, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.plan import (
+    Block,
+    Execution,
+    Iteration,
+    JobPlan,
+    Phase,
+    PhaseGroup,
+    Plan,
+    ShapedIteration,
+    ShapedJobPlan,
+    Transfer,
+)
 from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
 
 __all__ = [
@@ -29,7 +39,6 @@ __all__ = [
     "Operations",
     "Phase",
     "PhaseGroup",
-    "PhasedPlan",
     "Plan",
     "Routes",
     "Segment",

@@ -1,18 +1,22 @@
-"""The plan: where every worker sits, and when every block and transfer runs (specification: plan)."""
+"""The plan: where every worker sits, and when every block and transfer runs (specification: plan, phased-plans)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.text import counted
 
 __all__ = [
     "Block",
     "Execution",
     "Iteration",
     "JobPlan",
+    "Phase",
+    "PhaseGroup",
     "Plan",
     "PlanStatus",
     "ShapedIteration",
@@ -84,17 +88,183 @@ class ShapedJobPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Phase:
+    """What some jobs do: once, a number of times, or for ever.
+
+    Parameters
+    ----------
+    start_us
+        When its first repetition begins, in microseconds; what its jobs state counts from there.
+    period_us
+        Microseconds from one repetition to the next; None where it takes place once.
+    repeats
+        How often it takes place; None for ever.
+    jobs
+        What each job does in one repetition, in the instance's order.
+
+    Raises
+    ------
+    UsageError
+        It has no period and takes place more than once; or it begins later than at 0 and is no part of a phased plan.
+    """
+
+    start_us: int
+    period_us: int | None
+    repeats: int | None
+    jobs: tuple[JobPlan | ShapedJobPlan, ...]
+
+    def __post_init__(self) -> None:
+        if self.period_us is None and self.repeats != 1:
+            raise UsageError("a phase without a period takes place once")
+        if not self.is_counted and self.start_us != 0:
+            raise UsageError("a phase that begins later than at 0 has a period and a number of repetitions")
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it has a period and a number of repetitions, as every phase of a phased plan."""
+        return self.period_us is not None and self.repeats is not None
+
+    @property
+    def cycle_us(self) -> int:
+        """Its period, for whoever takes phases that have one.
+
+        Raises
+        ------
+        UsageError
+            It takes place once.
+        """
+        if self.period_us is None:
+            raise UsageError("the plan lists all iterations; only phases that have a period are taken here")
+        return self.period_us
+
+    @property
+    def count(self) -> int:
+        """How often it takes place, for whoever takes phases that end.
+
+        Raises
+        ------
+        UsageError
+            It takes place for ever.
+        """
+        if self.repeats is None:
+            raise UsageError("the plan is repeated for ever; only phases that end are taken here")
+        return self.repeats
+
+    @property
+    def last_start_us(self) -> int:
+        """When its last repetition begins, in microseconds."""
+        return self.start_us + (self.count - 1) * (self.period_us or 0)
+
+    @property
+    def end_us(self) -> int:
+        """When the last operation of its last repetition ends, in microseconds."""
+        ends = (
+            operation.end_us
+            for job in self.jobs
+            for iteration in job.iterations
+            for operation in (*iteration.blocks, *iteration.transfers)
+        )
+        return self.last_start_us + max(ends, default=0)
+
+    def numbers_in(self, instance: Instance) -> tuple[int, ...]:
+        """Numbers of its jobs in an instance that has them."""
+        numbers = {job.name: number for number, job in enumerate(instance.jobs)}
+        return tuple(numbers[job.name] for job in self.jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseGroup:
+    """Phases in order of time, whose jobs share no GPU and no link with those of other groups."""
+
+    phases: tuple[Phase, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """A timetable for an instance. Fields as in the document ``jigsaw-plan/1``."""
+    """A timetable for an instance: groups of phases.
+
+    A plan that lists all iterations is one phase that takes place once, a cyclic plan one phase for ever. All others
+    are phased. Fields as in the documents ``jigsaw-plan/1`` and ``jigsaw-phased-plan/1``.
+
+    Raises
+    ------
+    UsageError
+        There are several phases, and one of them has no period or no number of repetitions.
+    """
 
     instance: str
     instance_sha256: str
     status: PlanStatus
     objective: int
     bound: int
-    period_us: int | None
-    jobs: tuple[JobPlan | ShapedJobPlan, ...]
+    groups: tuple[PhaseGroup, ...]
     solver: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        phases = [phase for _, _, phase in self.all_phases()]
+        if (len(phases) > 1 or len(self.groups) > 1) and not all(phase.is_counted for phase in phases):
+            raise UsageError("each of several phases has a period and a number of repetitions")
+
+    @classmethod
+    def of_jobs(
+        cls,
+        instance: str,
+        instance_sha256: str,
+        status: PlanStatus,
+        objective: int,
+        bound: int,
+        period_us: int | None,
+        jobs: tuple[JobPlan | ShapedJobPlan, ...],
+        solver: Mapping[str, Any] | None = None,
+    ) -> Plan:
+        """Make a plan of one phase: once where there is no period, else for ever. Fields as in ``jigsaw-plan/1``."""
+        groups = (PhaseGroup((_only_phase(period_us, jobs),)),)
+        return cls(instance, instance_sha256, status, objective, bound, groups, {} if solver is None else solver)
+
+    def __repr__(self) -> str:
+        """What it is of, how many jobs it has, and how good it is, on one line."""
+        jobs = {job.name for _, _, phase in self.all_phases() for job in phase.jobs}
+        phases = f"{counted(len([*self.all_phases()]), 'phase')}, " if self.is_phased else ""
+        name = "objective" if self.is_phased or self.period_us is None else "period"
+        gap = (self.objective - self.bound) / self.objective if self.objective > self.bound else 0.0
+        of = f"{counted(len(jobs), 'job')}, {phases}{name} {self.objective}, gap {100 * gap:.2f} %"
+        return f"<Plan of {self.instance!r}: {of}>"
+
+    @property
+    def is_phased(self) -> bool:
+        """Whether it is written as ``jigsaw-phased-plan/1``: it is not one phase, once or for ever."""
+        return len(self.groups) != 1 or len(self.groups[0].phases) != 1 or self.groups[0].phases[0].is_counted
+
+    @property
+    def _only(self) -> Phase:
+        if self.is_phased:
+            raise UsageError(
+                f"the plan of {self.instance!r} repeats phases; only plans that list all iterations are taken here",
+                "jigsaw solve --solver search makes one",
+            )
+        return self.groups[0].phases[0]
+
+    @property
+    def jobs(self) -> tuple[JobPlan | ShapedJobPlan, ...]:
+        """All that its jobs do; of a cyclic plan, in one period.
+
+        Raises
+        ------
+        UsageError
+            It is phased.
+        """
+        return self._only.jobs
+
+    @property
+    def period_us(self) -> int | None:
+        """Its period, or None where it takes place once.
+
+        Raises
+        ------
+        UsageError
+            It is phased.
+        """
+        return self._only.period_us
 
     @property
     def data_parallel(self) -> tuple[JobPlan, ...]:
@@ -103,10 +273,38 @@ class Plan:
         Raises
         ------
         UsageError
-            Some job has a shape.
+            It is phased, or some job has a shape.
         """
         found = tuple(job for job in self.jobs if isinstance(job, JobPlan))
         if len(found) < len(self.jobs):
             name = next(job.name for job in self.jobs if isinstance(job, ShapedJobPlan))
             raise UsageError(f"job {name!r} of the plan has a shape; only data-parallel jobs are taken here")
         return found
+
+    def with_jobs(self, jobs: tuple[JobPlan | ShapedJobPlan, ...]) -> Plan:
+        """The same with other jobs, of a plan that is not phased."""
+        return replace(self, groups=(PhaseGroup((replace(self._only, jobs=jobs),)),))
+
+    def with_period(self, period_us: int | None) -> Plan:
+        """The same with another period or none, of a plan that is not phased."""
+        return replace(self, groups=(PhaseGroup((_only_phase(period_us, self.jobs),)),))
+
+    def as_cyclic(self, instance: Instance, phase: Phase) -> tuple[Instance, Plan]:
+        """A phase as the cyclic plan that it repeats, of an instance whose jobs do what they do in one repetition."""
+        jobs = tuple(
+            replace(instance.jobs[number], iterations=len(job.iterations), release_us=0, deadline_us=None)
+            for number, job in zip(phase.numbers_in(instance), phase.jobs, strict=True)
+        )
+        part = replace(instance, jobs=jobs, horizon="cyclic", objective="period")
+        period = phase.cycle_us
+        return part, Plan.of_jobs(self.instance, "", "feasible", period, 0, period, phase.jobs, self.solver)
+
+    def all_phases(self) -> Iterator[tuple[int, int, Phase]]:
+        """Every phase with the number of its group and its own number in it."""
+        for g, group in enumerate(self.groups):
+            for p, phase in enumerate(group.phases):
+                yield g, p, phase
+
+
+def _only_phase(period_us: int | None, jobs: tuple[JobPlan | ShapedJobPlan, ...]) -> Phase:
+    return Phase(0, period_us, 1 if period_us is None else None, jobs)

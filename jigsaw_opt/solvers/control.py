@@ -306,7 +306,7 @@ class Control:
     def _plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
         if timetable is None or event.objective is None:
             return None
-        return Plan(
+        return Plan.of_jobs(
             instance=self.operations.instance.name,
             instance_sha256=self._sha256,
             status="optimal" if event.objective <= event.bound else "feasible",

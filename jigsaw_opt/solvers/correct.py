@@ -5,7 +5,6 @@ from __future__ import annotations
 from jigsaw_opt.checking import violations
 from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import Plan
 
 __all__ = ["require_correct"]
@@ -13,7 +12,7 @@ __all__ = ["require_correct"]
 _SHOWN = 5
 
 
-def require_correct(instance: Instance, plan: Plan | PhasedPlan, maker: str) -> None:
+def require_correct(instance: Instance, plan: Plan, maker: str) -> None:
     """Check a plan that was made here.
 
     Parameters

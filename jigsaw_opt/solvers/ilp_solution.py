@@ -71,7 +71,9 @@ def plan_of_solution(instance: Instance, solution: EngineSolution, source: str =
     bound = min(objective, lower_bound(operations).value)
     status: Literal["optimal", "feasible"] = "optimal" if objective == bound else "feasible"
     solver = {"name": f"exported program, {solution.engine}", "version": __version__}
-    return Plan(instance.name, instance_sha256(instance), status, objective, bound, None, timetable.jobs, solver)
+    return Plan.of_jobs(
+        instance.name, instance_sha256(instance), status, objective, bound, None, timetable.jobs, solver
+    )
 
 
 def _wrong_values(program: LinearProgram, given: Mapping[str, float], columns: Mapping[str, int]) -> Iterator[str]:

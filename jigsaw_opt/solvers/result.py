@@ -205,6 +205,12 @@ class Result:
     seed: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """What is known and why the solver stopped, on one line."""
+        gap = "" if self.gap is None else f", gap {100 * self.gap:.2f} %"
+        known = f"objective {self.objective}, bound {self.bound}{gap}"
+        return f"<Result {self.status}: {known}, stopped by {self.stopped_by} after {self.seconds:.2f} s>"
+
     @property
     def bound_reason(self) -> str:
         """What proves the bound, in one sentence."""

@@ -101,7 +101,7 @@ class Session:
         self.instance = replace(self.instance, jobs=left)
         self._begun.discard(name)
         if self._plan is not None:
-            self._plan = replace(self._plan, jobs=tuple(job for job in self._plan.jobs if job.name != name))
+            self._plan = self._plan.with_jobs(tuple(job for job in self._plan.jobs if job.name != name))
 
     def advance(self, now_us: int) -> tuple[str, ...]:
         """Let the plan be carried out until a moment; returns the jobs that have ended by then.
@@ -123,7 +123,7 @@ class Session:
         before = {job.name for job in self.instance.jobs}
         plan, moment = self._plan, now_us - self.origin_us
         if plan is None:
-            plan = Plan(self.instance.name, "", "feasible", 0, 0, None, ())
+            plan = Plan.of_jobs(self.instance.name, "", "feasible", 0, 0, None, ())
         self._begun |= {job.name for job in plan.data_parallel if has_begun(job, moment)}
         self.instance, plan = in_progress_at(self.instance, plan, moment)
         origin = min(moment, *(_first_us(job) for job in plan.data_parallel)) if plan.jobs else moment

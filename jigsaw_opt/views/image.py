@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.label import label, plain_text
@@ -93,7 +92,7 @@ def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int
     return drawn_image(size, picture.instance.name, form, draw, dots_per_inch)
 
 
-def phases_image(instance: Instance, plan: PhasedPlan, form: ImageForm = "png", dots_per_inch: int = 120) -> bytes:
+def phases_image(instance: Instance, plan: Plan, form: ImageForm = "png", dots_per_inch: int = 120) -> bytes:
     """The phases of every job on one long axis, group by group, as bytes of a file; errors as in `timeline_image`."""
     end = max(phase.end_us for _, _, phase in plan.all_phases())
     _require_scale(end)
@@ -119,7 +118,7 @@ def _require_scale(end_us: int) -> None:
         raise UsageError(f"a plan of more than {_MOST_US} us cannot be drawn to scale")
 
 
-def _headline(instance: Instance, plan: Plan | PhasedPlan) -> str:
+def _headline(instance: Instance, plan: Plan) -> str:
     return f"{label(instance.name)}: objective {plan.objective}, bound {plan.bound} ({plan.status})"
 
 

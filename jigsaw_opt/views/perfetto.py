@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.phased_replay import PhasedReplay
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.views.lanes import Interval, Lane, Picture
 from jigsaw_opt.views.needs import last_needs
 
@@ -39,7 +39,7 @@ def perfetto_trace(picture: Picture) -> bytes:
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
-def phased_trace(instance: Instance, plan: PhasedPlan, replay: PhasedReplay | None = None) -> bytes:
+def phased_trace(instance: Instance, plan: Plan, replay: PhasedReplay | None = None) -> bytes:
     """Trace events as JSON: a process for each group with a track for each of its jobs, and one event for each phase.
 
     Each event says what its period is, how often it takes place and how many iterations the job does in it. With a

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
+from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.explanation.reason import bound_reason
 from jigsaw_opt.solvers.phased.limits import bounded_instance
@@ -23,15 +23,14 @@ from jigsaw_opt.views.text import LETTERS
 __all__ = ["PhaseRow", "period_picture", "phase_rows", "phases_html", "phases_text"]
 
 
-def period_picture(instance: Instance, plan: PhasedPlan, phase: Phase) -> Picture:
+def period_picture(instance: Instance, plan: Plan, phase: Phase) -> Picture:
     """One period of a phase of a correct plan, as that of a cyclic plan, on the lanes that it uses."""
-    cyclic = plan.as_cyclic(instance, phase)
-    drawn = picture(cyclic.instance, cyclic.plan)
+    drawn = picture(*plan.as_cyclic(instance, phase))
     used = tuple(lane for lane in drawn.lanes if lane.intervals)
-    return replace(drawn, lanes=used, numbers=cyclic.numbers)
+    return replace(drawn, lanes=used, numbers=phase.numbers_in(instance))
 
 
-def phases_text(instance: Instance, plan: PhasedPlan, columns: int = 72) -> str:
+def phases_text(instance: Instance, plan: Plan, columns: int = 72) -> str:
     """Rows of `columns` cells, one for each job by group; a cell is lettered if the job is in a phase there.
 
     Below them stands every phase with its start and end, its period, its repetitions, and what each job does in one.
@@ -64,11 +63,11 @@ def _described(placed: tuple[int, int, Phase]) -> str:
     g, p, phase = placed
     done = ", ".join(f"{printable(job.name)} {len(job.iterations)}" for job in phase.jobs)
     times = f"{duration(phase.start_us)} to {duration(phase.end_us)}"
-    periods = f"{counted(phase.repeats, 'period')} of {duration(phase.period_us)}"
+    periods = f"{counted(phase.count, 'period')} of {duration(phase.cycle_us)}"
     return f"group {g} phase {p}: {times}, {periods}, iterations in each: {done}"
 
 
-def phases_html(instance: Instance, plan: PhasedPlan) -> str:
+def phases_html(instance: Instance, plan: Plan) -> str:
     """A page that needs no network: the phases of every job on one axis; a click shows a period as a timeline.
 
     Names from the instance are data to the page and never markup.
@@ -101,7 +100,7 @@ def _job(number: int, job: Job | ShapedJob) -> dict[str, object]:
     return {"name": printable(job.name), "colour": job_colour(number), "iterations": job.iterations, **times}
 
 
-def _told(instance: Instance, plan: PhasedPlan, placed: tuple[int, int, Phase], explained: bool) -> dict[str, object]:
+def _told(instance: Instance, plan: Plan, placed: tuple[int, int, Phase], explained: bool) -> dict[str, object]:
     """A phase as the page takes it: what it is, what each of its jobs does in a period, and the period as a page."""
     g, p, phase = placed
     drawn = period_picture(instance, plan, phase)
@@ -113,7 +112,7 @@ def _told(instance: Instance, plan: PhasedPlan, placed: tuple[int, int, Phase], 
         "repeats": phase.repeats,
         "iterations": {printable(job.name): len(job.iterations) for job in phase.jobs},
         "gpus": len(gpus),
-        "busy": sum(lane.busy_us for lane in gpus) / (len(gpus) * phase.period_us),
+        "busy": sum(lane.busy_us for lane in gpus) / (len(gpus) * phase.cycle_us),
         "page": page | {"name": f"a period of group {g} phase {p}"},
     }
 
@@ -138,7 +137,7 @@ class PhaseRow(NamedTuple):
     parts: list[tuple[int, int, int]]
 
 
-def phase_rows(instance: Instance, plan: PhasedPlan) -> Iterator[PhaseRow]:
+def phase_rows(instance: Instance, plan: Plan) -> Iterator[PhaseRow]:
     """A row for each job, group by group."""
     numbered = [(g, phase, number) for number, (g, _, phase) in enumerate(plan.all_phases())]
     for g in range(len(plan.groups)):

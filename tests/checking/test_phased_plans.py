@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import decode_phased_plan, encode_phased_plan, instance_sha256
+from jigsaw_opt.documents import decode_plan, encode_plan, instance_sha256
 from jigsaw_opt.problem import (
     Cluster,
     Edge,
@@ -22,7 +22,7 @@ from jigsaw_opt.problem import (
     Job,
     Link,
     Model,
-    PhasedPlan,
+    Plan,
     Segment,
     Server,
     Shape,
@@ -117,18 +117,18 @@ def document() -> Json:
     return copy.deepcopy(tree)
 
 
-def decoded(tree: Json) -> PhasedPlan:
-    return decode_phased_plan(json.dumps(tree))
+def decoded(tree: Json) -> Plan:
+    return decode_plan(json.dumps(tree))
 
 
-def rules(plan: PhasedPlan, instance: Instance = INSTANCE) -> set[str]:
+def rules(plan: Plan, instance: Instance = INSTANCE) -> set[str]:
     return {violation.rule for violation in check(instance, plan)}
 
 
 def test_a_correct_plan_is_accepted_and_survives_its_document() -> None:
     plan = decoded(document())
     assert check(INSTANCE, plan) == () and accepts(INSTANCE, plan)
-    assert decode_phased_plan(encode_phased_plan(plan)) == plan
+    assert decode_plan(encode_plan(plan)) == plan
     tree = document()
     first, second = (tree["groups"][0]["phases"][k]["jobs"] for k in (0, 1))
     heavy = replace(INSTANCE, objective="weighted_completion")

@@ -27,7 +27,7 @@ def greedy_plan(instance: Instance) -> Plan | None:
         return None
     value = objective_of(operations, timetable.jobs, timetable.period_us)
     digest = instance_sha256(instance)
-    return Plan(instance.name, digest, "optimal", value, value, timetable.period_us, timetable.jobs)
+    return Plan.of_jobs(instance.name, digest, "optimal", value, value, timetable.period_us, timetable.jobs)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -44,22 +44,20 @@ def test_changes_of_one_place_are_rejected(seed: int) -> None:
 
     def with_block(block: Block) -> Plan:
         iteration = replace(job.iterations[0], blocks=(block, *blocks[1:]))
-        return replace(plan, jobs=(replace(job, iterations=(iteration, *job.iterations[1:])), *plan.jobs[1:]))
+        return plan.with_jobs((replace(job, iterations=(iteration, *job.iterations[1:])), *plan.jobs[1:]))
 
     first = blocks[0]
     broken = {
         "an end": with_block(replace(first, end_us=first.end_us - 1)),
         "a level": with_block(replace(first, level=0)),
-        "a GPU": replace(plan, jobs=(replace(job, gpus=("nowhere/0", *job.gpus[1:])), *plan.jobs[1:])),
+        "a GPU": plan.with_jobs((replace(job, gpus=("nowhere/0", *job.gpus[1:])), *plan.jobs[1:])),
         "the bound": replace(plan, bound=plan.bound + 1),
         "the objective": replace(plan, objective=plan.objective + 1),
-        "an iteration": replace(plan, jobs=(replace(job, iterations=job.iterations[1:]), *plan.jobs[1:])),
+        "an iteration": plan.with_jobs((replace(job, iterations=job.iterations[1:]), *plan.jobs[1:])),
     }
     if job.iterations[0].transfers:
         missing = replace(job.iterations[0], transfers=job.iterations[0].transfers[1:])
-        broken["a transfer"] = replace(
-            plan, jobs=(replace(job, iterations=(missing, *job.iterations[1:])), *plan.jobs[1:])
-        )
+        broken["a transfer"] = plan.with_jobs((replace(job, iterations=(missing, *job.iterations[1:])), *plan.jobs[1:]))
     accepted = [what for what, changed in broken.items() if not check(instance, changed)]
     assert accepted == []
 
@@ -70,10 +68,10 @@ def test_a_start_that_moves_on_a_full_gpu_is_rejected(lead: int) -> None:
     jobs = tuple(Job(f"j{k}", "m", 1, 1) for k in range(3))
     instance = Instance("full", Cluster((Server("s", "v", 1, 1, 1),)), {"m": model}, jobs)
     plans = [JobPlan(f"j{k}", ("s/0",), (Iteration((Block(1, 20 * k, 20 * k + 20),), ()),)) for k in range(3)]
-    plan = Plan("full", instance_sha256(instance), "optimal", 60, 60, None, tuple(plans))
+    plan = Plan.of_jobs("full", instance_sha256(instance), "optimal", 60, 60, None, tuple(plans))
     assert check(instance, plan) == ()
     early = replace(plans[1], iterations=(Iteration((Block(1, 20 - lead, 40 - lead),), ()),))
-    assert {v.rule for v in check(instance, replace(plan, jobs=(plans[0], early, plans[2])))} == {"exclusive"}
+    assert {v.rule for v in check(instance, plan.with_jobs((plans[0], early, plans[2])))} == {"exclusive"}
 
 
 def test_no_plan_beats_the_oracle() -> None:

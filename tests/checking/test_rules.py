@@ -47,7 +47,7 @@ JOBS = (
 
 
 def finished(instance: Instance, jobs: tuple[JobPlan, ...], objective: int, period: int | None = None) -> Plan:
-    return Plan(instance.name, instance_sha256(instance), "feasible", objective, 0, period, jobs)
+    return Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", objective, 0, period, jobs)
 
 
 def iteration(blocks: list[tuple[int, int, int]], transfers: list[tuple[int, int]]) -> Iteration:
@@ -97,7 +97,7 @@ def cyclic() -> tuple[Instance, Plan]:
 def with_job(plan: Plan, number: int, **changes: object) -> Plan:
     jobs = list(plan.jobs)
     jobs[number] = replace(jobs[number], **changes)  # type: ignore[arg-type]
-    return replace(plan, jobs=tuple(jobs))
+    return plan.with_jobs(tuple(jobs))
 
 
 def with_iteration(plan: Plan, job: int, number: int, **changes: object) -> Plan:
@@ -140,7 +140,7 @@ FINITE: dict[str, tuple[str, Mutation]] = {
     "optimal with a gap": ("bound", lambda p: replace(p, status="optimal")),
     "another instance's name": ("document", lambda p: replace(p, instance="other")),
     "another instance's hash": ("document", lambda p: replace(p, instance_sha256="0" * 64)),
-    "jobs in another order": ("document", lambda p: replace(p, jobs=(p.jobs[1], p.jobs[0], *p.jobs[2:]))),
+    "jobs in another order": ("document", lambda p: p.with_jobs((p.jobs[1], p.jobs[0], *p.jobs[2:]))),
     "a missing transfer": (
         "document",
         lambda p: with_iteration(p, 0, 0, transfers=p.jobs[0].iterations[0].transfers[:1]),
@@ -149,15 +149,15 @@ FINITE: dict[str, tuple[str, Mutation]] = {
     "a transfer of a lone worker": ("document", lambda p: with_iteration(p, 1, 0, transfers=(Transfer(1, 10, 10),))),
     "a missing block": ("document", lambda p: with_iteration(p, 0, 0, blocks=p.jobs[0].iterations[0].blocks[:1])),
     "a missing iteration": ("document", lambda p: with_job(p, 0, iterations=p.jobs[0].iterations[:1])),
-    "a missing job": ("document", lambda p: replace(p, jobs=p.jobs[1:])),
+    "a missing job": ("document", lambda p: p.with_jobs(p.jobs[1:])),
 }
 CYCLIC: dict[str, tuple[str, Mutation]] = {
     "blocks at once modulo the period": ("exclusive", lambda p: with_job(p, 2, gpus=("a/0",))),
     "transfers at once modulo the period": ("exclusive", lambda p: with_transfer(p, 1, 0, 2, end_us=45)),
     "an objective other than the period": ("objective", lambda p: replace(p, objective=39)),
     "a span longer than the period": ("period", lambda p: with_block(p, 2, 0, 0, end_us=33 + 39)),
-    "a period longer than the pace": ("pace", lambda p: replace(p, objective=39, period_us=39)),
-    "no period": ("period", lambda p: replace(p, period_us=None)),
+    "a period longer than the pace": ("pace", lambda p: replace(p.with_period(39), objective=39)),
+    "no period": ("period", lambda p: p.with_period(None)),
 }
 
 
@@ -188,10 +188,10 @@ def test_two_transfers_at_once_on_a_link() -> None:
     wider = replace(instance, jobs=jobs)
     # Between the two transfers of `pair`, 39 to 45 is taken on both links; 46 is free.
     late = JobPlan("late", ("a/1", "b/0"), (iteration([(2, 120, 132), (2, 120, 132)], [(126, 133), (133, 145)]),))
-    good = replace(finished(wider, (*plan.jobs, late), 145), jobs=(*plan.jobs, late))
+    good = finished(wider, (*plan.jobs, late), 145).with_jobs((*plan.jobs, late))
     assert check(wider, good) == ()
     moved = with_transfer(good, 0, 1, 2, end_us=134)
-    assert rules(wider, replace(moved, jobs=(*moved.jobs[:1], *good.jobs[1:]))) == {"exclusive"}
+    assert rules(wider, moved.with_jobs((*moved.jobs[:1], *good.jobs[1:]))) == {"exclusive"}
 
 
 def test_two_workers_of_a_job_on_one_gpu() -> None:
@@ -225,7 +225,7 @@ def test_servers_without_a_route() -> None:
 
 def test_a_finite_plan_has_no_period() -> None:
     instance, plan = finite()
-    assert rules(instance, replace(plan, period_us=200)) == {"period"}
+    assert rules(instance, plan.with_period(200)) == {"period"}
 
 
 @pytest.mark.parametrize(
@@ -271,9 +271,9 @@ def test_an_empty_transfer_overlaps_nothing() -> None:
 def test_a_damaged_plan_is_reported_and_never_crashes() -> None:
     instance, plan = finite()
     nothing = tuple(replace(job, gpus=(), iterations=()) for job in plan.jobs)
-    assert "document" in rules(instance, replace(plan, jobs=nothing))
-    assert "document" in rules(instance, replace(plan, jobs=()))
-    assert "document" in rules(instance, replace(plan, jobs=plan.jobs * 2))
+    assert "document" in rules(instance, plan.with_jobs(nothing))
+    assert "document" in rules(instance, plan.with_jobs(()))
+    assert "document" in rules(instance, plan.with_jobs(plan.jobs * 2))
 
 
 @pytest.mark.parametrize("period", [None, 0, 1, -5, 38, 200, True, 1.5, "38"])
@@ -295,6 +295,6 @@ def test_a_broken_promise_says_by_how_much() -> None:
     late = check(instance, with_transfer(plan, 2, 0, 2, end_us=75))
     assert [(v.path, v.message) for v in late] == [("$.jobs[2]", "ends at 75, 3 us after its deadline at 72")]
     instance, plan = cyclic()
-    slow = check(instance, replace(plan, objective=42, period_us=42))
+    slow = check(instance, replace(plan.with_period(42), objective=42))
     assert [(v.path, v.read) for v in slow] == [("$.jobs[1]", "docs/specification.md#pace")]
     assert "4 us slower than 38 us each" in slow[0].message

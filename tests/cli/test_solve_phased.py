@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import load_any_plan, save_instance
+from jigsaw_opt.documents import load_plan, save_instance
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.solvers.phased import either
 
 
@@ -28,7 +27,7 @@ def test_jobs_that_only_run_in_turn_get_a_phased_plan(
     save_instance(one_server(30, *(Job(name, "net", 1, 3) for name in "abc")), path)
     assert main(["solve", str(path), "--json", "--time-limit", "2", "-o", str(plan)]) == 0
     assert json.loads(capsys.readouterr().out)["solver"] == "phased"
-    assert isinstance(load_any_plan(plan), PhasedPlan)
+    assert load_plan(plan).is_phased
     assert main(["check", str(path), str(plan)]) == 0
 
 
@@ -43,7 +42,7 @@ def test_short_jobs_that_do_not_fit_together_get_a_phased_plan(
     told = capsys.readouterr()
     assert "no plan that lists all iterations was found" in told.err
     assert json.loads(told.out)["objective"] == 56
-    assert isinstance(load_any_plan(plan), PhasedPlan)
+    assert load_plan(plan).is_phased
     assert main(["check", str(CASE), str(plan)]) == 0
 
 

@@ -181,7 +181,7 @@ iterations = st.builds(
     st.lists(st.builds(Transfer, counts, counts, counts), max_size=2).map(tuple),
 )
 plans = st.builds(
-    Plan,
+    Plan.of_jobs,
     texts,
     texts,
     st.sampled_from(["optimal", "feasible"]),

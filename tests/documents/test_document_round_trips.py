@@ -125,7 +125,9 @@ def test_large_documents_take_linear_time(pair: Instance) -> None:
     tree["jobs"] = [{**tree["jobs"][0], "name": f"job-{k}"} for k in range(30_000)]
     data = json.dumps(tree)
     iteration = Iteration(tuple(Block(1, k, k + 1) for k in range(100)), ())
-    plan = Plan("pair", "", "feasible", 1, 1, None, tuple(JobPlan(str(k), (), (iteration,)) for k in range(1000)))
+    plan = Plan.of_jobs(
+        "pair", "", "feasible", 1, 1, None, tuple(JobPlan(str(k), (), (iteration,)) for k in range(1000))
+    )
     start = time.process_time()
     assert len(decode_instance(data).jobs) == 30_000
     assert decode_plan(encode_plan(plan)) == plan

@@ -15,18 +15,18 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import (
     decode_instance,
-    decode_phased_plan,
-    encode_phased_plan,
+    decode_plan,
+    encode_plan,
     instance_sha256,
-    load_any_plan,
     load_document,
+    load_listed_plan,
     load_plan,
     save_instance,
     save_plan,
     schema,
 )
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.problem import Instance, PhasedPlan
+from jigsaw_opt.problem import Instance, Plan
 from tests.test_worked_example import document
 
 TREE = json.loads(document("Phased plans"))
@@ -41,23 +41,23 @@ def long() -> Instance:
 
 
 @pytest.fixture(scope="module")
-def plan() -> PhasedPlan:
-    return decode_phased_plan(document("Phased plans"))
+def plan() -> Plan:
+    return decode_plan(document("Phased plans"))
 
 
-def test_the_plan_of_the_page_is_correct(long: Instance, plan: PhasedPlan) -> None:
+def test_the_plan_of_the_page_is_correct(long: Instance, plan: Plan) -> None:
     assert plan.instance_sha256 == instance_sha256(long)
     assert check(long, plan) == ()
     assert Draft202012Validator(schema("phased-plan")).is_valid(TREE)
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path, plan: PhasedPlan, pair_plan_path: Path) -> None:
+def test_what_is_saved_is_loaded(tmp_path: Path, plan: Plan, pair_plan_path: Path) -> None:
     path = tmp_path / "p.json"
     save_plan(plan, path)
-    assert load_any_plan(path) == load_document(path) == decode_phased_plan(encode_phased_plan(plan)) == plan
-    assert load_any_plan(pair_plan_path) == load_plan(pair_plan_path)
+    assert load_plan(path) == load_document(path) == decode_plan(encode_plan(plan)) == plan
+    assert load_listed_plan(pair_plan_path) == load_plan(pair_plan_path)
     with pytest.raises(InvalidInputError, match="is a phased plan") as caught:
-        load_plan(path)
+        load_listed_plan(path)
     assert caught.value.problems[0].path == str(path)
 
 
@@ -91,12 +91,12 @@ def test_every_problem_has_its_path(steps: tuple[str | int, ...], value: object,
     if value is GONE:
         del parent[steps[-1]]
     with pytest.raises(InvalidInputError) as caught:
-        decode_phased_plan(json.dumps(tree))
+        decode_plan(json.dumps(tree))
     assert [problem.path for problem in caught.value.problems] == [place]
 
 
 def test_commands_take_both_kinds_or_refuse_one_by_name(
-    tmp_path: Path, long: Instance, plan: PhasedPlan, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, long: Instance, plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     instance, path = tmp_path / "i.json", tmp_path / "p.json"
     save_instance(long, instance)

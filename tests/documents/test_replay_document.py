@@ -46,8 +46,8 @@ def test_the_speed_up_needs_both_to_be_measured(pair_plan: Plan) -> None:
 
 def test_the_hash_is_that_of_what_is_carried_out(pair_plan: Plan) -> None:
     assert plan_sha256(replace(pair_plan, bound=0, status="feasible", solver={"name": "x"})) == plan_sha256(pair_plan)
-    assert plan_sha256(replace(pair_plan, jobs=pair_plan.jobs[::-1])) != plan_sha256(pair_plan)
-    assert plan_sha256(replace(pair_plan, period_us=5000)) != plan_sha256(pair_plan)
+    assert plan_sha256(pair_plan.with_jobs(pair_plan.jobs[::-1])) != plan_sha256(pair_plan)
+    assert plan_sha256(pair_plan.with_period(5000)) != plan_sha256(pair_plan)
 
 
 @pytest.mark.parametrize(

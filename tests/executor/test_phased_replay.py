@@ -35,8 +35,8 @@ from jigsaw_opt.problem import (  # noqa: E402
     Iteration,
     JobPlan,
     Phase,
-    PhasedPlan,
     PhaseGroup,
+    Plan,
     Transfer,
 )
 from jigsaw_opt.problem.phased_replay import PhasedReplay  # noqa: E402
@@ -60,13 +60,13 @@ def problem(*jobs: dict[str, Any], **changes: Any) -> Instance:
     return instance(cluster=cluster, jobs=jobs, **changes)
 
 
-def planned(asked: Instance) -> PhasedPlan:
+def planned(asked: Instance) -> Plan:
     plan = solve_phased(asked, Options(workers=1)).plan
     assert plan is not None
     return plan
 
 
-def written(folder: Path, asked: Instance, plan: PhasedPlan | None = None) -> list[object]:
+def written(folder: Path, asked: Instance, plan: Plan | None = None) -> list[object]:
     """Arguments that carry a phased plan for it out."""
     save_instance(asked, folder / "instance.json")
     save_plan(plan or planned(asked), folder / "plan.json")
@@ -86,16 +86,16 @@ def placed(name: str, *pairs: tuple[int, int]) -> JobPlan:
     return JobPlan(name, ("h0/0", "h1/0"), (Iteration(blocks, tuple(moved)),))
 
 
-def by_hand(asked: Instance) -> PhasedPlan:
+def by_hand(asked: Instance) -> Plan:
     """Jobs a and b in turn, then b alone; c beside them."""
     both = Phase(0, 4300, 3, (placed("a", (3, 2400), (2, 1900)), placed("b", (2, 4300), (3, 4300))))
     rest = Phase(13076, 2459, 4, (placed("b", (3, 2400), (2, 1900)),))
     one = Phase(0, 2400, 4, (JobPlan("c", ("h2/0",), (Iteration((Block(3, 0, 2400),), ()),)),))
     groups = (PhaseGroup((both, rest)), PhaseGroup((one,)))
-    return PhasedPlan(asked.name, instance_sha256(asked), "feasible", rest.end_us, 0, groups)
+    return Plan(asked.name, instance_sha256(asked), "feasible", rest.end_us, 0, groups)
 
 
-def levels_of(plan: PhasedPlan, name: str, most: int) -> list[list[int]]:
+def levels_of(plan: Plan, name: str, most: int) -> list[list[int]]:
     """Levels of a job in all of its iterations, of no more than `most` repetitions of each phase."""
     return [
         [block.level for block in iteration.blocks]
@@ -213,7 +213,7 @@ def test_ctrl_c_keeps_the_checkpoint_of_the_seam(tmp_path: Path, capfd: pytest.C
     assert saved == {f"job{job}-worker{worker}-iteration3.pt": 3 for job in (0, 1) for worker in (0, 1)}
 
 
-def measured(asked: Instance, plan: PhasedPlan, block_us: int, done: int = 0, **settings: Any) -> PhasedReplay:
+def measured(asked: Instance, plan: Plan, block_us: int, done: int = 0, **settings: Any) -> PhasedReplay:
     """The replay of a job of one worker whose blocks take so long, one behind the other."""
     request = PhasedReplayRequest(asked, plan, **settings)
     phases = [phase for _, _, phase in request.cut().plan.all_phases()]

@@ -31,7 +31,7 @@ def shifted(plan: Plan) -> Plan:
     """The same plan; of a cyclic one every job starts as many periods later as jobs stand before it."""
     if plan.period_us is None:
         return plan
-    return replace(plan, jobs=tuple(later(job, number * plan.period_us) for number, job in enumerate(plan.jobs)))
+    return plan.with_jobs(tuple(later(job, number * plan.period_us) for number, job in enumerate(plan.jobs)))
 
 
 def later(job: JobPlan, shift: int) -> JobPlan:

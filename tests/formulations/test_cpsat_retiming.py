@@ -133,7 +133,7 @@ def retimed(instance: Instance, places: Places, limit: int) -> int | None:
 def passed(instance: Instance, plan: Timetable) -> int:
     """Objective of a plan, once the checker has passed it."""
     value = objective_of(cut(instance), plan.jobs, plan.period_us)
-    stated = Plan(instance.name, instance_sha256(instance), "feasible", value, 0, plan.period_us, plan.jobs)
+    stated = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, plan.period_us, plan.jobs)
     assert check(instance, stated) == ()
     return value
 

@@ -64,7 +64,7 @@ def proven_optimum(instance: Instance) -> int | None:
 def plan_of(instance: Instance, timetable: Timetable, objective: int) -> Plan:
     signature = {"name": "test", "seconds": 0, "seed": 0}
     digest = instance_sha256(instance)
-    return Plan(instance.name, digest, "optimal", objective, objective, None, timetable.jobs, signature)
+    return Plan.of_jobs(instance.name, digest, "optimal", objective, objective, None, timetable.jobs, signature)
 
 
 def enlarged(instance: Instance, factor: int) -> Instance:

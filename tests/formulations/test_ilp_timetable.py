@@ -70,7 +70,7 @@ def optimum_in_file(instance: Instance, path: Path) -> int | None:
     objective = objective_of(cut(instance), timetable.jobs)
     assert objective == round(engine.getObjectiveValue())
     digest = instance_sha256(instance)
-    plan = Plan(instance.name, digest, "optimal", objective, objective, None, timetable.jobs, {"name": "test"})
+    plan = Plan.of_jobs(instance.name, digest, "optimal", objective, objective, None, timetable.jobs, {"name": "test"})
     assert [v for v in check(instance, plan) if v.path.startswith("$.jobs")] == []
     return objective
 

@@ -99,7 +99,7 @@ def _serial_plan(made: Draft) -> Plan:
     jobs = assemble(operations, decisions)
     period = now if made.instance.horizon == "cyclic" else None
     objective = objective_of(operations, jobs, period)
-    return Plan(made.instance.name, instance_sha256(made.instance), "feasible", objective, 0, period, jobs)
+    return Plan.of_jobs(made.instance.name, instance_sha256(made.instance), "feasible", objective, 0, period, jobs)
 
 
 def _serial_job(operations: Operations, job: OperationGraph, place: HiddenPlace, start: int) -> tuple[JobDecision, int]:

@@ -33,7 +33,7 @@ def with_levels(plan: Plan, job: int, levels: list[int]) -> Plan:
     first, *rest = old.iterations
     blocks = tuple(replace(block, level=level) for block, level in zip(first.blocks, levels, strict=True))
     changed = replace(old, iterations=(replace(first, blocks=blocks), *rest))
-    return replace(plan, jobs=(*plan.jobs[:job], changed, *plan.jobs[job + 1 :]))
+    return plan.with_jobs((*plan.jobs[:job], changed, *plan.jobs[job + 1 :]))
 
 
 @pytest.mark.parametrize(

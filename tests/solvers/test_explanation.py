@@ -81,7 +81,7 @@ def planned(
             last = max(last, *(it.end_us for it in done))
         plans.append(ShapedJobPlan(job.name, gpus, tuple(iterations)))
     value = period or last
-    plan = Plan("by hand", instance_sha256(instance), "feasible", value, 0, period or None, tuple(plans))
+    plan = Plan.of_jobs("by hand", instance_sha256(instance), "feasible", value, 0, period or None, tuple(plans))
     assert check(instance, plan) == ()
     return instance, plan
 
@@ -214,7 +214,7 @@ def moved_to(instance: Instance, plan: Plan, activity: int, start: int) -> Plan:
     starts = [start if a == activity else old for a, old in enumerate(order.starts)]
     _, timetable = order.timetable(KeptTiming(order.flat, starts, plan.period_us), (), order.operations.routes)
     jobs = {job.name: job for job in timetable.plans}
-    return with_objective(instance, replace(plan, jobs=tuple(jobs[job.name] for job in instance.jobs)))
+    return with_objective(instance, plan.with_jobs(tuple(jobs[job.name] for job in instance.jobs)))
 
 
 def require_true(instance: Instance, plan: Plan) -> Counter[str]:
@@ -275,7 +275,9 @@ def retimed(instance: Instance, plan: Plan, name: str) -> int:
     _, timetable = order.timetable(timing, (), order.operations.routes)
     jobs = {job.name: job for job in timetable.plans}
     in_order, digest = tuple(jobs[job.name] for job in instance.jobs), instance_sha256(instance)
-    early = replace(plan, jobs=in_order, period_us=timing.period, instance_sha256=digest, bound=0, status="feasible")
+    early = replace(
+        plan.with_jobs(in_order).with_period(timing.period), instance_sha256=digest, bound=0, status="feasible"
+    )
     assert check(instance, with_objective(instance, early)) == ()
     ends = {job.name: end for job, end in zip(order.jobs, order.ends(timing), strict=True)}
     return timing.period or ends[name]
@@ -295,10 +297,10 @@ def test_changes_are_plans_of_changed_instances(goal: tuple[str, str]) -> None:
         size = {server.name: server.gpus for server in cluster.servers}
         split = [gpu.split("/") for gpu in job.gpus]
         apart = replace(job, gpus=tuple(f"{server}/{int(k) + size[server]}" for server, k in split))
-        own = replace(plan, jobs=(apart, *plan.jobs[1:]))
+        own = plan.with_jobs((apart, *plan.jobs[1:]))
         assert retimed(replace(instance, cluster=more), own, job.name) == found["GPUs of its own"]
         alone = replace(instance, jobs=instance.jobs[:1])
-        assert retimed(alone, replace(plan, jobs=(job,)), job.name) == found.get(
+        assert retimed(alone, plan.with_jobs((job,)), job.name) == found.get(
             "alone in the cluster", found["GPUs of its own"]
         )
         links = used_links(instance, plan)

@@ -61,7 +61,7 @@ def test_counts_are_those_whose_cyclic_plans_waste_least() -> None:
     def timing(counts: Mapping[str, int]) -> Plan:
         asked.append(counts["a"])
         period_us = 22 if counts["a"] == 2 else 15 * counts["a"]
-        return Plan("f", "", "feasible", period_us, 0, period_us, ())
+        return Plan.of_jobs("f", "", "feasible", period_us, 0, period_us, ())
 
     assert FluidPolicy(alone, FluidJobs(MEMORY)).counts({}, {"a": 1000}, set(), 0) == {"a": 1}
     measured = FluidPolicy(alone, FluidJobs(MEMORY), timing)

@@ -63,7 +63,7 @@ def passed(instance: Instance, timetable: Timetable) -> int:
     assert bound <= value
     status: PlanStatus = "optimal" if bound == value else "feasible"
     sha256 = instance_sha256(instance)
-    plan = Plan(instance.name, sha256, status, value, bound, timetable.period_us, timetable.jobs)
+    plan = Plan.of_jobs(instance.name, sha256, status, value, bound, timetable.period_us, timetable.jobs)
     assert check(instance, plan) == ()
     return value
 

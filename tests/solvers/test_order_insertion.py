@@ -36,7 +36,7 @@ def table_of(instance: Instance) -> AssignmentTable:
 def require_correct(instance: Instance, timetable: Timetable, value: int) -> None:
     """The plan of a timetable passes the checker and has the objective that was stated."""
     assert objective_of(cut(instance), timetable.jobs) == value
-    plan = Plan(instance.name, instance_sha256(instance), "feasible", value, 0, None, timetable.jobs, {})
+    plan = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, None, timetable.jobs, {})
     assert check(instance, plan) == (), instance.name
 
 

@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_instance, save_plan
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem import Instance, Job, PhasedPlan
+from jigsaw_opt.problem import Instance, Job, Plan
 from jigsaw_opt.solvers.explanation.phased import PhasedExplanation, explain_phased
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import solve_phased
@@ -34,7 +34,7 @@ def iterations(job: PhasedExplanation) -> int:
     return sum(it.within.iterations * it.within.repeats for it in job.stretches if it.within is not None)
 
 
-def require_all(asked: Instance, plan: PhasedPlan) -> list[PhasedExplanation]:
+def require_all(asked: Instance, plan: Plan) -> list[PhasedExplanation]:
     found = explain_phased(asked, plan)
     for job, own in zip(asked.jobs, found, strict=True):
         require_sums(own)

@@ -11,7 +11,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import instance_sha256, save_instance, save_plan
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, PhasedPlan, Segment, Server
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import solve_phased
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
@@ -33,7 +33,7 @@ def crossing(objective: str = "makespan") -> Instance:
     return Instance("crossing", Cluster(servers, ("s",), links), {"net": NET}, jobs, "finite", objective)  # type: ignore[arg-type]
 
 
-def planned(instance: Instance) -> PhasedPlan:
+def planned(instance: Instance) -> Plan:
     plan = solve_phased(instance, Options(workers=1)).plan
     assert plan is not None
     return plan

@@ -11,12 +11,12 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import add_job, change_bandwidth, load_any_plan, remove_job, save_instance, save_plan
+from jigsaw_opt.documents import add_job, change_bandwidth, load_plan, remove_job, save_instance, save_plan
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Link, Phase, PhasedPlan, Server
+from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Link, Phase, Plan, Server
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import PhasedResult, resolve_phased, solve_phased
+from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
 from jigsaw_opt.solvers.resolve import Fix, placements_of
 from jigsaw_opt.solvers.result import Status
 from tests.phased_referee import accepts
@@ -34,13 +34,13 @@ MOMENT = 100
 ROOMY = Cluster(tuple(Server(name, "v", 4, 200, 10**9) for name in ("x", "y")), (), (Link("xy", ("x", "y"), 10**6),))
 
 
-def planned(asked: Instance) -> PhasedPlan:
+def planned(asked: Instance) -> Plan:
     plan = solve_phased(asked, ONE_THREAD).plan
     assert plan is not None
     return plan
 
 
-def again(asked: Instance, plan: PhasedPlan, fix: Fix | None = None) -> PhasedPlan:
+def again(asked: Instance, plan: Plan, fix: Fix | None = None) -> Plan:
     result = resolve_phased(asked, plan, fix, ONE_THREAD)
     assert result.plan is not None and check(asked, result.plan) == () and accepts(asked, result.plan)
     assert result.bound <= result.plan.objective
@@ -56,7 +56,7 @@ def begun(group: tuple[Phase, ...], moment: int) -> list[Phase]:
     ]
 
 
-def assert_same_past(old: PhasedPlan, new: PhasedPlan, moment: int) -> None:
+def assert_same_past(old: Plan, new: Plan, moment: int) -> None:
     pasts = [[past for group in plan.groups if (past := begun(group.phases, moment))] for plan in (old, new)]
     assert sorted(pasts[0], key=str) == sorted(pasts[1], key=str) != []
 
@@ -143,7 +143,7 @@ def test_groups_that_have_begun_side_by_side_never_become_one() -> None:
     assert len(old.groups) == 2
     wide = add_job(asked, Job("wide", "one", 4, 10))
     again(wide, old)
-    found: PhasedResult = resolve_phased(wide, old, Fix(before_us=MOMENT), ONE_THREAD)
+    found = resolve_phased(wide, old, Fix(before_us=MOMENT), ONE_THREAD)
     assert (found.status, found.plan) == (Status.UNKNOWN, None)
 
 
@@ -173,8 +173,8 @@ def test_the_command_takes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureF
     fixed = ["--fix-before", str(MOMENT), "--fix-placement", "c"]
     assert main(["solve", second, "--warm", old, *fixed, "-o", new, "--workers", "1"]) == 0
     assert main(["check", second, new]) == 0
-    kept = load_any_plan(new)
-    assert placements_of(kept)["c"] == placements_of(load_any_plan(old))["c"]
+    kept = load_plan(new)
+    assert placements_of(kept)["c"] == placements_of(load_plan(old))["c"]
     assert main(["solve", first, "--warm", old, "--fix-before", "-1"]) == 3
     assert main(["solve", first, "--warm", old, "--fix-placement", "x", "y"]) == 3
     assert main(["solve", first, "--warm", old, "--gap", "0.1"]) == 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import load_any_plan, save_instance
+from jigsaw_opt.documents import load_plan, save_instance
 from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.problem import (
     Block,
@@ -201,7 +201,7 @@ def test_the_command_makes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["solve", str(path), "--json", "-o", str(plan)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["status"], told["objective"], told["solver"]) == ("optimal", 10**10, "phased")
-    assert load_any_plan(plan).objective == 10**10
+    assert load_plan(plan).objective == 10**10
     assert main(["check", str(path), str(plan)]) == 0
     assert main(["solve", str(path), "--phased", "--timeline"]) == 0
     assert "group 1 phase 0" in capsys.readouterr().out

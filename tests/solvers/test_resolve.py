@@ -141,7 +141,7 @@ def test_a_longer_period_is_found_for_one_more_job() -> None:
 def test_without_memory_for_the_new_job_where_the_others_are_they_move() -> None:
     instance = two_jobs()
     model = Model((Segment("s", {"v": 10}, {"v": 10}, 20, 10),), state_factor=4)
-    apart = Plan("two", "", "feasible", 40, 40, None, _apart(instance))
+    apart = Plan.of_jobs("two", "", "feasible", 40, 40, None, _apart(instance))
     result = resolve(add_job(instance, Job("c", "wide", 1, 1), {"wide": model}), apart, options=ONE)
     assert result.plan is not None
     places = {job.name: job.gpus for job in result.plan.jobs}

@@ -47,7 +47,7 @@ def test_without_time_going_on_a_session_is_solve_and_then_resolve(instance: Ins
     assert second.plan is not None and second.plan.jobs == _jobs(resolve(changed, first.plan, options=ONE).plan)
     session.remove(instance.jobs[0].name)
     changed = remove_job(changed, instance.jobs[0].name)
-    left = replace(second.plan, jobs=second.plan.jobs[1:])
+    left = second.plan.with_jobs(second.plan.jobs[1:])
     assert _jobs(session.solve(ONE).plan) == _jobs(resolve(changed, left, options=ONE).plan)
 
 
@@ -113,7 +113,7 @@ class Rolled:
         instance = replace(self.instance, jobs=jobs)
         plans = tuple(JobPlan(name, self.gpus[name], its) for name, its in self.done.items())
         value = objective_of(cut(instance), plans, None)
-        return instance, Plan(instance.name, instance_sha256(instance), "feasible", value, 0, None, plans)
+        return instance, Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, None, plans)
 
 
 def _later(iteration: Iteration, us: int) -> Iteration:

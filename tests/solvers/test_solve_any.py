@@ -9,9 +9,11 @@ import pytest
 
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import PhasedResult, either, not_taken, solve_any, solve_phased
+from jigsaw_opt.solvers.phased import either, not_taken, solve_any, solve_phased
+from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.stop import NoPlan
@@ -25,7 +27,7 @@ def one_server(*jobs: Job) -> Instance:
 
 def test_short_jobs_get_a_plan_that_lists_all_iterations() -> None:
     result = solve_any(one_server(Job("a", "net", 1, 3), Job("b", "net", 1, 2)), Options(workers=1))
-    assert isinstance(result, Result)
+    assert result.solver == "portfolio"
     assert (result.status, result.objective) == (Status.OPTIMAL, 21)
 
 
@@ -52,35 +54,37 @@ def test_an_instance_is_validated_once_and_that_is_part_of_the_limit(monkeypatch
 
 def test_jobs_that_no_plan_lists_get_a_phased_plan() -> None:
     result = solve_any(one_server(Job("a", "net", 1, 10**8)), Options(workers=1))
-    assert isinstance(result, PhasedResult)
+    assert result.plan is not None and result.plan.is_phased
     assert (result.status, result.objective) == (Status.OPTIMAL, 7 * 10**8)
 
 
 def test_optimal_phased_plan_is_all_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
     monkeypatch.setattr(either, "solve_valid", None)
-    assert isinstance(solve_any(one_server(Job("a", "net", 1, 5)), Options(workers=1)), PhasedResult)
+    assert solve_any(one_server(Job("a", "net", 1, 5)), Options(workers=1)).solver == "phased"
 
 
-@pytest.mark.parametrize(("more", "kind"), [(0, PhasedResult), (2, Result)])
-def test_the_better_of_both_is_the_result(more: int, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("more", "kind"), [(0, "phased"), (2, "portfolio")])
+def test_the_better_of_both_is_the_result(more: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A phased plan that is said to be one better or one worse than the optimum, and not known to be optimal."""
     asked = one_server(Job("a", "net", 1, 5))
     result = solve_phased(asked, Options(workers=1))
     assert result.plan is not None and result.plan.objective == 35
-    told = replace(result, status=Status.FEASIBLE, plan=replace(result.plan, objective=34 + more))
+    plan = replace(result.plan, objective=34 + more)
+    told = replace(result, status=Status.FEASIBLE, objective=plan.objective, plan=plan)
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
     monkeypatch.setattr(either, "solve_phased_valid", lambda *_: told)
     found = solve_any(asked, Options(workers=1))
-    assert isinstance(found, kind) and found.objective == min(35, 34 + more)
+    assert found.solver == kind and found.objective == min(35, 34 + more)
 
 
-@pytest.mark.parametrize(("rate", "kind"), [(1, PhasedResult), (10**6, Result)])
-def test_no_plan_is_begun_that_cannot_be_listed_in_time(rate: int, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rate", "kind"), [(1, "phased"), (10**6, "portfolio")])
+def test_no_plan_is_begun_that_cannot_be_listed_in_time(rate: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
     monkeypatch.setattr(either, "_OPERATIONS_A_SECOND", rate)
-    monkeypatch.setattr(either, "solve_phased_valid", lambda *_: PhasedResult(Status.UNKNOWN, 0))
-    assert isinstance(solve_any(one_server(Job("a", "net", 1, 5)), Options(workers=1, time_limit=1.0)), kind)
+    monkeypatch.setattr(either, "solve_phased_valid", lambda *_: phased_result(Options(), 0.0, Bound(0, Proof())))
+    asked = Options(workers=1, time_limit=1.0)
+    assert solve_any(one_server(Job("a", "net", 1, 5)), asked).solver == kind
 
 
 def test_options_that_phased_plans_are_not_made_with_ask_for_a_listed_one() -> None:
@@ -95,7 +99,7 @@ def test_of_short_jobs_a_phased_plan_is_tried_where_no_other_is_found(monkeypatc
     jobs = [Job(name, "net", 1, 3) for name in "abc"]
     turns = replace(one_server(*jobs), cluster=Cluster((Server("s", "v", 2, 30, 10**6),)))
     found = solve_any(turns, Options(workers=1))
-    assert isinstance(found, PhasedResult) and found.objective == 42
+    assert found.solver == "phased" and found.objective == 42
     listed: list[float] = []
 
     def run(solver: either._PlanBy, control: Control) -> Result:
@@ -104,7 +108,7 @@ def test_of_short_jobs_a_phased_plan_is_tried_where_no_other_is_found(monkeypatc
 
     monkeypatch.setattr(either._PlanBy, "run", run)
     found = solve_any(one_server(*jobs), Options(workers=1, time_limit=10.0))
-    assert isinstance(found, PhasedResult) and found.objective == 42
+    assert found.solver == "phased" and found.objective == 42
     assert 6.0 < listed[0] <= 7.0
 
 

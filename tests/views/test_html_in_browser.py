@@ -156,7 +156,7 @@ def racks() -> tuple[Instance, Plan]:
         JobPlan(job.name, (gpu,), (Iteration((Block(1, start, start + 30),), ()),))
         for job, (gpu, start) in zip(jobs, places, strict=True)
     )
-    return Instance("racks", cluster, {"m": model}, jobs), Plan("racks", "", "feasible", 60, 1, None, plans)
+    return Instance("racks", cluster, {"m": model}, jobs), Plan.of_jobs("racks", "", "feasible", 60, 1, None, plans)
 
 
 def test_time_before_its_release_is_no_wait_and_exchange_has_its_share(browser: Chrome, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_picture_as_svg(browser: Chrome, tmp_path: Path) -> None:
     instance, plan = racks()
     evil = '<script>&"'
     jobs = (replace(instance.jobs[0], name=evil), *instance.jobs[1:])
-    plan = replace(plan, jobs=(replace(plan.jobs[0], name=evil), *plan.jobs[1:]))
+    plan = plan.with_jobs((replace(plan.jobs[0], name=evil), *plan.jobs[1:]))
     show(browser, tmp_path, timeline_html(picture(replace(instance, jobs=jobs), plan)))
     root = ElementTree.fromstring(browser.execute_script("return asSvg()"))
     texts = ["".join(it.itertext()) for it in root.iter() if it.tag.endswith("}text")]
@@ -229,7 +229,7 @@ def test_lines_come_from_what_an_interval_waits_for(browser: Chrome, tmp_path: P
     model = Model((Segment("s", {"v": 10}, {"v": 20}, 1, 1),))
     instance = Instance("two", Cluster((Server("a", "v", 2, 100, 1),)), {"m": model}, (Job("j", "m", 2, 2),))
     rounds = (Iteration((Block(1, 0, 30), Block(1, 0, 30)), ()), Iteration((Block(1, 30, 60), Block(1, 30, 60)), ()))
-    plan = Plan("two", "", "feasible", 60, 1, None, (JobPlan("j", ("a/0", "a/1"), rounds),))
+    plan = Plan.of_jobs("two", "", "feasible", 60, 1, None, (JobPlan("j", ("a/0", "a/1"), rounds),))
     show(browser, tmp_path, timeline_html(picture(instance, plan)))
     found = browser.execute_script("return needs(data.lanes[1].intervals[1]).map(([lane, i]) => [lane.name, i[END]])")
     assert found == [["a/0", 30], ["a/1", 30]]
@@ -266,7 +266,9 @@ def many_blocks(lanes: int, blocks: int) -> tuple[Instance, Plan]:
         JobPlan(job.name, (f"a/{k}",), tuple(Iteration((Block(1, 40 * i, 40 * i + 30),), ()) for i in range(blocks)))
         for k, job in enumerate(jobs)
     )
-    return Instance("many", cluster, {"m": model}, jobs), Plan("many", "", "feasible", 40 * blocks - 10, 1, None, plans)
+    return Instance("many", cluster, {"m": model}, jobs), Plan.of_jobs(
+        "many", "", "feasible", 40 * blocks - 10, 1, None, plans
+    )
 
 
 def test_fifty_thousand_blocks_stay_usable(browser: Chrome, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from jigsaw_opt.problem import (
     JobPlan,
     Model,
     Phase,
-    PhasedPlan,
     PhaseGroup,
+    Plan,
     Segment,
     Server,
 )
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 PHASES = 100
 
 
-def staged() -> tuple[Instance, PhasedPlan]:
+def staged() -> tuple[Instance, Plan]:
     """A job in 100 phases, each longer than the one before, beside one that has a GPU and a group of its own."""
     model = Model((Segment("s", {"v": 10}, {"v": 20}, 1, 1),))
     cluster = Cluster((Server("a", "v", 2, 100, 1),))
@@ -49,7 +49,7 @@ def staged() -> tuple[Instance, PhasedPlan]:
     lone = Phase(0, 30, 3, (JobPlan("lone", ("a/1",), step),))
     groups = (PhaseGroup(tuple(phases)), PhaseGroup((lone,)))
     end = 30 * sum(lengths)
-    return Instance("many", cluster, {"m": model}, jobs), PhasedPlan("many", "", "optimal", end, end, groups)
+    return Instance("many", cluster, {"m": model}, jobs), Plan("many", "", "optimal", end, end, groups)
 
 
 SHOWN = """

@@ -53,7 +53,7 @@ def pipe(period: int | None = None) -> tuple[Instance, Plan]:
     instance = Instance("pipe", cluster, {}, (job,), horizon, objective)  # type: ignore[arg-type]
     blocks, transfers = (Execution(3, 5), Execution(8, 12), Execution(12, 13)), (Execution(5, 8),)
     done = ShapedJobPlan("pipe", ("a/0", "b/0"), (ShapedIteration(blocks, transfers),))
-    return instance, Plan("pipe", "", "feasible", period or 13, 1, period, (done,))
+    return instance, Plan.of_jobs("pipe", "", "feasible", period or 13, 1, period, (done,))
 
 
 def test_blocks_are_on_all_their_gpus_and_transfers_on_links() -> None:

@@ -40,7 +40,7 @@ def crossing() -> tuple[Instance, Plan]:
     instance = Instance("crossing", cluster, {"m": model}, (Job("j", "m", 2, 1),), "cyclic", "period")
     blocks = (Block(1, 5, 25), Block(1, 0, 20))
     job = JobPlan("j", ("a/0", "b/0"), (Iteration(blocks, (Transfer(1, 25, 35),)),))
-    return instance, Plan("crossing", "", "feasible", 30, 1, 30, (job,))
+    return instance, Plan.of_jobs("crossing", "", "feasible", 30, 1, 30, (job,))
 
 
 def embedded(page: str) -> dict[str, object]:
@@ -81,7 +81,7 @@ def test_html_is_self_contained_and_carries_the_plan(pair: Instance, pair_plan: 
 def test_names_never_become_markup(pair: Instance, pair_plan: Plan) -> None:
     evil = "<script>alert(1)<!--"
     jobs = (replace(pair.jobs[0], name=evil), pair.jobs[1])
-    plan = replace(pair_plan, jobs=(replace(pair_plan.jobs[0], name=evil), pair_plan.jobs[1]))
+    plan = pair_plan.with_jobs((replace(pair_plan.jobs[0], name=evil), pair_plan.jobs[1]))
     page = timeline_html(picture(replace(pair, name=evil, jobs=jobs), plan))
     assert evil not in page
     assert embedded(page)["jobs"][0]["name"] == evil  # type: ignore[index]
@@ -133,7 +133,7 @@ def exchanging() -> tuple[Instance, Plan]:
         Iteration((Block(1, at, at + 20), Block(1, at + 5, at + 25)), (Transfer(1, at + 25, at + 35),))
         for at in (0, 40)
     )
-    return instance, Plan("crossing", "", "feasible", 75, 1, None, (JobPlan("j", ("a/0", "b/0"), rounds),))
+    return instance, Plan.of_jobs("crossing", "", "feasible", 75, 1, None, (JobPlan("j", ("a/0", "b/0"), rounds),))
 
 
 def test_perfetto_counts_what_is_taken() -> None:
@@ -171,7 +171,7 @@ def named(instance: Instance, plan: Plan, name: str) -> Picture:
         replace(job, name=jobs[k].name, gpus=tuple(gpu.replace("s0", name) for gpu in job.gpus))
         for k, job in enumerate(plan.jobs)
     )
-    return picture(instance, replace(plan, instance=name, jobs=planned, solver={"name": name}))
+    return picture(instance, replace(plan.with_jobs(planned), instance=name, solver={"name": name}))
 
 
 def test_a_name_is_never_a_place_for_data(pair: Instance, pair_plan: Plan) -> None:

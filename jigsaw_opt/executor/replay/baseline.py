@@ -48,7 +48,7 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
         schedule.add_iteration(job)
     jobs = assemble(operations, schedule.decisions)
     length = max(map(job_end, jobs))
-    return Plan(
+    return Plan.of_jobs(
         instance=usual.name,
         instance_sha256=instance_sha256(usual),
         status="feasible",

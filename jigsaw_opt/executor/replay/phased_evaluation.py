@@ -72,22 +72,22 @@ def _phases(
         for number, part in enumerate(parts):
             own = {
                 (k, slot): parameters[job, slot]
-                for k, job in enumerate(part.cyclic.numbers)
+                for k, job in enumerate(part.numbers)
                 for slot in range(len(part.phase.jobs[k].gpus))
                 if parameters
             }
-            measured = timeline(part.cyclic.plan, [p.parts[number] for p in hosts], part.done(found[0].done), own)
+            measured = timeline(part.plan, [p.parts[number] for p in hosts], part.done(found[0].done), own)
             asked = whole[group][number].phase
-            repeated = part.phase.repeats if parameters else repetitions(part.cyclic.plan, measured)
-            left_out = asked.repeats - repeated
+            repeated = part.phase.count if parameters else repetitions(part.plan, measured)
+            left_out = asked.count - repeated
             length, begin = _length_us(measured), hosts[0].parts[number].begin_us
-            compared = summary(part.cyclic.plan, measured) if length else None
+            compared = summary(part.plan, measured) if length else None
             whole_span = _span_us(request, part, measured, compared, left_out, end) if parameters else None
             start, end = whole_span or (None, None)
             seam = None if finish is None else max(0, begin - finish)
             finish = begin + length if length else None
             ends = (asked.end_us, start, end, seam)
-            yield MeasuredPhase(group, number, asked.repeats, repeated, compared, *ends, measured)
+            yield MeasuredPhase(group, number, asked.count, repeated, compared, *ends, measured)
 
 
 def _length_us(measured: Timeline) -> int:
@@ -110,7 +110,7 @@ def _span_us(
     if before is None or resumed or compared is None or (left_out and compared.measured_us is None):
         return None
     begin = max(before, part.phase.start_us if request.pace else 0)
-    for number, job in zip(part.cyclic.numbers, measured.jobs, strict=True):
+    for number, job in zip(part.numbers, measured.jobs, strict=True):
         first = min(block.start_us for block in job.iterations[0].blocks)
         begin = max(begin, request.instance.jobs[number].release_us - first)
     return begin, begin + _length_us(measured) + left_out * (compared.measured_us or 0)
@@ -121,10 +121,10 @@ def _most_planned(request: PhasedReplayRequest, gpu: str) -> int:
     most, whole = 0, [_joined(parts) for parts in jobs_in_phases(request.instance, request.plan)]
     for parts in phase_parts(request.instance, request.plan):
         for number, part in enumerate(parts):
-            later = {job for other in parts[number + 1 :] for job in other.cyclic.numbers}
-            earlier = {job for other in parts[:number] for job in other.cyclic.numbers}
-            paused = (later & earlier).difference(part.cyclic.numbers)
-            present = [*part.cyclic.plan.data_parallel, *(whole[job] for job in paused)]
+            later = {job for other in parts[number + 1 :] for job in other.numbers}
+            earlier = {job for other in parts[:number] for job in other.numbers}
+            paused = (later & earlier).difference(part.numbers)
+            present = [*part.plan.data_parallel, *(whole[job] for job in paused)]
             most = max(most, planned_memory(request.instance, present, gpu))
     return most
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.phased_plan import CyclicPhase, Phase, PhasedPlan
-from jigsaw_opt.problem.plan import JobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan
 
 __all__ = ["PhasePart", "jobs_in_phases", "phase_parts"]
 
@@ -18,8 +17,12 @@ class PhasePart:
 
     Parameters
     ----------
-    phase, cyclic
-        The phase, and the cyclic plan that it repeats.
+    phase
+        The phase.
+    instance, plan
+        Its jobs alone, and the cyclic plan that it repeats.
+    numbers
+        Numbers of its jobs in the whole instance.
     before
         Iterations that each of its jobs has in earlier phases.
     number
@@ -27,36 +30,39 @@ class PhasePart:
     """
 
     phase: Phase
-    cyclic: CyclicPhase
+    instance: Instance
+    plan: Plan
+    numbers: tuple[int, ...]
     before: tuple[int, ...]
     number: int
 
     @property
     def iterations(self) -> list[int]:
         """Iterations of its jobs in all its repetitions."""
-        return [self.phase.repeats * len(job.iterations) for job in self.phase.jobs]
+        return [self.phase.count * len(job.iterations) for job in self.phase.jobs]
 
     def done(self, done: Sequence[int]) -> list[int]:
         """Iterations of its jobs in it that are among so many of every job of the instance."""
         return [
             min(max(0, done[number] - before), count)
-            for number, before, count in zip(self.cyclic.numbers, self.before, self.iterations, strict=True)
+            for number, before, count in zip(self.numbers, self.before, self.iterations, strict=True)
         ]
 
 
-def phase_parts(instance: Instance, plan: PhasedPlan) -> list[list[PhasePart]]:
+def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
     """All phases of a plan that is correct for the instance, by group."""
     done = [0] * len(instance.jobs)
     groups: list[list[PhasePart]] = [[] for _ in plan.groups]
     for count, (group, _, phase) in enumerate(plan.all_phases()):
-        cyclic = plan.as_cyclic(instance, phase)
-        groups[group].append(PhasePart(phase, cyclic, tuple(done[number] for number in cyclic.numbers), count))
-        for number, iterations in zip(cyclic.numbers, groups[group][-1].iterations, strict=True):
+        numbers = phase.numbers_in(instance)
+        before = tuple(done[number] for number in numbers)
+        groups[group].append(PhasePart(phase, *plan.as_cyclic(instance, phase), numbers, before, count))
+        for number, iterations in zip(numbers, groups[group][-1].iterations, strict=True):
             done[number] += iterations
     return groups
 
 
-def jobs_in_phases(instance: Instance, plan: PhasedPlan) -> list[list[JobPlan]]:
+def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan]]:
     """For each job of the instance, what it does in a repetition of each of its phases.
 
     Raises
@@ -67,6 +73,6 @@ def jobs_in_phases(instance: Instance, plan: PhasedPlan) -> list[list[JobPlan]]:
     found: list[list[JobPlan]] = [[] for _ in instance.jobs]
     for group in phase_parts(instance, plan):
         for part in group:
-            for number, job in zip(part.cyclic.numbers, part.cyclic.plan.data_parallel, strict=True):
+            for number, job in zip(part.numbers, part.plan.data_parallel, strict=True):
                 found[number].append(job)
     return found

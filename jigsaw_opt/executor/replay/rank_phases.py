@@ -57,7 +57,7 @@ class _PhasedProcess(RankProcess):
 
     def _hosts(self, parts: list[PhasePart]) -> list[int]:
         """Ranks of the processes that a group has workers in."""
-        return sorted({rank for part in parts for job in part.cyclic.numbers for rank in self.ranks[job]})
+        return sorted({rank for part in parts for job in part.numbers for rank in self.ranks[job]})
 
     def replay(self) -> RankReport:
         self.done = self._done()
@@ -72,7 +72,7 @@ class _PhasedProcess(RankProcess):
                 clock.meet()  # groups run side by side from the start
             self._carry_out(part, own_clock, part.done(self.done))
             self.note_memory(self._replicas.values())
-            staying = {job for later in self.phases[number + 1 :] for job in later.cyclic.numbers}
+            staying = {job for later in self.phases[number + 1 :] for job in later.numbers}
             digests |= self._leave(self._replicas.keys() - staying)
         return RankReport(list(self.parts), digests, self.memory, self.done)
 
@@ -87,7 +87,7 @@ class _PhasedProcess(RankProcess):
 
     def _enter(self, part: PhasePart, done: list[int]) -> None:
         """Build the workers of this process whose jobs begin."""
-        for job in part.cyclic.numbers:
+        for job in part.numbers:
             if self.rank not in self.ranks[job] or job in self._replicas:
                 continue
             self._replicas[job] = replica = self.host(job)
@@ -109,10 +109,10 @@ class _PhasedProcess(RankProcess):
         return found
 
     def _carry_out(self, part: PhasePart, clock: ReplayClock, done: list[int]) -> None:
-        cyclic, request = part.cyclic, self.request
-        order = ReplayOrder(cyclic.instance, cyclic.plan, request.backend == "nccl", self.gpus)
-        progress = ReplayExtent(done, part.phase.repeats)
-        replicas = {k: self._replicas[job] for k, job in enumerate(cyclic.numbers) if job in self._replicas}
+        request = self.request
+        order = ReplayOrder(part.instance, part.plan, request.backend == "nccl", self.gpus)
+        progress = ReplayExtent(done, part.phase.count)
+        replicas = {k: self._replicas[job] for k, job in enumerate(part.numbers) if job in self._replicas}
         windows = Windows(order, progress, self.rank, None, self.store.connect())
         links = LinkOrder(order, progress, self.rank, part.number)
         run = Run(order, progress, self.rank, replicas, windows, links, clock)

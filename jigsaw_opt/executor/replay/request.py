@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 
 from jigsaw_opt.documents.files import HOW_LISTED
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.solvers.options import MOST_WORKERS
@@ -116,7 +115,7 @@ class PhasedReplayRequest(ReplaySettings):
     """
 
     instance: Instance
-    plan: PhasedPlan
+    plan: Plan
 
     def problems(self) -> Iterator[str]:
         """Everything that is out of range, does not fit together, or is not for phased plans."""
@@ -131,7 +130,7 @@ class PhasedReplayRequest(ReplaySettings):
         assert self.passes is not None, "problems were refused"
         most = self.passes
         groups = tuple(
-            replace(group, phases=tuple(replace(phase, repeats=min(phase.repeats, most)) for phase in group.phases))
+            replace(group, phases=tuple(replace(phase, repeats=min(phase.count, most)) for phase in group.phases))
             for group in self.plan.groups
         )
         return replace(self, plan=replace(self.plan, groups=groups))

@@ -104,7 +104,7 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
     paperwork = replace(
         results[0][0].plan, instance=instance.name, instance_sha256=instance_sha256(instance), status="feasible"
     )
-    return Alone(replace(paperwork, objective=period, bound=bound, period_us=period, jobs=tuple(jobs)), bound)
+    return Alone(replace(paperwork.with_jobs(tuple(jobs)).with_period(period), objective=period, bound=bound), bound)
 
 
 def _on_one_server(instance: Instance) -> Instance:

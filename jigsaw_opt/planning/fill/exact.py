@@ -165,7 +165,7 @@ class ExactHoles:
                 rows = (ShapedIteration((Execution(at, at + length),), ()) for at in sorted(moments))
                 plans[name] = ShapedJobPlan(name, (places[slot],), tuple(rows))
         jobs = tuple(plans[job.name] for job in self._loads.instance.jobs if job.name in plans)
-        plan = replace(self._plan, status="feasible", objective=period_us, period_us=period_us, jobs=jobs)
+        plan = replace(self._plan.with_jobs(jobs).with_period(period_us), status="feasible", objective=period_us)
         return tuple(counts.values()), plan
 
 

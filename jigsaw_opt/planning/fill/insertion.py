@@ -244,6 +244,6 @@ def _promising(instance: Instance, name: str, pace_us: int) -> Instance:
 
 def _plan(instance: Instance, decisions: Sequence[JobDecision], period_us: int) -> Plan:
     jobs = assemble(cut(instance), decisions)
-    plan = Plan(instance.name, instance_sha256(instance), "feasible", period_us, 1, period_us, jobs)
+    plan = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", period_us, 1, period_us, jobs)
     require_correct(instance, plan, "insertion")
     return plan

@@ -112,7 +112,7 @@ class PackingSearch:
                 plans[name] = job.plan(self._operations, packing.period_us)
         jobs = tuple(plans[job.name] for job in self._loads.instance.jobs if job.name in plans)
         period = packing.period_us
-        return replace(self._foreground.plan, status="feasible", objective=period, period_us=period, jobs=jobs)
+        return replace(self._foreground.plan.with_jobs(jobs).with_period(period), status="feasible", objective=period)
 
     def run(self) -> None:
         """Search until it is time to stop, or nothing better has come for long."""

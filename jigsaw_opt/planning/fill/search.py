@@ -179,7 +179,7 @@ class VectorSearch:
     def _pack(self) -> None:
         """Pack background jobs into the foreground's part of the best plan."""
         limits, only = self._limits, not self._is_small and self._holes is None
-        foreground = replace(self.best.plan, jobs=tuple(job for job in self.best.plan.jobs if job.name in self.kept))
+        foreground = self.best.plan.with_jobs(tuple(job for job in self.best.plan.jobs if job.name in self.kept))
         stop = limits.stop(1.0 if only else _PACKING)
         search = PackingSearch(self.loads, foreground, self.kept, limits.seed, stop, limits.late)
         search.run()

@@ -241,7 +241,7 @@ def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, coun
     row = [at[name] for name in names]
     gpus = [(0, gpu) for gpu in range(len(graph.shape.slots))]
     period, bound = count * pace, lower_bound(operations).value
-    plan = Plan(
+    plan = Plan.of_jobs(
         instance.name,
         instance_sha256(instance),
         "optimal" if bound >= period else "feasible",

@@ -133,7 +133,7 @@ def _planned(
     timetable = timetable_of_orders(pipeline, instance, orders)
     objective = objective_of(operations, (), timetable.period_us, timetable.shaped)
     bound = min(objective, lower_bound(operations).value)
-    plan = Plan(
+    plan = Plan.of_jobs(
         name,
         instance_sha256(instance),
         "optimal" if bound == objective else "feasible",

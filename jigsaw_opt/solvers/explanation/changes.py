@@ -133,7 +133,7 @@ def _other_levels(order: KeptOrder, instance: Instance, plan: Plan, job: int) ->
             continue
         changed = _with_levels(own, levels)
         jobs = tuple(changed if it is own else it for it in plan.jobs)
-        other = KeptOrder.of(instance, replace(plan, jobs=jobs))
+        other = KeptOrder.of(instance, plan.with_jobs(jobs))
         if min(other.flat.room) >= 0:
             yield change, other
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
-from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, ShapedJobPlan
 from jigsaw_opt.solvers.explanation.chain import StepKind
 from jigsaw_opt.solvers.explanation.explain import Explainer, require_job
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
@@ -125,7 +124,7 @@ class _JobPart:
         return self.phase.last_start_us + last
 
 
-def explain_phased(instance: Instance, plan: PhasedPlan, job: str | None = None) -> list[PhasedExplanation]:
+def explain_phased(instance: Instance, plan: Plan, job: str | None = None) -> list[PhasedExplanation]:
     """Where the time of jobs goes.
 
     Parameters
@@ -168,10 +167,9 @@ _Times = dict[StepKind, int]
 _Within = dict[tuple[int, int], dict[str, tuple[_Times, _Times]]]
 
 
-def _times_in(instance: Instance, plan: PhasedPlan, phase: Phase, job: str | None) -> dict[str, tuple[_Times, _Times]]:
+def _times_in(instance: Instance, plan: Plan, phase: Phase, job: str | None) -> dict[str, tuple[_Times, _Times]]:
     """By job, what its critical chain has in one period of a phase, and from the start of a repetition to its end."""
-    cyclic = plan.as_cyclic(instance, phase)
-    explainer = Explainer(KeptOrder.of(cyclic.instance, cyclic.plan))
+    explainer = Explainer(KeptOrder.of(*plan.as_cyclic(instance, phase)))
     names = [it.name for it in phase.jobs] if job is None else [job]
     numbers = [(name, explainer.number(name)) for name in names]
     return {name: (explainer.of(it).time_us, explainer.time_since_0(it)) for name, it in numbers}
@@ -190,7 +188,7 @@ def _stretches(
         found.append(Stretch(kind, at, begin, _held(gpus, others, at, begin)))
         beside = tuple(job.name for job in phase.jobs if job.name != name)
         times, count = within[part.group, part.number][name], len(part.job.iterations)
-        own = PhaseTime(part.group, part.number, beside, phase.period_us, phase.repeats, count, *times)
+        own = PhaseTime(part.group, part.number, beside, phase.cycle_us, phase.count, count, *times)
         at = part.end_us
         found.append(Stretch("phase", begin, at, {}, own))
     return tuple(it for it in found if it.start_us < it.end_us)

@@ -10,7 +10,6 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.auto import Auto
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options, required_options
-from jigsaw_opt.solvers.phased.result import PhasedResult
 from jigsaw_opt.solvers.phased.solver import is_long, solve_phased_valid
 from jigsaw_opt.solvers.result import Report, Result, Status
 from jigsaw_opt.solvers.solve import solve_valid
@@ -35,9 +34,7 @@ def not_taken(options: Options) -> list[str]:
     return [name for name in _NOT_TAKEN if getattr(options, name) not in (None, {})]
 
 
-def solve_any(
-    instance: Instance, options: Options | None = None, report: Report | None = None
-) -> Result | PhasedResult:
+def solve_any(instance: Instance, options: Options | None = None, report: Report | None = None) -> Result:
     """Solve by ``auto``, as a phased plan, or both, where jobs are so long that either may be better.
 
     Where ``auto`` has no plan of short jobs, a phased one is tried: there a job holds memory only in its phases.
@@ -66,7 +63,7 @@ def solve_any(
 
 def solve_any_valid(
     instance: Instance, options: Options, report: Report | None = None, started: float | None = None
-) -> Result | PhasedResult:
+) -> Result:
     """As `solve_any`, of an instance that was read from a document or that `validate` has given.
 
     Its time counts from `started`, on the monotonic clock; None for now.
@@ -88,9 +85,7 @@ def is_listed_first(instance: Instance, options: Options) -> bool:
     return not is_long(instance, _MANY_OPERATIONS) or bool(not_taken(options))
 
 
-def _listed_or_phased(
-    instance: Instance, options: Options, report: Report | None, started: float
-) -> Result | PhasedResult:
+def _listed_or_phased(instance: Instance, options: Options, report: Report | None, started: float) -> Result:
     """A plan that lists all iterations, or where there is none a phased one, which may keep to memory where none does.
 
     Of a time limit, the phased plan has the last part, if there is no other by then.
@@ -131,7 +126,7 @@ def _within(options: Options, share: float, started: float) -> Options:
     return replace(options, time_limit=max(0.0, share * left))
 
 
-def _is_better(phased: PhasedResult, listed: Result) -> bool:
+def _is_better(phased: Result, listed: Result) -> bool:
     if phased.objective is None or listed.objective is None:
         return phased.objective is not None
     return phased.objective < listed.objective

@@ -13,8 +13,7 @@ from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
-from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
 from jigsaw_opt.problem.timetable import assemble, decisions_of
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.resolve.fix import misplaced, same_shape
@@ -43,7 +42,7 @@ class BegunPhases:
         done: Counter[str] = Counter()
         for phase in (phase for group in self.groups for phase in group):
             for job in phase.jobs:
-                done[job.name] += phase.repeats * len(job.iterations)
+                done[job.name] += phase.count * len(job.iterations)
         return done
 
     @property
@@ -56,7 +55,7 @@ class BegunPhases:
         return max(self.moment, max((phase.end_us for phase in self.groups[group]), default=0))
 
 
-def past_at(instance: Instance, plan: PhasedPlan, moment: int) -> BegunPhases:
+def past_at(instance: Instance, plan: Plan, moment: int) -> BegunPhases:
     """What of a plan has begun before a moment, with the durations of a changed instance.
 
     Jobs that the changed instance lacks are left out. A phase that cannot hold any more stays as it is, for
@@ -72,8 +71,8 @@ def past_at(instance: Instance, plan: PhasedPlan, moment: int) -> BegunPhases:
 
 
 def _begun_part(phase: Phase, moment: int) -> Phase:
-    begun = ceil_div(moment - phase.start_us, phase.period_us)
-    return replace(phase, repeats=min(phase.repeats, begun))
+    begun = ceil_div(moment - phase.start_us, phase.cycle_us)
+    return replace(phase, repeats=min(phase.count, begun))
 
 
 def kept_jobs(instance: Instance, phase: Phase) -> Phase:
@@ -96,7 +95,7 @@ def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Seq
         return
     jobs = tuple(replace(job, iterations=done[job.name], deadline_us=None) for job in begun)
     part, groups = replace(instance, jobs=jobs), tuple(PhaseGroup(group) for group in past.groups if group)
-    for violation in violations(part, PhasedPlan(part.name, instance_sha256(part), "feasible", 0, 0, groups)):
+    for violation in violations(part, Plan(part.name, instance_sha256(part), "feasible", 0, 0, groups)):
         if violation.rule not in ("objective", "bound"):
             yield Problem(f"$.before_us: {violation.path}", f"has begun, but does not hold: {violation.message}")
 
@@ -121,8 +120,8 @@ def as_now(instance: Instance, phase: Phase) -> Phase | None:
 
 def _holds(instance: Instance, phase: Phase) -> bool:
     """Whether the checker takes a phase for a correct cyclic plan of its jobs."""
-    part, period_us = _part(instance, phase), phase.period_us
-    alone = Plan(part.name, instance_sha256(part), "feasible", period_us, 0, period_us, phase.jobs)
+    part, period_us = _part(instance, phase), phase.cycle_us
+    alone = Plan.of_jobs(part.name, instance_sha256(part), "feasible", period_us, 0, period_us, phase.jobs)
     return not violations(part, alone)
 
 

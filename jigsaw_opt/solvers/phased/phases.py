@@ -8,8 +8,7 @@ from itertools import accumulate
 from typing import Protocol, TypeVar
 
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.phased_plan import Phase
-from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Phase, Plan, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["PhasePolicy", "RunningRule", "Timing", "compact", "phases_of"]
@@ -94,7 +93,7 @@ def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: 
         left = {name: remaining[name] for name in counts}
         phase = _phase(left, counts, now, min(later, default=None), timing)
         for job in phase.jobs:
-            remaining[job.name] -= phase.repeats * len(job.iterations)
+            remaining[job.name] -= phase.count * len(job.iterations)
         remaining = {name: left for name, left in remaining.items() if left}
         begun = (begun | counts.keys()) & remaining.keys()
         phases.append(phase)

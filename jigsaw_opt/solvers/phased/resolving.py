@@ -7,16 +7,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256, validate
-from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, require_a
+from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, UsageError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import Operations, cut
-from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
-from jigsaw_opt.problem.plan import Plan, PlanStatus
+from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan, PlanStatus
+from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import too_wide
 from jigsaw_opt.solvers.options import Options, required_options
@@ -24,14 +23,14 @@ from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound, requ
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
-from jigsaw_opt.solvers.phased.result import PhasedResult
+from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.phased.sharing import Sharing
 from jigsaw_opt.solvers.phased.shelves import Place, cyclic_part, placed_shelves
 from jigsaw_opt.solvers.phased.solver import solve_phased
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.valuation import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
-from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["resolve_phased"]
@@ -44,9 +43,7 @@ _LEAST_SECONDS = 0.2
 """For a cyclic plan of a phase, whatever the limit."""
 
 
-def resolve_phased(
-    instance: Instance, plan: PhasedPlan, fix: Fix | None = None, options: Options | None = None
-) -> PhasedResult:
+def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, options: Options | None = None) -> Result:
     """Make a phased plan of a changed instance from one of the old instance.
 
     Jobs are matched by name. The old plan is kept where that is still correct and nothing better is found. With a
@@ -65,7 +62,7 @@ def resolve_phased(
 
     Returns
     -------
-    PhasedResult
+    Result
         As from `solve_phased`. The bound is one of the instance with nothing fixed. The status is ``unknown`` where no
         plan with the fixed parts was found.
 
@@ -76,20 +73,21 @@ def resolve_phased(
     UsageError
         It is cyclic, or a job has a shape, or an argument is of another type.
     """
-    require_a(PhasedPlan, plan)
+    require_a(Plan, plan)
+    if not plan.is_phased:
+        raise UsageError("a phased plan is made from another one; this plan lists all iterations")
     fix = fix or Fix()
     require_a(Fix, fix)
     instance, options, started = validate(instance), required_options(options), time.monotonic()
     require_phasable(instance)
     causes = too_wide(instance)
     if causes:
-        return PhasedResult(Status.INFEASIBLE, 0, conflicts=causes, seed=options.seed)
+        return phased_result(options, started, Bound(0, Proof()), conflicts=causes)
     operations, past = cut(instance), past_at(instance, plan, fix.moment)
     _require_possible(operations, past, plan, fix)
     bound, causes = phased_bound(instance, options, started), conflicts_alone(instance)
-    none = partial(PhasedResult, bound=bound.value, proof=bound.proof, seed=options.seed)
     if causes:
-        return none(Status.INFEASIBLE, conflicts=causes)
+        return phased_result(options, started, bound, conflicts=causes)
     anew = fix.empty
     work = _Work(instance, plan, past, fix, options, started, _REST_SHARE if anew else 1.0)
     groups = [found for placements in work.placings(operations) if (found := work.planned(placements)) is not None]
@@ -97,25 +95,25 @@ def resolve_phased(
     if anew:
         plans += _from_scratch(instance, options, started)
     plans = [found for found in plans if not _late_us(instance, found)]
-    seconds = time.monotonic() - started
     if not plans:
-        return none(Status.UNKNOWN, seconds=seconds)
+        return phased_result(options, started, bound)
+    seconds = time.monotonic() - started
     best = min(plans, key=lambda found: found.objective)
     best = replace(best, bound=max(best.bound, bound.value), solver={**best.solver, "seconds": round(seconds, 3)})
     best = replace(best, status="optimal" if best.bound == best.objective else "feasible")
     require_correct(instance, best, "re-solving of phased plans")
-    return replace(none(Status(best.status), plan=best, seconds=seconds), bound=best.bound)
+    return phased_result(options, started, Bound(best.bound, bound.proof), best)
 
 
-def _require_possible(operations: Operations, past: BegunPhases, plan: PhasedPlan, fix: Fix) -> None:
+def _require_possible(operations: Operations, past: BegunPhases, plan: Plan, fix: Fix) -> None:
     """Refuse what is fixed and cannot hold, with all problems."""
-    nothing = Plan(plan.instance, plan.instance_sha256, "feasible", 0, 0, None, ())
+    nothing = Plan.of_jobs(plan.instance, plan.instance_sha256, "feasible", 0, 0, None, ())
     found = [*problems(operations, nothing, fix), *past_problems(operations.instance, past, fix.placements)]
     if found:
         raise InvalidInputError(found)
 
 
-def _from_scratch(instance: Instance, options: Options, started: float) -> list[PhasedPlan]:
+def _from_scratch(instance: Instance, options: Options, started: float) -> list[Plan]:
     limit = options.time_limit
     if limit is not None:
         limit = started + limit - time.monotonic()
@@ -125,14 +123,14 @@ def _from_scratch(instance: Instance, options: Options, started: float) -> list[
     return [found] if found is not None else []
 
 
-def _as_plan(instance: Instance, groups: Sequence[PhaseGroup], bound: int, seed: int) -> PhasedPlan:
+def _as_plan(instance: Instance, groups: Sequence[PhaseGroup], bound: int, seed: int) -> Plan:
     objective = objective_at(instance, ends_us([phase for group in groups for phase in group.phases]))
     status: PlanStatus = "optimal" if bound == objective else "feasible"
     solver = {"name": "resolve", "seed": seed}
-    return PhasedPlan(instance.name, instance_sha256(instance), status, objective, bound, tuple(groups), solver)
+    return Plan(instance.name, instance_sha256(instance), status, objective, bound, tuple(groups), solver)
 
 
-def _late_us(instance: Instance, plan: PhasedPlan) -> int:
+def _late_us(instance: Instance, plan: Plan) -> int:
     """How late jobs are in all."""
     jobs = {job.name: job for job in instance.data_parallel}
     return value_of(instance, jobs, [phase for _, _, phase in plan.all_phases()])[0]
@@ -168,7 +166,7 @@ class _Work:
     def __init__(
         self,
         instance: Instance,
-        plan: PhasedPlan,
+        plan: Plan,
         past: BegunPhases,
         fix: Fix,
         options: Options,
@@ -262,7 +260,7 @@ class _Work:
             if phase is not None:
                 phases.append(phase)
                 for job in phase.jobs:
-                    left[job.name] -= phase.repeats * len(job.iterations)
+                    left[job.name] -= phase.count * len(job.iterations)
         end_us = phases[-1].end_us if phases else 0
         rest = {
             name: replace(job, iterations=left[name], release_us=max(job.release_us, end_us))
@@ -291,9 +289,9 @@ class _Work:
         phase = as_now(self._instance, kept) if kept.jobs else None
         if phase is None:
             return begun
-        repeats = min(phase.repeats, *(left[job.name] // len(job.iterations) for job in phase.jobs))
+        repeats = min(phase.count, *(left[job.name] // len(job.iterations) for job in phase.jobs))
         if begun is not None:
-            return replace(phase, repeats=max(begun.repeats, repeats))
+            return replace(phase, repeats=max(begun.count, repeats))
         released = (self._jobs[job.name].release_us - first_start_us(job) for job in phase.jobs)
         start_us = max(phase.start_us, free_us, self._past.moment, *released)
         return replace(phase, start_us=start_us, repeats=repeats)

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
 
-from jigsaw_opt.problem.phased_plan import PhasedPlan
-from jigsaw_opt.solvers.bounds import Proof
-from jigsaw_opt.solvers.result import Conflict, Status, relative_gap
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.bounds import Bound
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Conflict, Result, Status, StoppedBy
 
-__all__ = ["PhasedResult"]
+__all__ = ["phased_result"]
 
 
-@dataclass(frozen=True, slots=True)
-class PhasedResult:
-    """The outcome of making a phased plan.
+def phased_result(
+    options: Options, started: float, bound: Bound, plan: Plan | None = None, conflicts: tuple[Conflict, ...] = ()
+) -> Result:
+    """Say what making a phased plan came to.
 
     Parameters
     ----------
-    status
-        How much is known.
-    bound, proof
-        A proven lower bound, and what proves it.
-    plan
-        The plan, checked, or None.
-    conflicts
-        Why there is no plan, where that is proven.
-    seconds, seed
-        Wall-clock time and seed.
+    options, started
+        What was asked for, and when it began on the monotonic clock.
+    bound
+        A proven lower bound.
+    plan, conflicts
+        The plan, checked, or why there is none, where that is proven.
     """
-
-    status: Status
-    bound: int
-    proof: Proof = field(default_factory=Proof)
-    plan: PhasedPlan | None = None
-    conflicts: tuple[Conflict, ...] = ()
-    seconds: float = 0.0
-    seed: int = 0
-
-    @property
-    def objective(self) -> int | None:
-        """Objective of the plan, or None without one."""
-        return None if self.plan is None else self.plan.objective
-
-    @property
-    def gap(self) -> float | None:
-        """Relative gap, or None without a plan."""
-        return None if self.objective is None else relative_gap(self.objective, self.bound)
+    seconds = time.monotonic() - started
+    status = Status.INFEASIBLE if conflicts else Status.UNKNOWN if plan is None else Status(plan.status)
+    if status in (Status.OPTIMAL, Status.INFEASIBLE):
+        stopped_by = StoppedBy.PROOF
+    elif options.cancel.is_set():
+        stopped_by = StoppedBy.INTERRUPT
+    elif options.time_limit is not None and seconds >= options.time_limit:
+        stopped_by = StoppedBy.TIME
+    else:
+        stopped_by = StoppedBy.COMPLETED
+    return Result(
+        status=status,
+        stopped_by=stopped_by,
+        objective=None if plan is None else plan.objective,
+        bound=bound.value,
+        proof=bound.proof,
+        plan=plan,
+        conflicts=conflicts,
+        solver="phased",
+        seconds=seconds,
+        seed=options.seed,
+    )

@@ -16,8 +16,7 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import MOST_OPERATIONS
-from jigsaw_opt.problem.phased_plan import PhasedPlan, PhaseGroup
-from jigsaw_opt.problem.plan import PlanStatus
+from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.control import NO_BOUND
@@ -31,11 +30,11 @@ from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
 from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound, require_phasable
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
-from jigsaw_opt.solvers.phased.result import PhasedResult
+from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
-from jigsaw_opt.solvers.result import Conflict, Status
+from jigsaw_opt.solvers.result import Conflict, Result
 
 __all__ = ["is_long", "solve_phased", "solve_phased_valid"]
 
@@ -66,7 +65,7 @@ def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
     return operations > most
 
 
-def solve_phased(instance: Instance, options: Options | None = None) -> PhasedResult:
+def solve_phased(instance: Instance, options: Options | None = None) -> Result:
     """Make a phased plan, check it, and say how far from the best it may be (specification: phased-plans).
 
     Parameters
@@ -88,26 +87,19 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     return solve_phased_valid(validate(instance), required_options(options))
 
 
-def solve_phased_valid(instance: Instance, options: Options) -> PhasedResult:
+def solve_phased_valid(instance: Instance, options: Options) -> Result:
     """As `solve_phased`, of an instance that was read from a document or that `validate` has given."""
     started = time.monotonic()
     require_phasable(instance, shaped=True)
     with clock.limited(clock.Clock(options.time_limit, options.cancel, options.grace)):
         bound, causes, plan = _solved(instance, options, started)
-    none = partial(PhasedResult, bound=bound.value, proof=bound.proof, seed=options.seed)
-    if causes:
-        return none(Status.INFEASIBLE, conflicts=causes)
-    seconds = time.monotonic() - started
-    if plan is None:
-        return none(Status.UNKNOWN, seconds=seconds)
-    plan = replace(plan, solver={**plan.solver, "seconds": round(seconds, 3)})
-    require_correct(instance, plan, "the solver of phased plans")
-    return none(Status(plan.status), plan=plan, seconds=seconds)
+    if plan is not None:
+        plan = replace(plan, solver={**plan.solver, "seconds": round(time.monotonic() - started, 3)})
+        require_correct(instance, plan, "the solver of phased plans")
+    return phased_result(options, started, bound, plan, causes)
 
 
-def _solved(
-    instance: Instance, options: Options, started: float
-) -> tuple[Bound, tuple[Conflict, ...], PhasedPlan | None]:
+def _solved(instance: Instance, options: Options, started: float) -> tuple[Bound, tuple[Conflict, ...], Plan | None]:
     """A bound, why there is no plan, and the plan, as far as they are known when the time is over."""
     bound = NO_BOUND
     try:
@@ -121,7 +113,7 @@ def _solved(
         return bound, (), None
 
 
-def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> PhasedPlan | None:
+def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> Plan | None:
     """The best plan on several placements, as far as time goes; no more once one is at the bound."""
     timer = PhaseTimer(instance, options, started)
     if len(instance.jobs) > 1:
@@ -227,12 +219,12 @@ def _grouped(
     return _PlacedGroups(name, gpus, groups, instance.objective == "makespan")
 
 
-def _plan(instance: Instance, placed: _PlacedGroups, bound: Bound, seed: int) -> PhasedPlan:
+def _plan(instance: Instance, placed: _PlacedGroups, bound: Bound, seed: int) -> Plan:
     objective = placed.rank[1]
     status: PlanStatus = "optimal" if bound.value == objective else "feasible"
     found = tuple(PhaseGroup(tuple(group.phases)) for group in placed.groups)
     solver = {"name": "phased", "seed": seed, "placed_by": placed.name}
-    return PhasedPlan(instance.name, instance_sha256(instance), status, objective, bound.value, found, solver)
+    return Plan(instance.name, instance_sha256(instance), status, objective, bound.value, found, solver)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.phased_plan import Phase
+from jigsaw_opt.problem.plan import Phase
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["ends_us", "objective_at", "value_of"]

@@ -66,6 +66,6 @@ def _broken(operations: Operations, chosen: Sequence[int], jobs: tuple[JobPlan, 
     instance = replace(operations.instance, jobs=tuple(operations.instance.jobs[index] for index in chosen))
     part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
     value = objective_of(part, jobs, period)
-    alone = Plan(instance.name, instance_sha256(instance), "feasible", value, 0, period, jobs)
+    alone = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, period, jobs)
     named = [re.match(r"\$\.jobs\[(\d+)\]", violation.path) for violation in violations(instance, alone)]
     return {int(found[1]) for found in named if found is not None}

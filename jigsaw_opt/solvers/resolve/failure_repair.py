@@ -111,7 +111,7 @@ def _solved(left: Instance, plan: Plan, options: Options) -> Result:
     if left.shaped:
         return solve(left, "auto", options)
     names = {job.name for job in left.jobs}
-    return resolve(left, replace(plan, jobs=tuple(job for job in plan.jobs if job.name in names)), options=options)
+    return resolve(left, plan.with_jobs(tuple(job for job in plan.jobs if job.name in names)), options=options)
 
 
 def _order_kept(left: Instance, effects: FailureEffects, effect: FailureEffect) -> Plan | None:

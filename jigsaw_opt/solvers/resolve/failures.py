@@ -286,4 +286,4 @@ class FailureEffects(EachFailure):
         instance, plans = operations.instance, {job.name: job for job in timetable.plans}
         jobs = tuple(plans[job.name] for job in instance.jobs)
         sha256 = instance_sha256(instance)
-        return instance, Plan(instance.name, sha256, "feasible", objective, 0, timetable.period_us, jobs)
+        return instance, Plan.of_jobs(instance.name, sha256, "feasible", objective, 0, timetable.period_us, jobs)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import InvalidInputError, Problem, require_a
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.text import suggestion
 
@@ -41,17 +40,17 @@ class Fix:
         return not self.placements and not self.moment
 
 
-def placements_of(plan: Plan | PhasedPlan, jobs: Sequence[str] | None = None) -> dict[str, tuple[str, ...]]:
-    """The placements of some jobs of a plan of either kind, or of all, to be fixed.
+def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tuple[str, ...]]:
+    """The placements of some jobs of a plan, or of all, to be fixed.
 
     Raises
     ------
     InvalidInputError
         The plan lacks some of the jobs; with all of them.
     """
-    require_a((Plan, PhasedPlan), plan)
-    parts = [plan] if isinstance(plan, Plan) else [phase for _, _, phase in plan.all_phases()]
-    found = {job.name: job.gpus for part in parts for job in part.jobs if isinstance(job, JobPlan)}
+    require_a(Plan, plan)
+    jobs_of_all = (job for _, _, phase in plan.all_phases() for job in phase.jobs)
+    found = {job.name: job.gpus for job in jobs_of_all if isinstance(job, JobPlan)}
     missing = [
         Problem("$.jobs", f'the plan has no job "{name}"', suggestion(name, found))
         for name in jobs or ()

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.phased_plan import CyclicPhase, Phase, PhasedPlan, PhaseGroup
-from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
 from jigsaw_opt.solvers.resolve.failures import EachFailure, FailureEffect, FailureEffects, TransferChange
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
@@ -63,30 +62,29 @@ class PhasedFailureEffects(EachFailure):
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
     """
 
-    def __init__(self, instance: Instance, plan: PhasedPlan) -> None:
+    def __init__(self, instance: Instance, plan: Plan) -> None:
         super().__init__(instance.cluster)
         self._instance, self._plan = instance, plan
-        self._effects: list[list[tuple[Phase, CyclicPhase, FailureEffects]]] = []
+        self._effects: list[list[tuple[Phase, FailureEffects]]] = []
         for group in plan.groups:
-            cyclic = [plan.as_cyclic(instance, phase) for phase in group.phases]
-            found = [FailureEffects(KeptOrder.of(it.instance, it.plan)) for it in cyclic]
-            self._effects.append(list(zip(group.phases, cyclic, found, strict=True)))
+            kept = [KeptOrder.of(*plan.as_cyclic(instance, phase)) for phase in group.phases]
+            self._effects.append([(phase, FailureEffects(it)) for phase, it in zip(group.phases, kept, strict=True)])
 
     def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
         """By phase, what stops and what is rerouted."""
-        return tuple(effects.cause(failed) for own in self._effects for _, _, effects in own)
+        return tuple(effects.cause(failed) for own in self._effects for _, effects in own)
 
     def of(self, failed: Sequence[FailedPart]) -> PhasedFailureEffect:
         """What the failure of some parts at once does."""
         by_phase = {
             (g, p): (phase, effects.of(failed))
             for g, own in enumerate(self._effects)
-            for p, (phase, _, effects) in enumerate(own)
+            for p, (phase, effects) in enumerate(own)
         }
         stopped = {name for _, effect in by_phase.values() for name in effect.stopped}
         rerouted = {name: way for _, effect in by_phase.values() for name, way in effect.rerouted.items()}
         losses = tuple(
-            PhaseLoss(*at, effect.stopped, phase.period_us, effect.objective)
+            PhaseLoss(*at, effect.stopped, phase.cycle_us, effect.objective)
             for at, (phase, effect) in by_phase.items()
             if effect.stopped or effect.rerouted
         )
@@ -122,10 +120,7 @@ class PhasedFailureEffects(EachFailure):
         for g, own in enumerate(self._effects):
             others = set[str]().union(*links[:g], *links[g + 1 :])
             running = {
-                job.name
-                for _, cyclic, effects in own
-                for job in cyclic.instance.jobs
-                if job.name not in effects.of(failed).stopped
+                job.name for phase, effects in own for job in phase.jobs if job.name not in effects.of(failed).stopped
             }
             phases = None if links[g] & others else self._phases(own, failed)
             if phases is None:
@@ -134,28 +129,26 @@ class PhasedFailureEffects(EachFailure):
                 found.append(PhaseGroup(tuple(phases)))
         return tuple(found), lost
 
-    def _links(
-        self, own: Sequence[tuple[Phase, CyclicPhase, FailureEffects]], failed: Sequence[FailedPart]
-    ) -> set[str]:
+    def _links(self, own: Sequence[tuple[Phase, FailureEffects]], failed: Sequence[FailedPart]) -> set[str]:
         """Names of links that the jobs of a group use after a failure."""
-        return {name for _, _, effects in own for name in effects.links_after(failed)}
+        return {name for _, effects in own for name in effects.links_after(failed)}
 
-    def _phases(
-        self, own: Sequence[tuple[Phase, CyclicPhase, FailureEffects]], failed: Sequence[FailedPart]
-    ) -> list[Phase] | None:
+    def _phases(self, own: Sequence[tuple[Phase, FailureEffects]], failed: Sequence[FailedPart]) -> list[Phase] | None:
         """Phases of a group timed anew; None where one does not repeat."""
         releases = {job.name: job.release_us for job in self._instance.jobs}
         found, now = list[Phase](), 0
-        for phase, cyclic, effects in own:
+        for phase, effects in own:
             effect = effects.of(failed)
-            if len(effect.stopped) == len(cyclic.instance.jobs):
+            if len(effect.stopped) == len(phase.jobs):
                 continue
             if effect.objective is None:
                 return None
-            plan = effects.left(failed)[1] if effect.stopped or effect.rerouted else cyclic.plan
-            begins = [releases[job.name] - min(start for start, _ in _times(job)) for job in plan.jobs]
-            again = replace(phase, start_us=max(now, phase.start_us, *begins), jobs=plan.jobs)
-            again = replace(again, period_us=plan.objective)
+            jobs, period_us = phase.jobs, phase.period_us
+            if effect.stopped or effect.rerouted:
+                plan = effects.left(failed)[1]
+                jobs, period_us = plan.jobs, plan.objective
+            begins = [releases[job.name] - min(start for start, _ in _times(job)) for job in jobs]
+            again = replace(phase, start_us=max(now, phase.start_us, *begins), period_us=period_us, jobs=jobs)
             found.append(again)
             now = again.end_us
         return found

@@ -82,7 +82,7 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
     weights = {job.name: job.weight for job in instance.jobs}
     weighted = sum(weights[name] * end for name, end in ended.items())
     done = max(ended.values(), default=0) if instance.objective == "makespan" else weighted
-    return RemainingWork(replace(instance, jobs=jobs), replace(plan, jobs=tuple(lasting.values())), ended, done)
+    return RemainingWork(replace(instance, jobs=jobs), plan.with_jobs(tuple(lasting.values())), ended, done)
 
 
 def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instance, Plan]:
@@ -113,7 +113,7 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
                 rest, done = job, 0
             jobs.append(rest)
             lasting.append(replace(old, iterations=old.iterations[done:]))
-    return replace(instance, jobs=tuple(jobs)), replace(plan, jobs=tuple(lasting))
+    return replace(instance, jobs=tuple(jobs)), plan.with_jobs(tuple(lasting))
 
 
 def _forgetful(job: Job, rest: Job, model: Model) -> bool:
@@ -126,7 +126,7 @@ def shifted_jobs(instance: Instance, plan: Plan, origin: int) -> tuple[Instance,
     """The same on a finite horizon with time counted from `origin`, in microseconds; releases before it are 0."""
     jobs = tuple(_job_from(job, origin) for job in instance.jobs)
     plans = tuple(_plan_from(job, origin) for job in plan.data_parallel)
-    return replace(instance, jobs=jobs), replace(plan, jobs=plans)
+    return replace(instance, jobs=jobs), plan.with_jobs(plans)
 
 
 def _job_from(job: Job | ShapedJob, origin: int) -> Job | ShapedJob:
