@@ -145,11 +145,6 @@ class RelocationParams:
     change_price: int = parameter(
         10_000, "operations", "Operations evaluated in the time of a change of the placement."
     )
-    ruin_share: float = parameter(
-        0.5, "share", "How often some jobs are placed anew first, after a call in vain.", 0, 1
-    )
-    least_ruined: float = parameter(0.08, "share", "Jobs placed anew then, for each time a call has grown.", 1e-3, 1)
-    most_ruined: float = parameter(0.64, "share", "Jobs placed anew then, at most.", 1e-3, 1)
 
 
 @dataclass(frozen=True, slots=True)

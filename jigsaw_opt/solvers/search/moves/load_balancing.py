@@ -114,43 +114,6 @@ class LoadBalancer:
         source = self.data.layout.server_of[next(g for g in self.assignment(first).gpus if g not in gpus)]
         return self._swap(first, other, server, source)
 
-    def ruin_and_recreate(self, first: int | None, share: float) -> bool:
-        """Take out a share of all jobs and place each anew, those of most work first; says whether all found room.
-
-        Parameters
-        ----------
-        first
-            One of them; the others are near it, by GPUs and links that they have in common. None for one on something
-            full.
-        share
-            How many of all jobs, but at least two.
-        """
-        out = self._around(self._bottleneck_job() if first is None else first, share)
-        for index in out:
-            self.placement.unplace(index)
-        work = {
-            index: max(self.data.demands[index].slot_us.values())
-            * self.data.operations.jobs[index].slots
-            * self.rng.uniform(0.7, 1.4)
-            for index in out
-        }
-        return all(self._insert(index) for index in sorted(out, key=lambda index: -work[index]))
-
-    def _around(self, first: int, share: float) -> list[int]:
-        """A job and others, each with a GPU or link in common with one before it: half of those that have."""
-        count, placement = max(2, round(share * len(self.placement.assignments))), self.placement
-        found = [first]
-        known = {first}
-        for index in found:
-            assignment = self.assignment(index)
-            sharing = dict.fromkeys(other for gpu in assignment.gpus for other in placement.on_gpu[gpu])
-            sharing.update(dict.fromkeys(other for link in assignment.links for other in placement.on_link[link]))
-            near = [other for other in sharing if other not in known]
-            chosen = self.rng.sample(near, min((len(near) + 1) // 2, count - len(found)))
-            found += chosen
-            known.update(chosen)
-        return found
-
     def undo(self, moved: Sequence[tuple[int, Assignment]]) -> None:
         """Put jobs back where they were."""
         for index, _ in moved:

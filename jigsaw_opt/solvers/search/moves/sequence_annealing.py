@@ -8,7 +8,6 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
-from jigsaw_opt.solvers.search.moves.placing import Placing
 from jigsaw_opt.solvers.search.moves.relocation import Relocation
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 
@@ -46,8 +45,9 @@ class SequenceAnnealing:
     def anneal(self, plan: Timetable) -> Candidate:
         """A plan with its operations in another order."""
         start = self._sequencing.given(plan)
+        steps = max(1, self.params.operations_on(self.context.operations.horizon) // self._sequencing.size)
         after = self._sequencing.anneal(
-            start, start.assignments, self._steps, self.rng.choice(self.params.temperatures), self._swept
+            start, start.assignments, steps, self.rng.choice(self.params.temperatures), self._swept
         )
         return self._proposed(after)
 
@@ -57,44 +57,16 @@ class SequenceAnnealing:
         return self._proposed(self._sequencing.anneal(start, start.assignments, 1, 0.0, self._swept))
 
     def relocate(self, balancer: LoadBalancer, plan: Timetable) -> Candidate:
-        """A plan with some of its jobs elsewhere: the longer the more often that was in vain.
-
-        After a call in vain it often begins with a share of the jobs placed anew instead, which is as large as the
-        call would be long.
-        """
-        before, params, length = self.context.incumbent, self.context.params.relocation, self._effort.length
-        start, steps = self._sequencing.given(plan), round(length * params.placements)
-        if length > 1 and self.rng.random() < params.ruin_share:
-            perturbed = self._perturbed(balancer, start, min(params.most_ruined, length * params.least_ruined))
-            if perturbed is not None:
-                start, steps = perturbed, params.placements
-        relocation = Relocation(balancer, self._sequencing, self.rng)
-        found = self._proposed(
-            relocation.run(start, steps, self.rng.choice(params.temperatures), self._proposed, self._swept)
-        )
+        """A plan with some of its jobs elsewhere: the longer the more often that was in vain."""
+        relocating = self.context.params.relocation
+        before, relocation = self.context.incumbent, Relocation(balancer, self._sequencing, self.rng)
+        steps = round(self._effort.length * relocating.placements)
+        temperature, start = self.rng.choice(relocating.temperatures), self._sequencing.given(plan)
+        found = self._proposed(relocation.run(start, steps, temperature, self._proposed, self._swept))
         after = self.anneal(found.timetable)
         found = after if after.better_than(found) else found
         self._effort.spent(found.better_than(before))
         return found
-
-    def _perturbed(self, balancer: LoadBalancer, schedule: SequencedSchedule, share: float) -> SequencedSchedule | None:
-        """A schedule with a share of its jobs placed anew and its sequence repaired; None where one finds no room."""
-        balancer.adopt(schedule.assignments)
-        # Half of the time around a job that the objective hangs on, else around what is full.
-        critical = schedule.critical_jobs
-        first = self.rng.choice(critical) if critical and self.rng.random() < 0.5 else None
-        placed = balancer.ruin_and_recreate(first, share)
-        self.context.budget.spend(share * self.context.shared(Placing).construction_work)
-        assignments = balancer.placement.resolved() if placed else None
-        if assignments is None:
-            return None
-        temperature = self.context.params.relocation.repair_temperature
-        return self._sequencing.anneal(schedule, assignments, max(1, self._steps // 2), temperature, self._swept)
-
-    @property
-    def _steps(self) -> int:
-        """Steps of one annealing."""
-        return max(1, self.params.operations_on(self.context.operations.horizon) // self._sequencing.size)
 
     def _proposed(self, schedule: SequencedSchedule) -> Candidate:
         candidate = Candidate(schedule.value, partial(self._sequencing.timetable, schedule))
