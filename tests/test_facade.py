@@ -71,7 +71,7 @@ def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
         ("Session", ("a",), "'a' is no Instance; instances.load(NAME)"),
         ("Session", ("pair", "p.json"), "'p.json' is no Plan; load_plan(PATH)"),
         ("LiveScheduler", ("2x4",), "'2x4' is no Cluster; an Instance has one"),
-        ("run_plan", ("pair",), "a Instance is no ReplayRequest or PhasedReplayRequest; as in ReplayRequest(instance"),
+        ("run_plan", ("pair",), "a Instance is no ReplayRequest; as in ReplayRequest(instance"),
     ],
 )
 def test_an_argument_of_another_type_is_refused_with_what_gives_one(

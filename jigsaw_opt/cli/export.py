@@ -5,13 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.parser import file_or_stdout
-
-if TYPE_CHECKING:
-    from jigsaw_opt.problem import Plan
-    from jigsaw_opt.problem.phased_replay import PhasedReplay
 
 HELP = "export a plan (perfetto) or a mixed-integer program (mps, lp), and read a solution of it"
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
@@ -65,29 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _trace(arguments: argparse.Namespace) -> bytes:
-    from jigsaw_opt.cli.source import checked_any_plan, picture_of
-    from jigsaw_opt.views.perfetto import perfetto_trace, phased_trace
+    from jigsaw_opt.cli.source import checked_any_plan, picture_of, replay_of
+    from jigsaw_opt.views.perfetto import perfetto_trace, phases_trace
 
     instance, plan = checked_any_plan(arguments.instance, arguments.plan)
     if plan.is_phased:
-        return phased_trace(instance, plan, _phased_replay(plan, arguments.replay))
+        return phases_trace(instance, plan, replay_of(plan, arguments.replay))
     return perfetto_trace(picture_of(instance, plan, arguments.replay))
-
-
-def _phased_replay(plan: Plan, path: Path | None) -> PhasedReplay | None:
-    """The replay of a phased plan, if one is named."""
-    from jigsaw_opt.documents import load_document
-    from jigsaw_opt.documents.phased_replay import require_phased_replay_of
-    from jigsaw_opt.errors import InvalidInputError, Problem
-    from jigsaw_opt.problem.phased_replay import PhasedReplay
-
-    if path is None:
-        return None
-    replay = load_document(path)
-    if not isinstance(replay, PhasedReplay):
-        raise InvalidInputError([Problem(str(path), "is no replay of a phased plan (jigsaw-phased-replay/1)")])
-    require_phased_replay_of(plan, replay, str(path))
-    return replay
 
 
 def _program(arguments: argparse.Namespace) -> bytes:

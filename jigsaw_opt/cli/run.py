@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.executor.replay.request import ReplaySettings
     from jigsaw_opt.problem import Instance, Plan
-    from jigsaw_opt.problem.phased_replay import PhasedReplay
     from jigsaw_opt.problem.replay import Replay
 
 HELP = "carry a plan out with PyTorch and measure it"
@@ -95,12 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     require_torch()
     _warn_of_estimates(instance)
     warn_of_levels(instance, plan)
-    found: Replay | PhasedReplay | None
     try:
-        if plan.is_phased:
-            found = _run_phased(arguments, settings, instance, plan)
-        else:
-            found = _run_listed(arguments, settings, instance, plan)
+        found = _run(arguments, settings, instance, plan)
     except InterruptedRunError as interrupted:
         _write(interrupted.found, arguments)
         return ended(True, _kept(interrupted, arguments))
@@ -122,23 +117,17 @@ def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> st
     return f"{measured}; saved in {arguments.checkpoint}: {named(saved)}; go on with the same command and --resume"
 
 
-def _write(found: Replay | PhasedReplay | None, arguments: argparse.Namespace) -> None:
+def _write(found: Replay | None, arguments: argparse.Namespace) -> None:
     """Write what was measured, and print its summary; None, in all processes of torchrun but the first, is nothing."""
     from jigsaw_opt.cli.output import emit
-    from jigsaw_opt.cli.run_report import print_phases, print_summary
-    from jigsaw_opt.documents.phased_replay import encode_phased_replay
+    from jigsaw_opt.cli.run_report import print_replay
     from jigsaw_opt.documents.replay import encode_replay
-    from jigsaw_opt.problem.phased_replay import PhasedReplay
 
     if found is None:
         return
-    data = encode_phased_replay(found) if isinstance(found, PhasedReplay) else encode_replay(found)
     if arguments.output is not None:
-        emit(data, arguments.output)
-    if isinstance(found, PhasedReplay):
-        print_phases(found, arguments.json)
-    else:
-        print_summary(found, arguments.json)
+        emit(encode_replay(found), arguments.output)
+    print_replay(found, arguments.json)
 
 
 def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
@@ -163,32 +152,19 @@ def _warn_of_estimates(instance: Instance) -> None:
         note(f"warning: estimated, not measured, are the times of {', '.join(estimated)}; jigsaw profile measures them")
 
 
-def _run_listed(
-    arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan
-) -> Replay | None:
+def _run(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan) -> Replay | None:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.replay.request import ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan
 
-    if arguments.repeats is not None:
+    counted = any(phase.is_counted for _, _, phase in plan.all_phases())
+    if counted and arguments.iterations is not None:
+        raise UsageError("--iterations is for plans that list all iterations; this one is phased: take --repeats")
+    if not counted and arguments.repeats is not None:
         raise UsageError("--repeats is for phased plans; this one lists all iterations: take --iterations")
-    if _is_unlimited(arguments) and plan.period_us:
+    if _is_unlimited(arguments) and (counted or plan.period_us):
         settings = replace(settings, passes=_PERIODS)
     return run_plan(ReplayRequest(instance, plan, **vars(settings)))
-
-
-def _run_phased(
-    arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan
-) -> PhasedReplay | None:
-    from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.executor.replay.request import PhasedReplayRequest
-    from jigsaw_opt.executor.run_plan import run_phased_plan
-
-    if arguments.iterations is not None:
-        raise UsageError("--iterations is for plans that list all iterations; this one is phased: take --repeats")
-    if _is_unlimited(arguments):
-        settings = replace(settings, passes=_PERIODS)
-    return run_phased_plan(PhasedReplayRequest(instance, plan, **vars(settings)))
 
 
 def _is_unlimited(arguments: argparse.Namespace) -> bool:

@@ -7,19 +7,24 @@ from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.cli.output import print_json, print_table
-from jigsaw_opt.problem.phased_replay import MeasuredPhase, PhasedReplay
-from jigsaw_opt.problem.replay import MeasuredGpu, Replay, ReplaySummary
+from jigsaw_opt.problem.replay import MeasuredGpu, MeasuredPhase, Replay, ReplaySummary
 
-__all__ = ["print_phases", "print_summary"]
+__all__ = ["print_replay"]
 
 _PERIOD = ("period predicted us", "measured us", "error", "block error")
 
 
-def print_summary(replay: Replay, as_json: bool) -> None:
-    """Predicted against measured, the plan and its baseline, as a table or as JSON."""
+def print_replay(replay: Replay, as_json: bool) -> None:
+    """Predicted against measured, as a table or as JSON: the plan and its baseline, or period and end of all phases."""
     if as_json:
-        print_json(_as_json(replay))
-        return
+        print_json(_phases_as_json(replay) if replay.counts_repeats else _as_json(replay))
+    elif replay.counts_repeats:
+        _print_phases(replay)
+    else:
+        _print_summary(replay)
+
+
+def _print_summary(replay: Replay) -> None:
     rows = [("plan", replay.summary)]
     if replay.baseline is not None:
         rows.append((replay.baseline.policy, replay.baseline.summary))
@@ -45,11 +50,7 @@ def print_summary(replay: Replay, as_json: bool) -> None:
         print(f"\nspeed-up over {replay.baseline.policy}: {predicted:.3f} predicted, {found}")
 
 
-def print_phases(replay: PhasedReplay, as_json: bool) -> None:
-    """Period and end of every phase, predicted against measured, as a table or as JSON."""
-    if as_json:
-        print_json(_phases_as_json(replay))
-        return
+def _print_phases(replay: Replay) -> None:
     headers = ("group", "phase", "repeated", *_PERIOD, "end predicted us", "end measured us", "end error", "seam us")
     print_table(headers, map(_phase_row, replay.phases), headers[2:])
     _print_gpus(replay.gpus)
@@ -76,7 +77,7 @@ def _error(predicted: int, measured: int | None) -> float | None:
     return None if measured is None else measured / predicted - 1
 
 
-def _phases_as_json(replay: PhasedReplay) -> dict[str, Any]:
+def _phases_as_json(replay: Replay) -> dict[str, Any]:
     return {
         "machine": dict(replay.machine),
         "predicted_us": replay.predicted_us,

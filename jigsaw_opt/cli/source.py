@@ -10,9 +10,10 @@ from jigsaw_opt.errors import CheckFailedError
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
+    from jigsaw_opt.problem.replay import Replay
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["checked_any_plan", "checked_picture", "checked_plan", "of_another", "picture_of"]
+__all__ = ["checked_any_plan", "checked_picture", "checked_plan", "of_another", "picture_of", "replay_of"]
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
@@ -79,14 +80,29 @@ def checked_picture(source: str, plan_path: Path, replay_path: Path | None = Non
 
 def picture_of(instance: Instance, plan: Plan, replay_path: Path | None) -> Picture:
     """As `checked_picture`, of a plan that was checked."""
-    if replay_path is None:
+    replay = replay_of(plan, replay_path)
+    if replay is None:
         from jigsaw_opt.views.lanes import picture
 
         return picture(instance, plan)
-    from jigsaw_opt.documents import load_replay
-    from jigsaw_opt.documents.replay import require_replay_of
     from jigsaw_opt.views.replay import replay_picture
 
-    replay = load_replay(replay_path)
-    require_replay_of(plan, replay, str(replay_path))
     return replay_picture(instance, plan, replay)
+
+
+def replay_of(plan: Plan, path: Path | None) -> Replay | None:
+    """The replay of a plan, if one is named.
+
+    Raises
+    ------
+    InvalidInputError
+        It is one of another plan, or incomplete.
+    """
+    if path is None:
+        return None
+    from jigsaw_opt.documents import load_replay
+    from jigsaw_opt.documents.replay import require_replay_of
+
+    replay = load_replay(path)
+    require_replay_of(plan, replay, str(path))
+    return replay

@@ -16,7 +16,6 @@ from jigsaw_opt.errors import InvalidInputError, Problem, require_a
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem.phased_replay import PhasedReplay
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = [
@@ -95,11 +94,11 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
     from jigsaw_opt.documents.replay import decode_replay
 
     data, source = read_file(path), os.fspath(path)
-    with expecting(data, source, "replay"):
+    with expecting(data, source, "replay", "phased-replay"):
         return decode_replay(data, source)
 
 
-def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | PhasedReplay:
+def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
     """Read a file that holds an instance, a plan or a replay of either kind, as its ``format`` says, else an instance.
 
     Raises
@@ -111,14 +110,10 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | Ph
     match stated_kind(data):
         case "plan" | "phased-plan":
             return decode_plan(data, source)
-        case "replay":
+        case "replay" | "phased-replay":
             from jigsaw_opt.documents.replay import decode_replay
 
             return decode_replay(data, source)
-        case "phased-replay":
-            from jigsaw_opt.documents.phased_replay import decode_phased_replay
-
-            return decode_phased_replay(data, source)
         case _:
             with expecting(data, source, "instance", "plan", "replay"):
                 return decode_instance(data, source)

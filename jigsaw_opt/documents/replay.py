@@ -1,31 +1,35 @@
-"""Reading and writing `jigsaw-replay/1`, and the hash that ties a replay to its plan."""
+"""Reading and writing `jigsaw-replay/1` and `jigsaw-phased-replay/1`, and the hash that ties a replay to its plan."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from jigsaw_opt.documents.parsing import collection_paused, parsed
+from jigsaw_opt.documents.recognising import stated_kind
 from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.documents.schemas import Kind
 from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.errors import Problem
-from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
     MeasuredBlock,
     MeasuredGpu,
     MeasuredIteration,
     MeasuredJob,
+    MeasuredPhase,
     Replay,
     ReplaySummary,
     Timeline,
 )
 from jigsaw_opt.text import json_text
 
-__all__ = ["decode_replay", "encode_replay", "plan_sha256", "read_timeline", "require_replay_of", "write_timeline"]
+__all__ = ["decode_replay", "encode_replay", "plan_sha256", "require_replay_of"]
 
 Json = dict[str, Any]
 
@@ -41,7 +45,7 @@ def plan_sha256(plan: Plan) -> str:
 
 
 def decode_replay(data: bytes | str, source: str = "$") -> Replay:
-    """Read a replay document.
+    """Read a replay document, of the kind that its ``format`` states.
 
     Raises
     ------
@@ -49,11 +53,13 @@ def decode_replay(data: bytes | str, source: str = "$") -> Replay:
         With every problem of the document and its path.
     """
     with collection_paused():
-        return _replay(parsed(data, source, _check))
+        if stated_kind(data) == "phased-replay":
+            return _of_phases(parsed(data, source, partial(_check, "phased-replay")))
+        return _of_passes(parsed(data, source, partial(_check, "replay")))
 
 
-def _check(tree: Json, report: Report) -> None:
-    structure("replay")(tree, "$", report)
+def _check(kind: Kind, tree: Json, report: Report) -> None:
+    structure(kind)(tree, "$", report)
 
 
 def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:
@@ -72,19 +78,27 @@ def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:
         With everything that is wrong.
     """
     report = Report()
-    if (replay.instance_sha256, replay.plan_sha256) != (plan.instance_sha256, plan_sha256(plan)):
+    planned = list(plan.all_phases())
+    same = (replay.instance_sha256, replay.plan_sha256) == (plan.instance_sha256, plan_sha256(plan))
+    if not same or [(g, p) for g, p, _ in planned] != [(it.group, it.number) for it in replay.phases]:
         report.note(Problem(source, "is a replay of another plan"))
         report.raise_if_any()
-    found = replay.timeline
-    place: Place = (source, "timeline")
-    if [(job.name, job.gpus) for job in found.jobs] != [(job.name, job.gpus) for job in plan.jobs]:
+    for number, ((_, _, phase), measured) in enumerate(zip(planned, replay.phases, strict=True)):
+        place: Place = ((source, "phases"), number) if replay.counts_repeats else source
+        _check_timeline(phase, measured.timeline, (place, "timeline"), report)
+    report.raise_if_any()
+
+
+def _check_timeline(phase: Phase, found: Timeline, place: Place, report: Report) -> None:
+    """All jobs of a phase on their GPUs, and no more passes than there were."""
+    planned = [job for job in phase.jobs if isinstance(job, JobPlan)]
+    if [(job.name, job.gpus) for job in found.jobs] != [(job.name, job.gpus) for job in planned]:
         report.add((place, "jobs"), "are others than the plan's, or on other GPUs")
     else:
-        for index, (job, measured) in enumerate(zip(plan.data_parallel, found.jobs, strict=True)):
+        for index, (job, measured) in enumerate(zip(planned, found.jobs, strict=True)):
             _check_job(job, measured, found.passes, ((place, "jobs"), index), report)
-    if len(found.origins_us) > (found.passes if plan.period_us is None else 0):
+    if len(found.origins_us) > (found.passes if phase.period_us is None else 0):
         report.add((place, "origins_us"), "more than there are passes over a finite plan")
-    report.raise_if_any()
 
 
 def _check_job(job: JobPlan, measured: MeasuredJob, passes: int, place: Place, report: Report) -> None:
@@ -106,30 +120,43 @@ def _check_job(job: JobPlan, measured: MeasuredJob, passes: int, place: Place, r
 
 
 def encode_replay(replay: Replay) -> bytes:
-    """Write a replay as ``jigsaw-replay/1``, an iteration a line."""
-    head = {
-        "format": "jigsaw-replay/1",
+    """Write a replay, an iteration a line; as ``jigsaw-phased-replay/1`` where its plan counts repetitions."""
+    head: Json = {
+        "format": "jigsaw-phased-replay/1" if replay.counts_repeats else "jigsaw-replay/1",
         "instance": replay.instance,
         "instance_sha256": replay.instance_sha256,
         "plan_sha256": replay.plan_sha256,
         "machine": dict(replay.machine),
-        "summary": asdict(replay.summary),
-        "gpus": [asdict(gpu) for gpu in replay.gpus],
     }
-    fields = [f"  {_line(key)}: {_line(value)},\n" for key, value in head.items()]
-    baseline = "null"
-    if replay.baseline is not None:
-        policy, summary = _line(replay.baseline.policy), _line(asdict(replay.baseline.summary))
-        timeline = write_timeline(replay.baseline.timeline)
-        baseline = f'{{"policy": {policy}, "summary": {summary}, "timeline": {timeline}}}'
-    timeline = write_timeline(replay.timeline)
-    return ("{\n" + "".join(fields) + f'  "timeline": {timeline},\n  "baseline": {baseline}\n}}\n').encode()
+    gpus = [asdict(gpu) for gpu in replay.gpus]
+    if replay.counts_repeats:
+        head |= {"gpus": gpus, "parameters_sha256": dict(replay.parameters_sha256)}
+        tail = '  "phases": [\n' + ",\n".join(map(_phase, replay.phases)) + "\n  ]"
+    else:
+        head |= {"summary": asdict(replay.summary), "gpus": gpus}
+        tail = f'  "timeline": {_timeline(replay.timeline)},\n  "baseline": {_baseline(replay.baseline)}'
+    fields = [f"  {json_text(key)}: {json_text(value)},\n" for key, value in head.items()]
+    return ("{\n" + "".join(fields) + tail + "\n}\n").encode()
 
 
-def write_timeline(timeline: Timeline) -> str:
+def _baseline(found: Baseline | None) -> str:
+    if found is None:
+        return "null"
+    policy, summary = json_text(found.policy), json_text(asdict(found.summary))
+    return f'{{"policy": {policy}, "summary": {summary}, "timeline": {_timeline(found.timeline)}}}'
+
+
+def _phase(phase: MeasuredPhase) -> str:
+    head = asdict(replace(phase, timeline=Timeline(1, (), ())))
+    del head["timeline"]
+    fields = ", ".join(f"{json_text(key)}: {json_text(value)}" for key, value in head.items())
+    return f'    {{{fields},\n    "timeline": {_timeline(phase.timeline)}}}'
+
+
+def _timeline(timeline: Timeline) -> str:
     """A timeline as JSON, an iteration a line."""
     jobs = ",\n".join(_job(job) for job in timeline.jobs)
-    return f'{{"passes": {timeline.passes}, "origins_us": {_line(timeline.origins_us)}, "jobs": [\n{jobs}\n  ]}}'
+    return f'{{"passes": {timeline.passes}, "origins_us": {json_text(timeline.origins_us)}, "jobs": [\n{jobs}\n  ]}}'
 
 
 def _job(job: MeasuredJob) -> str:
@@ -139,31 +166,35 @@ def _job(job: MeasuredJob) -> str:
         "first_iteration": job.first_iteration,
         "parameters_sha256": job.parameters_sha256,
     }
-    fields = ", ".join(f"{_line(key)}: {_line(value)}" for key, value in head.items())
-    iterations = ",".join(f"\n      {_line(asdict(iteration))}" for iteration in job.iterations)
+    fields = ", ".join(f"{json_text(key)}: {json_text(value)}" for key, value in head.items())
+    iterations = ",".join(f"\n      {json_text(asdict(iteration))}" for iteration in job.iterations)
     return f'    {{{fields}, "iterations": [{iterations}]}}'
 
 
-def _line(value: object) -> str:
-    return json_text(value)
+def _of_passes(tree: Json) -> Replay:
+    timeline, told = _read_timeline(tree["timeline"]), tree["baseline"]
+    baseline = told and Baseline(told["policy"], ReplaySummary(**told["summary"]), _read_timeline(told["timeline"]))
+    phases = (MeasuredPhase.only(ReplaySummary(**tree["summary"]), timeline),)
+    digests = {job.name: job.parameters_sha256 for job in timeline.jobs if job.parameters_sha256}
+    return Replay(**_head(tree), phases=phases, parameters_sha256=digests, baseline=baseline)
 
 
-def _replay(tree: Json) -> Replay:
-    baseline = tree["baseline"]
-    return Replay(
-        instance=tree["instance"],
-        instance_sha256=tree["instance_sha256"],
-        plan_sha256=tree["plan_sha256"],
-        machine=tree["machine"],
-        summary=ReplaySummary(**tree["summary"]),
-        gpus=tuple(MeasuredGpu(**gpu) for gpu in tree["gpus"]),
-        timeline=read_timeline(tree["timeline"]),
-        baseline=baseline
-        and Baseline(baseline["policy"], ReplaySummary(**baseline["summary"]), read_timeline(baseline["timeline"])),
-    )
+def _of_phases(tree: Json) -> Replay:
+    digests = {name: tuple(found) for name, found in tree["parameters_sha256"].items()}
+    return Replay(**_head(tree), phases=tuple(map(_read_phase, tree["phases"])), parameters_sha256=digests)
 
 
-def read_timeline(tree: Json) -> Timeline:
+def _head(tree: Json) -> Json:
+    names = ("instance", "instance_sha256", "plan_sha256", "machine")
+    return {name: tree[name] for name in names} | {"gpus": tuple(MeasuredGpu(**gpu) for gpu in tree["gpus"])}
+
+
+def _read_phase(tree: Json) -> MeasuredPhase:
+    summary = tree["summary"] and ReplaySummary(**tree["summary"])
+    return MeasuredPhase(**{**tree, "summary": summary, "timeline": _read_timeline(tree["timeline"])})
+
+
+def _read_timeline(tree: Json) -> Timeline:
     """A timeline whose structure was checked."""
     return Timeline(tree["passes"], tuple(tree["origins_us"]), tuple(_read_job(job) for job in tree["jobs"]))
 

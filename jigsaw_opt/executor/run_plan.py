@@ -8,17 +8,16 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import CheckFailedError, UsageError, require_a
 from jigsaw_opt.executor import require_torch
 from jigsaw_opt.executor.catalogue import require_data_parallel, require_entries
-from jigsaw_opt.executor.replay.request import AnyReplayRequest, PhasedReplayRequest, ReplayRequest
+from jigsaw_opt.executor.replay.request import ReplayRequest
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem.phased_replay import PhasedReplay
     from jigsaw_opt.problem.replay import Replay
 
-__all__ = ["run_phased_plan", "run_plan"]
+__all__ = ["run_plan"]
 
 
 def run_plan(request: ReplayRequest) -> Replay | None:
-    """Carry a plan out with PyTorch, one process a GPU.
+    """Carry a plan out with PyTorch, one process a GPU: groups side by side, each phase after the one before it.
 
     Ctrl-C ends it with `KeyboardInterrupt`; no process is left.
 
@@ -45,34 +44,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     RunFailedError
         A process was killed, a model raised, or a loss is no number. No process is left.
     """
-    _require_possible(request)
-    from jigsaw_opt.executor.replay.launch import replay
-
-    return replay(request)
-
-
-def run_phased_plan(request: PhasedReplayRequest) -> PhasedReplay | None:
-    """Carry a phased plan out: groups side by side, each phase after the one before it, repeated so often.
-
-    Parameters
-    ----------
-    request
-        The plan, and how.
-
-    Returns
-    -------
-    PhasedReplay or None
-        As `run_plan`, whose errors it has too.
-    """
-    _require_possible(request)
-    from jigsaw_opt.executor.replay.launch import replay_phases
-
-    return replay_phases(request)
-
-
-def _require_possible(request: AnyReplayRequest) -> None:
-    """Refuse a request that cannot be carried out here, whatever the reason."""
-    require_a((ReplayRequest, PhasedReplayRequest), request)
+    require_a(ReplayRequest, request)
     problems = tuple(request.problems())
     if problems:
         raise UsageError(*problems)
@@ -83,5 +55,7 @@ def _require_possible(request: AnyReplayRequest) -> None:
     require_entries(request.instance, request.trusted)
     require_torch()
     from jigsaw_opt.executor.devices import device_of
+    from jigsaw_opt.executor.replay.launch import replay
 
     device_of(request.device)  # refuses one that is not there
+    return replay(request)

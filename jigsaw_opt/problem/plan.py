@@ -289,8 +289,13 @@ class Plan:
         """The same with another period or none, of a plan that is not phased."""
         return replace(self, groups=(PhaseGroup((_only_phase(period_us, self.jobs),)),))
 
-    def as_cyclic(self, instance: Instance, phase: Phase) -> tuple[Instance, Plan]:
-        """A phase as the cyclic plan that it repeats, of an instance whose jobs do what they do in one repetition."""
+    def alone(self, instance: Instance, phase: Phase) -> tuple[Instance, Plan]:
+        """A phase by itself: the cyclic plan that it repeats, of jobs that do what they do in one repetition.
+
+        A plan that lists all iterations or is cyclic is its only phase already.
+        """
+        if not phase.is_counted:
+            return instance, self
         jobs = tuple(
             replace(instance.jobs[number], iterations=len(job.iterations), release_us=0, deadline_us=None)
             for number, job in zip(phase.numbers_in(instance), phase.jobs, strict=True)

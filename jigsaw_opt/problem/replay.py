@@ -1,6 +1,6 @@
-"""What a plan took on a machine, measured: fields as in the document ``jigsaw-replay/1``.
+"""What a plan took on a machine, measured: fields as in ``jigsaw-replay/1`` and ``jigsaw-phased-replay/1``.
 
-Times are microseconds after the moment when all processes began.
+Times are microseconds after the moment when all processes began, or the phase did.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.plan import Transfer
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "MeasuredGpu",
     "MeasuredIteration",
     "MeasuredJob",
+    "MeasuredPhase",
     "Policy",
     "Replay",
     "ReplaySummary",
@@ -146,6 +148,49 @@ class ReplaySummary:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredPhase:
+    """A phase that was carried out, or the first of its repetitions.
+
+    Parameters
+    ----------
+    group, number
+        Of its group in the plan, and its own in the group.
+    repeats, repeated
+        Repetitions of the plan, None where it lists all iterations or is cyclic; and how many of them there have been.
+    summary
+        Its period and its operations, predicted against measured; None where an earlier run did all of it.
+    predicted_end_us
+        When the phase ends by the plan.
+    measured_begin_us, measured_end_us
+        When it begins and ends by what was measured, counted as in the plan. Repetitions that are left out count with
+        the measured period. None where that is not known, or where an earlier run did some of the phase or of one
+        before it.
+    seam_us
+        From the end of the phase before to its begin, in which workers were saved, let go, built and warmed up; part of
+        no end. None of the first phase, and where an earlier run did all of the one before.
+    timeline
+        From the moment when the phase began.
+    """
+
+    group: int
+    number: int
+    repeats: int | None
+    repeated: int
+    summary: ReplaySummary | None
+    predicted_end_us: int
+    measured_begin_us: int | None
+    measured_end_us: int | None
+    seam_us: int | None
+    timeline: Timeline
+
+    @classmethod
+    def only(cls, summary: ReplaySummary, timeline: Timeline) -> MeasuredPhase:
+        """The only phase of a plan that lists all iterations or is cyclic: begin and end are not told by themselves."""
+        times = summary.predicted_us, None, summary.measured_us, None
+        return cls(0, 0, None, timeline.passes, summary, *times, timeline)
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
     """The same jobs at full depth, one at a time on its GPUs."""
 
@@ -161,11 +206,15 @@ class Replay:
     Parameters
     ----------
     instance, instance_sha256, plan_sha256
-        What was carried out: SHA-256 of the canonical instance and of the plan's jobs and period.
+        What was carried out: SHA-256 of the canonical instance, and of the plan's jobs and period or of its groups.
     machine
         Device, backend, versions and whatever else may explain the times.
-    summary, gpus, timeline
-        What was found.
+    gpus
+        In the cluster's order.
+    phases
+        Group by group; one of a plan that lists all iterations or is cyclic.
+    parameters_sha256
+        By job and worker, digest of its parameters at the end; empty where the run was interrupted.
     baseline
         None where none was asked for.
     """
@@ -174,10 +223,52 @@ class Replay:
     instance_sha256: str
     plan_sha256: str
     machine: Mapping[str, str | int]
-    summary: ReplaySummary
     gpus: tuple[MeasuredGpu, ...]
-    timeline: Timeline
+    phases: tuple[MeasuredPhase, ...]
+    parameters_sha256: Mapping[str, tuple[str, ...]]
     baseline: Baseline | None = None
+
+    @property
+    def counts_repeats(self) -> bool:
+        """Whether its plan says how often phases are repeated."""
+        return any(phase.repeats is not None for phase in self.phases)
+
+    @property
+    def summary(self) -> ReplaySummary:
+        """Predicted against measured, of a plan that does not say how often phases are repeated.
+
+        Raises
+        ------
+        UsageError
+            It does.
+        """
+        found = self.phases[0].summary
+        if self.counts_repeats or found is None:
+            raise UsageError("the plan repeats phases, each of which has a summary and a timeline: .phases")
+        return found
+
+    @property
+    def timeline(self) -> Timeline:
+        """What happened when, of a plan that does not say how often phases are repeated; errors as of `summary`."""
+        assert self.summary, "it has one, or an error was raised"
+        return self.phases[0].timeline
+
+    @property
+    def predicted_us(self) -> int:
+        """The makespan by the plan, or its period."""
+        return max(phase.predicted_end_us for phase in self.phases)
+
+    @property
+    def measured_us(self) -> int | None:
+        """The same by what was measured; None where some end is not known."""
+        ends = [phase.measured_end_us for phase in self.phases]
+        known = [end for end in ends if end is not None]
+        return max(known) if len(known) == len(ends) else None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some phase has more repetitions than there have been."""
+        return any(phase.repeats is not None and phase.repeated < phase.repeats for phase in self.phases)
 
     def speed_up(self) -> tuple[float, float | None] | None:
         """Time of the baseline over that of the plan: predicted and measured; None without a baseline."""

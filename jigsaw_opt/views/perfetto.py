@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.phased_replay import PhasedReplay
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.replay import Replay
 from jigsaw_opt.views.lanes import Interval, Lane, Picture
 from jigsaw_opt.views.needs import last_needs
 
-__all__ = ["perfetto_trace", "phased_trace"]
+__all__ = ["perfetto_trace", "phases_trace"]
 
 _MEMORY = 1
 """Number of the process of the counters; those of servers and links follow."""
@@ -39,7 +39,7 @@ def perfetto_trace(picture: Picture) -> bytes:
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
-def phased_trace(instance: Instance, plan: Plan, replay: PhasedReplay | None = None) -> bytes:
+def phases_trace(instance: Instance, plan: Plan, replay: Replay | None = None) -> bytes:
     """Trace events as JSON: a process for each group with a track for each of its jobs, and one event for each phase.
 
     Each event says what its period is, how often it takes place and how many iterations the job does in it. With a
@@ -64,7 +64,7 @@ def phased_trace(instance: Instance, plan: Plan, replay: PhasedReplay | None = N
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
-def _measured(tracks: Mapping[str, int], replay: PhasedReplay) -> Iterator[dict[str, Any]]:
+def _measured(tracks: Mapping[str, int], replay: Replay) -> Iterator[dict[str, Any]]:
     """Phases as they were measured, where that is known, on tracks behind those of the plan."""
     known = [phase for phase in replay.phases if phase.measured_end_us is not None]
     for group, name in dict.fromkeys((phase.group, job.name) for phase in known for job in phase.timeline.jobs):

@@ -25,7 +25,7 @@ __all__ = ["PhaseRow", "period_picture", "phase_rows", "phases_html", "phases_te
 
 def period_picture(instance: Instance, plan: Plan, phase: Phase) -> Picture:
     """One period of a phase of a correct plan, as that of a cyclic plan, on the lanes that it uses."""
-    drawn = picture(*plan.as_cyclic(instance, phase))
+    drawn = picture(*plan.alone(instance, phase))
     used = tuple(lane for lane in drawn.lanes if lane.intervals)
     return replace(drawn, lanes=used, numbers=phase.numbers_in(instance))
 

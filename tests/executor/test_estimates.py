@@ -65,6 +65,6 @@ def test_so_does_a_phased_plan(
     save_instance(long, tmp_path / "i.json")
     assert main(["solve", str(tmp_path / "i.json"), "--phased", "-o", str(tmp_path / "p.json"), "-q"]) == 0
     capsys.readouterr()
-    monkeypatch.setattr(run_plan, "run_phased_plan", lambda request: None)
+    monkeypatch.setattr(run_plan, "run_plan", lambda request: None)
     assert main(["run", str(tmp_path / "i.json"), str(tmp_path / "p.json")]) == 0
     assert capsys.readouterr().err.startswith("levels below the deepest of job a, b: workers stop")

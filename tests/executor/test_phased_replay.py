@@ -22,12 +22,12 @@ from replayed import instance, run  # noqa: E402
 
 import jigsaw_opt.executor as room  # noqa: E402
 from jigsaw_opt.documents import instance_sha256, load_document, save_instance, save_plan, schema  # noqa: E402
-from jigsaw_opt.documents.phased_replay import encode_phased_replay  # noqa: E402
+from jigsaw_opt.documents.replay import encode_replay  # noqa: E402
 from jigsaw_opt.executor.building import build  # noqa: E402
 from jigsaw_opt.executor.exchange import Averaging  # noqa: E402
-from jigsaw_opt.executor.replay.phased_evaluation import phased_replay_of  # noqa: E402
+from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport  # noqa: E402
-from jigsaw_opt.executor.replay.request import PhasedReplayRequest  # noqa: E402
+from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
 from jigsaw_opt.problem import (  # noqa: E402
     Block,
@@ -39,7 +39,7 @@ from jigsaw_opt.problem import (  # noqa: E402
     Plan,
     Transfer,
 )
-from jigsaw_opt.problem.phased_replay import PhasedReplay  # noqa: E402
+from jigsaw_opt.problem.replay import Replay  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.phased import solve_phased  # noqa: E402
 from tests.checking.test_phased_plans import INSTANCE as SHAPED  # noqa: E402
@@ -157,7 +157,7 @@ def test_every_job_trains_as_it_would_alone(tmp_path: Path, capsys: pytest.Captu
     assert most == 2 or told["phases"][1]["measured_end_us"] > told["phases"][0]["measured_end_us"] > 0
     jsonschema.validate(json.loads(output.read_text()), schema("phased-replay"))
     replay = load_document(output)
-    assert isinstance(replay, PhasedReplay) and encode_phased_replay(replay) == output.read_bytes()
+    assert isinstance(replay, Replay) and replay.counts_repeats and encode_replay(replay) == output.read_bytes()
     assert [phase.timeline.passes for phase in replay.phases] == [phase["repeated"] for phase in told["phases"]]
     first, second, other = (phase["seam_us"] for phase in told["phases"])
     assert first is other is None and second > 0
@@ -213,9 +213,9 @@ def test_ctrl_c_keeps_the_checkpoint_of_the_seam(tmp_path: Path, capfd: pytest.C
     assert saved == {f"job{job}-worker{worker}-iteration3.pt": 3 for job in (0, 1) for worker in (0, 1)}
 
 
-def measured(asked: Instance, plan: Plan, block_us: int, done: int = 0, **settings: Any) -> PhasedReplay:
+def measured(asked: Instance, plan: Plan, block_us: int, done: int = 0, **settings: Any) -> Replay:
     """The replay of a job of one worker whose blocks take so long, one behind the other."""
-    request = PhasedReplayRequest(asked, plan, **settings)
+    request = ReplayRequest(asked, plan, **settings)
     phases = [phase for _, _, phase in request.cut().plan.all_phases()]
     parts = [
         Part(
@@ -226,7 +226,7 @@ def measured(asked: Instance, plan: Plan, block_us: int, done: int = 0, **settin
         )
         for phase in phases
     ]
-    return phased_replay_of(request, [RankReport(parts, {(0, 0): ""}, 1, [done])], {})
+    return replay_of(request, None, [RankReport(parts, {(0, 0): ""}, 1, [done])], {})
 
 
 def test_repetitions_that_are_left_out_count_with_the_measured_period() -> None:
@@ -248,18 +248,18 @@ def test_a_trace_shows_the_phases_as_they_were_measured(tmp_path: Path, capsys: 
     plan = planned(asked)
     written(tmp_path, asked, plan)
     replay, trace = tmp_path / "replay.json", tmp_path / "trace.json"
-    replay.write_bytes(encode_phased_replay(measured(asked, plan, 3000, passes=5)))
+    replay.write_bytes(encode_replay(measured(asked, plan, 3000, passes=5)))
     export = ["export", tmp_path / "instance.json", tmp_path / "plan.json", "--to", "perfetto", "-o", trace]
     assert run(*export, "--replay", replay) == 0
     spans = [(e["tid"], e["ts"], e["dur"]) for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
     assert spans == [(0, 50, 2_400_000), (1, 50, 3_000_000)]
     assert run("validate", replay) == 0
     shorter = problem({**ALONE, "iterations": 999})
-    replay.write_bytes(encode_phased_replay(measured(shorter, planned(shorter), 3000, passes=5)))
+    replay.write_bytes(encode_replay(measured(shorter, planned(shorter), 3000, passes=5)))
     assert run(*export, "--replay", replay) == 3
     assert "is a replay of another plan" in capsys.readouterr().err
     assert run(*export, "--replay", tmp_path / "instance.json") == 3
-    assert "is no replay of a phased plan" in capsys.readouterr().err
+    assert "looks like an instance, not a replay" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from jigsaw_opt.problem.replay import (
     MeasuredGpu,
     MeasuredIteration,
     MeasuredJob,
+    MeasuredPhase,
     Replay,
     ReplaySummary,
     Timeline,
@@ -48,7 +49,13 @@ def carried_out(plan: Plan, passes: int, origins: tuple[int, ...], first: int = 
         jobs.append(MeasuredJob(job.name, job.gpus, first, iterations, ("",) * len(job.gpus)))
     gpus = (MeasuredGpu("s0/0", 2, 1),)
     timeline = Timeline(passes + first, origins, tuple(jobs))
-    return Replay(plan.instance, plan.instance_sha256, plan_sha256(plan), {}, SUMMARY, gpus, timeline)
+    digests = {job.name: job.parameters_sha256 for job in jobs}
+    only = MeasuredPhase.only(SUMMARY, timeline)
+    return Replay(plan.instance, plan.instance_sha256, plan_sha256(plan), {}, gpus, (only,), digests)
+
+
+def with_timeline(replay: Replay, timeline: Timeline) -> Replay:
+    return replace(replay, phases=(MeasuredPhase.only(replay.summary, timeline),))
 
 
 def test_each_lane_of_the_plan_has_what_was_measured_below(pair: Instance, pair_plan: Plan) -> None:
@@ -75,7 +82,7 @@ def test_overlaps_that_clocks_leave_are_cut_off(pair: Instance, pair_plan: Plan)
     job = found.timeline.jobs[1]
     early = tuple(replace(block, start_us=block.start_us - 7) for block in job.iterations[0].blocks)
     jobs = (found.timeline.jobs[0], replace(job, iterations=(replace(job.iterations[0], blocks=early),)))
-    shown = replay_picture(pair, pair_plan, replace(found, timeline=replace(found.timeline, jobs=jobs)))
+    shown = replay_picture(pair, pair_plan, with_timeline(found, replace(found.timeline, jobs=jobs)))
     assert [i[:2] for i in shown.lanes[3].intervals] == [(10, 610), (610, 1810)]
 
 
@@ -120,7 +127,7 @@ def test_an_incomplete_replay_is_refused_with_everything_that_is_missing(
 
     def with_jobs(*jobs: MeasuredJob) -> Replay:
         replay = carried_out(pair_plan, 1, (0,))
-        return replace(replay, timeline=replace(replay.timeline, jobs=jobs))
+        return with_timeline(replay, replace(replay.timeline, jobs=jobs))
 
     def alone(changed: MeasuredIteration) -> Replay:
         return with_jobs(replace(first, iterations=(changed,)), second)
@@ -136,7 +143,7 @@ def test_an_incomplete_replay_is_refused_with_everything_that_is_missing(
         "timeline.origins_us: more than": carried_out(pair_plan, 1, (0,)),
     }
     found = wrong["timeline.origins_us: more than"]
-    wrong["timeline.origins_us: more than"] = replace(found, timeline=replace(found.timeline, origins_us=(0, 1)))
+    wrong["timeline.origins_us: more than"] = with_timeline(found, replace(found.timeline, origins_us=(0, 1)))
     for message, replay in wrong.items():
         file.write_bytes(encode_replay(replay))
         assert main(["plot", str(pair_path), str(pair_plan_path), "--replay", str(file)]) == 3

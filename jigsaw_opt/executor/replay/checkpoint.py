@@ -25,7 +25,7 @@ from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.likeness import compare
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
-from jigsaw_opt.executor.replay.request import AnyReplayRequest
+from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.worker import Worker
 
 __all__ = ["Checkpoint"]
@@ -62,7 +62,7 @@ class Checkpoint:
         What the states belong to: instance, plan, and how jobs train.
     """
 
-    def __init__(self, folder: Path, request: AnyReplayRequest) -> None:
+    def __init__(self, folder: Path, request: ReplayRequest) -> None:
         self._folder, self._statement = folder, folder / "checkpoint.json"
         self._belongs = {
             "format": "jigsaw-checkpoint/1",

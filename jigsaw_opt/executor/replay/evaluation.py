@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from dataclasses import replace
+from itertools import accumulate, chain
 from statistics import median, quantiles
 from typing import Literal
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.executor.replay.order import used_gpus
+from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, TransferRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.instance import Instance
@@ -22,55 +24,138 @@ from jigsaw_opt.problem.replay import (
     MeasuredGpu,
     MeasuredIteration,
     MeasuredJob,
+    MeasuredPhase,
     Replay,
     ReplaySummary,
     Timeline,
 )
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["planned_memory", "repetitions", "replay_of", "summary", "timeline"]
+__all__ = ["replay_of", "summary", "timeline"]
 
 _DIGITS = 4
 
 
 def replay_of(
-    request: ReplayRequest, plans: Sequence[Plan], found: Sequence[RankReport], machine: Mapping[str, str | int]
+    request: ReplayRequest, usual: Plan | None, found: Sequence[RankReport], machine: Mapping[str, str | int]
 ) -> Replay:
     """The replay.
 
     Parameters
     ----------
-    request, plans
+    request, usual
         What was carried out: the plan, and that of the baseline if there is one.
     found
         By process.
     machine
         What may explain the times.
     """
-    instance = request.instance
+    instance, plan = request.instance, request.plan
+    gpus = used_gpus(instance, chain.from_iterable(jobs_in_phases(instance, plan)))
     parameters = {key: digest for process in found for key, digest in process.parameters.items()}
-    # After an interrupt there may be no baseline, and never a whole one.
-    measured = plans if parameters else plans[:1]
-    timelines = [
-        timeline(plan, [process.parts[k] for process in found], found[0].done if k == 0 else None, parameters)
-        for k, plan in enumerate(measured)
-    ]
     baseline: Baseline | None = None
-    if request.baseline is not None and parameters:
-        baseline = Baseline(request.baseline, summary(plans[1], timelines[1]), timelines[1])
+    # After an interrupt there may be no baseline, and never a whole one.
+    if usual is not None and request.baseline is not None and parameters:
+        taken = timeline(usual, [process.parts[1] for process in found], None, parameters)
+        baseline = Baseline(request.baseline, summary(usual, taken), taken)
     return Replay(
         instance=instance.name,
         instance_sha256=instance_sha256(instance),
-        plan_sha256=plan_sha256(request.plan),
+        plan_sha256=plan_sha256(plan),
         machine=machine,
-        summary=summary(request.plan, timelines[0]),
         gpus=tuple(
-            MeasuredGpu(gpu, process.memory_bytes, planned_memory(instance, request.plan.data_parallel, gpu))
-            for gpu, process in zip(used_gpus(instance, request.plan.data_parallel), found, strict=True)
+            MeasuredGpu(gpu, process.memory_bytes, _most_planned(request, gpu))
+            for gpu, process in zip(gpus, found, strict=True)
         ),
-        timeline=timelines[0],
+        phases=tuple(_phases(request, gpus, found, parameters)),
+        parameters_sha256={
+            job.name: tuple(parameters[number, slot] for slot in range(job.workers))
+            for number, job in enumerate(instance.data_parallel)
+            if parameters
+        },
         baseline=baseline,
     )
+
+
+def _phases(
+    request: ReplayRequest,
+    gpus: Sequence[str],
+    found: Sequence[RankReport],
+    parameters: Mapping[tuple[int, int], str],
+) -> Iterator[MeasuredPhase]:
+    """What was measured of every phase, group by group."""
+    whole = phase_parts(request.instance, request.plan)
+    for group, parts in enumerate(phase_parts(request.instance, request.cut().plan)):
+        used = {gpu for part in parts for job in part.phase.jobs for gpu in job.gpus}
+        hosts = [process for gpu, process in zip(gpus, found, strict=True) if gpu in used]
+        end: int | None = 0
+        finish: int | None = None
+        for number, part in enumerate(parts):
+            own = {
+                (k, slot): parameters[job, slot]
+                for k, job in enumerate(part.numbers)
+                for slot in range(len(part.phase.jobs[k].gpus))
+                if parameters
+            }
+            measured = timeline(part.plan, [p.parts[number] for p in hosts], part.done(found[0].done), own)
+            asked = whole[group][number].phase
+            if not asked.is_counted:
+                yield MeasuredPhase.only(summary(part.plan, measured), measured)
+                continue
+            repeated = part.phase.count if parameters else _repetitions(part.plan, measured)
+            left_out = asked.count - repeated
+            length, begin = _length_us(measured), hosts[0].parts[number].begin_us
+            compared = summary(part.plan, measured) if length else None
+            whole_span = _span_us(request, part, measured, compared, left_out, end) if parameters else None
+            start, end = whole_span or (None, None)
+            seam = None if finish is None else max(0, begin - finish)
+            finish = begin + length if length else None
+            ends = (asked.end_us, start, end, seam)
+            yield MeasuredPhase(group, number, asked.count, repeated, compared, *ends, measured)
+
+
+def _length_us(measured: Timeline) -> int:
+    """From the begin of a phase to its last operation; 0 where none was left."""
+    last = [job.iterations[-1] for job in measured.jobs if job.iterations]
+    ends = ([*(b.end_us for b in it.blocks), *(t.end_us for t in it.transfers)] for it in last)
+    return max(chain.from_iterable(ends), default=0)
+
+
+def _span_us(
+    request: ReplayRequest,
+    part: PhasePart,
+    measured: Timeline,
+    compared: ReplaySummary | None,
+    left_out: int,
+    before: int | None,
+) -> tuple[int, int] | None:
+    """When a phase begins, once the one before it has ended and all of its jobs are released, and when it ends."""
+    resumed = any(job.first_iteration for job in measured.jobs)
+    if before is None or resumed or compared is None or (left_out and compared.measured_us is None):
+        return None
+    begin = max(before, part.phase.start_us if request.pace else 0)
+    for number, job in zip(part.numbers, measured.jobs, strict=True):
+        first = min(block.start_us for block in job.iterations[0].blocks)
+        begin = max(begin, request.instance.jobs[number].release_us - first)
+    return begin, begin + _length_us(measured) + left_out * (compared.measured_us or 0)
+
+
+def _most_planned(request: ReplayRequest, gpu: str) -> int:
+    """The most memory that a GPU's workers need in a phase, those of jobs that pause in it included."""
+    most, whole = 0, [_joined(parts) for parts in jobs_in_phases(request.instance, request.plan)]
+    for parts in phase_parts(request.instance, request.plan):
+        for number, part in enumerate(parts):
+            later = {job for other in parts[number + 1 :] for job in other.numbers}
+            earlier = {job for other in parts[:number] for job in other.numbers}
+            paused = (later & earlier).difference(part.numbers)
+            present = [*part.plan.data_parallel, *(whole[job] for job in paused)]
+            most = max(most, _planned_memory(request.instance, present, gpu))
+    return most
+
+
+def _joined(parts: Sequence[JobPlan]) -> JobPlan:
+    """What a job does in one repetition of each of its phases."""
+    return replace(parts[0], iterations=tuple(iteration for part in parts for iteration in part.iterations))
 
 
 def timeline(
@@ -220,10 +305,10 @@ def _whole_passes(plan: Plan, found: Timeline) -> range:
     """Passes that were carried out wholly in this run."""
     pairs = list(zip(plan.data_parallel, found.jobs, strict=True))
     first = max(-(-m.first_iteration // len(j.iterations)) for j, m in pairs)
-    return range(first, repetitions(plan, found))
+    return range(first, _repetitions(plan, found))
 
 
-def repetitions(plan: Plan, found: Timeline) -> int:
+def _repetitions(plan: Plan, found: Timeline) -> int:
     """Return how often all jobs have done their iterations of a plan, earlier runs included."""
     pairs = zip(plan.data_parallel, found.jobs, strict=True)
     return min((m.first_iteration + len(m.iterations)) // len(j.iterations) for j, m in pairs)
@@ -274,7 +359,7 @@ def _period(plan: Plan, found: Timeline) -> int | None:
     return max(1, round((ends[-1] - ends[first]) / (len(ends) - 1 - first)))
 
 
-def planned_memory(instance: Instance, jobs: Iterable[JobPlan], gpu: str) -> int:
+def _planned_memory(instance: Instance, jobs: Iterable[JobPlan], gpu: str) -> int:
     """Memory that a GPU's workers of some jobs need (specification: memory)."""
     workers, models = [], {job.name: instance.models[job.model] for job in instance.data_parallel}
     for placed in jobs:

@@ -6,12 +6,11 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain
 from types import TracebackType
-from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -22,20 +21,17 @@ from jigsaw_opt.executor.replay.baseline import baseline_plan
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.replay.order import used_gpus
-from jigsaw_opt.executor.replay.phased_evaluation import phased_replay_of
 from jigsaw_opt.executor.replay.phases import jobs_in_phases
-from jigsaw_opt.executor.replay.rank_phases import run_phases
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
 from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
-from jigsaw_opt.executor.replay.request import AnyReplayRequest, PhasedReplayRequest, ReplayRequest
-from jigsaw_opt.problem.phased_replay import PhasedReplay
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Replay
 from jigsaw_opt.text import printable
 
-__all__ = ["replay", "replay_phases"]
+__all__ = ["replay"]
 
 _LOGGER = logging.getLogger(__name__)
-_RankFunction: TypeAlias = Callable[..., list[RankReport] | None]
 
 
 def replay(request: ReplayRequest) -> Replay | None:
@@ -55,32 +51,18 @@ def replay(request: ReplayRequest) -> Replay | None:
     InvalidInputError, UsageError
         A model cannot be built, a checkpoint is not there, the processes do not fit the plan.
     """
-    gpus = used_gpus(request.instance, request.plan.data_parallel)
-    plans = [request.plan]
+    gpus = used_gpus(request.instance, chain.from_iterable(jobs_in_phases(request.instance, request.plan)))
+    usual = None
     if request.baseline is not None:
-        plans.append(baseline_plan(request.instance, request.plan, request.baseline))
-    machine = _machine(request, len(gpus))
-    try:
-        found = _reports(request, gpus, run_rank, request, plans)
-    except InterruptedGroupError as error:
-        reports = _answers(error, len(gpus), 1)
-        measured = None if reports is None else replay_of(request, plans, reports, machine)
-        raise InterruptedRunError(measured, _saved(request)) from error
-    return None if found is None else replay_of(request, plans, found, machine)
-
-
-def replay_phases(request: PhasedReplayRequest) -> PhasedReplay | None:
-    """Carry a phased plan out; as `replay`, with the same errors."""
-    jobs = jobs_in_phases(request.instance, request.plan)
-    gpus = used_gpus(request.instance, chain.from_iterable(jobs))
+        usual = baseline_plan(request.instance, request.plan, request.baseline)
     cut, machine = request.cut(), _machine(request, len(gpus))
     try:
-        found = _reports(cut, gpus, run_phases, cut)
+        found = _reports(cut, gpus, usual)
     except InterruptedGroupError as error:
         reports = _answers(error, len(gpus), max(len(group.phases) for group in request.plan.groups))
-        measured = None if reports is None else phased_replay_of(request, reports, machine)
+        measured = None if reports is None else replay_of(request, usual, reports, machine)
         raise InterruptedRunError(measured, _saved(cut)) from error
-    return None if found is None else phased_replay_of(request, found, machine)
+    return None if found is None else replay_of(request, usual, found, machine)
 
 
 def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[RankReport] | None:
@@ -96,7 +78,7 @@ def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[Ra
     return [replace(report, parts=parts) for report, parts in zip(found, padded, strict=True)]
 
 
-def _saved(request: AnyReplayRequest) -> dict[str, int] | None:
+def _saved(request: ReplayRequest) -> dict[str, int] | None:
     """By job, after how many iterations all its workers are saved on this machine; None without a checkpoint."""
     if request.checkpoint is None:
         return None
@@ -105,39 +87,33 @@ def _saved(request: AnyReplayRequest) -> dict[str, int] | None:
     return {job.name: iteration for job, iteration in zip(jobs, saved, strict=True)}
 
 
-def _reports(
-    request: AnyReplayRequest, gpus: Sequence[str], function: _RankFunction, *arguments: Any
-) -> list[RankReport] | None:
-    """What `function` found in a process for each GPU; None in all but the first where torchrun has started them."""
+def _reports(request: ReplayRequest, gpus: Sequence[str], usual: Plan | None) -> list[RankReport] | None:
+    """What was found in a process for each GPU; None in all but the first where torchrun has started them."""
     if request.checkpoint is not None and int(os.environ.get("LOCAL_RANK", 0)) == 0:
         Checkpoint(request.checkpoint, request).open(request.resume)
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        return _joined(request, gpus, function, *arguments)
-    return _started(request, gpus, function, *arguments)
+        return _joined(request, gpus, usual)
+    return _started(request, gpus, usual)
 
 
-def _started(
-    request: AnyReplayRequest, gpus: Sequence[str], function: _RankFunction, *arguments: Any
-) -> list[RankReport]:
+def _started(request: ReplayRequest, gpus: Sequence[str], usual: Plan | None) -> list[RankReport]:
     if request.backend == "nccl" and torch.cuda.device_count() < len(gpus):
         raise UsageError(f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share")
     try:
-        found = run_group(function, len(gpus), *arguments, backend=request.backend, timeout=TIMEOUT)[0]
+        found = run_group(run_rank, len(gpus), request, usual, backend=request.backend, timeout=TIMEOUT)[0]
     except LostProcessError as error:
         raise RunFailedError(f"the process of {gpus[error.rank]} {error.how}") from error
     assert found is not None
     return found
 
 
-def _joined(
-    request: AnyReplayRequest, gpus: Sequence[str], function: _RankFunction, *arguments: Any
-) -> list[RankReport] | None:
+def _joined(request: ReplayRequest, gpus: Sequence[str], usual: Plan | None) -> list[RankReport] | None:
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
         raise UsageError(f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}")
     with _EndAtOnce():
         dist.init_process_group(request.backend, timeout=TIMEOUT)
-        found = function(*arguments)
+        found = run_rank(request, usual)
         dist.destroy_process_group()
     return found
 
@@ -157,7 +133,7 @@ class _EndAtOnce(AbstractContextManager[None]):
         os._exit(code)
 
 
-def _machine(request: AnyReplayRequest, processes: int) -> dict[str, str | int]:
+def _machine(request: ReplayRequest, processes: int) -> dict[str, str | int]:
     cuda = request.device == "cuda"
     return {
         "device": torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine(),

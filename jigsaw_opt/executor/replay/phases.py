@@ -1,4 +1,4 @@
-"""The phases of a phased plan, each as a cyclic plan that some processes carry out. Needs no torch."""
+"""The phases of a plan, each as a plan by itself that some processes carry out. Needs no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PhasePart:
     phase
         The phase.
     instance, plan
-        Its jobs alone, and the cyclic plan that it repeats.
+        Its jobs alone, and the plan that it repeats.
     numbers
         Numbers of its jobs in the whole instance.
     before
@@ -37,16 +37,20 @@ class PhasePart:
     number: int
 
     @property
-    def iterations(self) -> list[int]:
-        """Iterations of its jobs in all its repetitions."""
-        return [self.phase.count * len(job.iterations) for job in self.phase.jobs]
+    def repeats(self) -> int | None:
+        """How often it takes place; None where the plan leaves that to whoever carries it out."""
+        return self.phase.repeats if self.phase.is_counted else None
 
     def done(self, done: Sequence[int]) -> list[int]:
         """Iterations of its jobs in it that are among so many of every job of the instance."""
-        return [
-            min(max(0, done[number] - before), count)
-            for number, before, count in zip(self.numbers, self.before, self.iterations, strict=True)
-        ]
+        found = [max(0, done[number] - before) for number, before in zip(self.numbers, self.before, strict=True)]
+        if self.repeats is None:
+            return found
+        return list(map(min, found, self.iterations(self.repeats)))
+
+    def iterations(self, repeats: int) -> list[int]:
+        """Iterations of its jobs in so many repetitions."""
+        return [repeats * len(job.iterations) for job in self.phase.jobs]
 
 
 def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
@@ -56,8 +60,9 @@ def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
     for count, (group, _, phase) in enumerate(plan.all_phases()):
         numbers = phase.numbers_in(instance)
         before = tuple(done[number] for number in numbers)
-        groups[group].append(PhasePart(phase, *plan.as_cyclic(instance, phase), numbers, before, count))
-        for number, iterations in zip(numbers, groups[group][-1].iterations, strict=True):
+        part = PhasePart(phase, *plan.alone(instance, phase), numbers, before, count)
+        groups[group].append(part)
+        for number, iterations in zip(numbers, part.iterations(part.repeats or 0), strict=True):
             done[number] += iterations
     return groups
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
+from operator import ge
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,48 +23,45 @@ from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Store, TCPStore, Windows
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, used_gpus
+from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts
 from jigsaw_opt.executor.replay.records import Part, RankReport
-from jigsaw_opt.executor.replay.request import AnyReplayRequest, ReplayRequest
+from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
 
-__all__ = ["TIMEOUT", "RankProcess", "run_rank"]
+__all__ = ["TIMEOUT", "run_rank"]
 
 TIMEOUT = timedelta(minutes=30)
 """Longest wait for another process; one that has ended is noticed at once."""
 _MOST_WARM = 16
 
 
-def run_rank(request: ReplayRequest, plans: Sequence[Plan]) -> list[RankReport] | None:
+def run_rank(request: ReplayRequest, usual: Plan | None) -> list[RankReport] | None:
     """Do the part of this process, which has joined the default process group.
 
     Parameters
     ----------
-    request
-        What to do.
-    plans
-        The plan, and that of the baseline if there is one.
+    request, usual
+        What to do: the plan, as often as it repeats each phase, and that of the baseline if there is one.
 
     Returns
     -------
     list of RankReport or None
         In the first process, what each one found.
     """
-    here = _PlanProcess(request, plans)
+    here = _RankProcess(request, usual)
     return here.hand_over(here.replay())
 
 
-class RankProcess:
-    """One process, what it shares with the others, and how it makes its workers.
+class _RankProcess:
+    """One process of a group, which goes through the phases of its group whatever the others do.
 
     Parameters
     ----------
-    request
+    request, usual
         What to do.
-    jobs
-        For each job of the instance, what it does in all plans that are carried out.
 
     Attributes
     ----------
@@ -69,15 +69,29 @@ class RankProcess:
         By job, the rank of each worker.
     """
 
-    def __init__(self, request: AnyReplayRequest, jobs: Sequence[Sequence[JobPlan]]) -> None:
+    def __init__(self, request: ReplayRequest, usual: Plan | None) -> None:
         self.request, self.rank = request, dist.get_rank()
         self.device = _device(request, int(os.environ.get("LOCAL_RANK", self.rank)))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._main_store, self.store = _store(self.control)
+        jobs = jobs_in_phases(request.instance, request.plan)
         self.gpus = used_gpus(request.instance, chain.from_iterable(jobs))
         self.ranks = [tuple(map(self.gpus.index, parts[0].gpus)) for parts in jobs]
-        self._levels = [_distinct_levels(parts) for parts in jobs]
+        every = zip(jobs, [()] * len(jobs) if usual is None else zip(usual.data_parallel), strict=True)
+        self._levels = [_distinct_levels([*parts, *more]) for parts, more in every]
         self._exchanges = [self._exchange(job) for job in range(len(jobs))]
+        groups = phase_parts(request.instance, request.plan)
+        hosts = [self._hosts(parts) for parts in groups]
+        # All processes make the groups of all, as torch asks.
+        controls = [dist.new_group(ranks, TIMEOUT, "gloo") for ranks in hosts]
+        own = next(group for group, ranks in enumerate(hosts) if self.rank in ranks)
+        self._all_parts, self._phases = list(chain.from_iterable(groups)), groups[own]
+        self._clock = ReplayClock(self.control)
+        self._own_clock = self._clock.among(controls[own], hosts[own][0])
+        self._usual = None if usual is None else replace(self._phases[0], plan=usual, number=1)
+        self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
+        self._replicas: dict[int, HostedReplica] = {}
+        self._initial: dict[int, dict[str, Any]] = {}
         self.done = [0] * len(self.ranks)
         self.memory = 0
         self._block_bytes: dict[int, int] = {}
@@ -85,10 +99,9 @@ class RankProcess:
         self._running: Run | None = None
         report_so_far(self._so_far)
 
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """What it did in the runs that have ended."""
-        return self._ended
+    def _hosts(self, parts: list[PhasePart]) -> list[int]:
+        """Ranks of the processes that a group has workers in."""
+        return sorted({rank for part in parts for job in part.numbers for rank in self.ranks[job]})
 
     def _so_far(self) -> RankReport:
         """Return what has been measured, while the work goes on."""
@@ -96,19 +109,13 @@ class RankProcess:
         parts = [*ended, *([running.part()] if running is not None and not running.ended else [])]
         return RankReport(parts, {}, self.memory, self.done)
 
-    def carry_out(self, run: Run) -> None:
-        """Do the part of this process in a run, and keep what it measured."""
-        self._running = run
-        self._ended = (*self._ended, run.carry_out())
-        run.close()
-
     def _exchange(self, job: int) -> GradientExchange:
         asked = self.request.instance.data_parallel[job]
         exchange = GradientExchange(self.ranks[job], Averaging(self.request.averaging))
         exchange.prepare(self._levels[job], self.request.instance.models[asked.model].depth)
         return exchange
 
-    def host(self, job: int) -> HostedReplica:
+    def _host(self, job: int) -> HostedReplica:
         """Build the worker of a job that stays in this process."""
         request, asked = self.request, self.request.instance.data_parallel[job]
         seed = request.seed + job
@@ -117,7 +124,7 @@ class RankProcess:
         worker = Worker(self.ranks[job].index(self.rank), replica, recipe, self.device)
         return HostedReplica(job, asked.name, worker, self._exchanges[job], self.store.connect())
 
-    def warm_up(self, replica: HostedReplica) -> None:
+    def _warm_up(self, replica: HostedReplica) -> None:
         """Run iterations that nobody measures, and find what a block of this worker keeps for its backward pass."""
         levels = self._levels[replica.job]
         for turn in levels[:_MOST_WARM] * self.request.warm_up:
@@ -127,12 +134,12 @@ class RankProcess:
             deepest = max(turn[worker.number] for turn in levels)
             self._block_bytes[replica.job] = sum(saved_bytes(worker.model, worker.batch(), deepest))
 
-    def note_memory(self, replicas: Iterable[HostedReplica]) -> None:
-        """Note what these workers, all that are there, take: by torch's allocator, or on a CPU counted as planned."""
+    def _note_memory(self) -> None:
+        """Note what the workers that are there take: by torch's allocator, or on a CPU counted as planned."""
         found = (
             torch.cuda.max_memory_allocated(self.device)
             if self.device.type == "cuda"
-            else needed_bytes([(r.worker.held_bytes(), self._block_bytes[r.job]) for r in replicas])
+            else needed_bytes([(r.worker.held_bytes(), self._block_bytes[r.job]) for r in self._replicas.values()])
         )
         self.memory = max(self.memory, found)
 
@@ -143,71 +150,82 @@ class RankProcess:
         dist.barrier(self.control)  # nobody leaves while another may still need the store
         return found
 
-
-class _PlanProcess(RankProcess):
-    """One process of those that carry out a plan, and after it the baseline."""
-
-    def __init__(self, request: ReplayRequest, plans: Sequence[Plan]) -> None:
-        jobs = list(zip(*(plan.data_parallel for plan in plans), strict=True))
-        super().__init__(request, jobs)
-        self.request: ReplayRequest = request
-        self.orders = [ReplayOrder(request.instance, plan, serial=request.backend == "nccl") for plan in plans]
-        self.replicas = {job: self.host(job) for job, ranks in enumerate(self.ranks) if self.rank in ranks}
-
     def replay(self) -> RankReport:
-        folder = self.request.checkpoint
-        checkpoint = Checkpoint(folder, self.request) if folder is not None else None
-        if checkpoint and self.request.resume:
-            self.done = self._resumed(checkpoint)
-        initial = {job: replica.worker.state() for job, replica in self.replicas.items()}
-        for replica in self.replicas.values():
-            self.warm_up(replica)
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-        self.note_memory(self.replicas.values())
-        clock = ReplayClock(self.control)
+        """Do the part of this process in every phase of its group, and then in the baseline."""
+        self.done = self._done()
         digests: dict[tuple[int, int], str] = {}
-        for order in self.orders:
-            for job, replica in self.replicas.items():
-                replica.worker.load(initial[job])
-            self._carry_out(order, clock, checkpoint)
-            if order is self.orders[0]:
-                digests = {(job, r.worker.number): r.parameters_sha256() for job, r in self.replicas.items()}
-                self.note_memory(self.replicas.values())
-        return RankReport(list(self.parts), digests, self.memory, self.done)
+        for number, part in enumerate(self._phases):
+            self._enter(part)
+            if number == 0:
+                if self.device.type == "cuda":
+                    torch.cuda.reset_peak_memory_stats(self.device)
+                self._clock.meet()  # groups run side by side from the start
+            self._note_memory()
+            self._carry_out(part)
+            self._note_memory()
+            staying = {job for later in self._phases[number + 1 :] for job in later.numbers}
+            ended = {job: it for job, it in self._replicas.items() if job not in staying}
+            digests |= {(job, it.worker.number): it.parameters_sha256() for job, it in ended.items()}
+            if self._usual is None:
+                self._leave(ended)
+        if self._usual is not None:
+            for job, replica in self._replicas.items():
+                replica.worker.load(self._initial[job])
+            self._carry_out(self._usual)
+        return RankReport(list(self._ended), digests, self.memory, self.done)
 
-    def _resumed(self, checkpoint: Checkpoint) -> list[int]:
-        """Return all workers to their last whole checkpoint, and say how many iterations each job has behind it."""
-        order, passes = self.orders[0], self.request.passes
-        done = checkpoint.last_whole(self.ranks, self.control)
-        if passes and all(d >= passes * len(job.iterations) for d, job in zip(done, order.jobs, strict=True)):
-            raise UsageError(f"the checkpoint has all of {passes} passes over the plan; --iterations takes more")
-        for job, replica in self.replicas.items():
-            checkpoint.resume(replica, done[job])
+    def _done(self) -> list[int]:
+        """How many iterations each job has behind it: those of its last whole checkpoint, if the run goes on."""
+        if self._checkpoint is None or not self.request.resume:
+            return [0] * len(self.ranks)
+        done, passes = self._checkpoint.last_whole(self.ranks, self.control), self.request.passes
+        all_passes = [(part, part.repeats or passes) for part in self._all_parts]
+        if all(most and all(map(ge, part.done(done), part.iterations(most))) for part, most in all_passes):
+            more = "--iterations takes more, except of a plan that counts its phases"
+            raise UsageError(f"the checkpoint has all of {passes} passes over the plan; {more}")
         return done
 
-    def _carry_out(self, order: ReplayOrder, clock: ReplayClock, checkpoint: Checkpoint | None) -> None:
-        """The plan, or after it the baseline, which takes as many passes and saves nothing."""
-        before, done = self.parts, self.done
-        request = self.request
-        progress = ReplayExtent([0] * len(done), before[0].passes) if before else ReplayExtent(done, request.passes)
-        windows = Windows(order, progress, self.rank, None if before else request.minutes, self.store.connect())
-        run = Run(
-            order,
-            progress,
-            self.rank,
-            self.replicas,
-            windows,
-            LinkOrder(order, progress, self.rank, len(before)),
-            clock,
-        )
-        run.pace, run.exclusive = request.pace, bool(before)
-        if not before:
-            run.checkpoint, run.every = checkpoint, request.every
-        self.carry_out(run)
+    def _enter(self, part: PhasePart) -> None:
+        """Build the workers of this process whose jobs begin."""
+        for job in part.numbers:
+            if self.rank not in self.ranks[job] or job in self._replicas:
+                continue
+            self._replicas[job] = replica = self._host(job)
+            if self._checkpoint is not None and self.request.resume:
+                self._checkpoint.resume(replica, self.done[job])
+            initial = replica.worker.state()
+            self._warm_up(replica)
+            replica.worker.load(initial)
+            if self._usual is not None:
+                self._initial[job] = initial
+
+    def _leave(self, ended: Iterable[int]) -> None:
+        """Let the workers of jobs that have ended go, so that others have their memory."""
+        for job in ended:
+            self._replicas.pop(job).close()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # processes may share the device
+
+    def _carry_out(self, part: PhasePart) -> None:
+        """A phase, or the baseline, which takes as many passes as the plan before it and saves nothing."""
+        request, usual = self.request, part is self._usual
+        order = ReplayOrder(part.instance, part.plan, request.backend == "nccl", self.gpus)
+        if usual:
+            progress = ReplayExtent([0] * len(self.done), self._ended[0].passes)
+        else:
+            progress = ReplayExtent(part.done(self.done), part.repeats or request.passes)
+        replicas = {k: self._replicas[job] for k, job in enumerate(part.numbers) if job in self._replicas}
+        windows = Windows(order, progress, self.rank, None if usual else request.minutes, self.store.connect())
+        links = LinkOrder(order, progress, self.rank, part.number)
+        self._running = run = Run(order, progress, self.rank, replicas, windows, links, self._own_clock)
+        run.pace, run.exclusive = request.pace, usual
+        if not usual:
+            run.checkpoint, run.every = self._checkpoint, request.every
+        self._ended = (*self._ended, run.carry_out())
+        run.close()
 
 
-def _device(request: AnyReplayRequest, local: int) -> torch.device:
+def _device(request: ReplayRequest, local: int) -> torch.device:
     """The device of this process; on a CPU, its share of the cores and threads."""
     torch.set_num_threads(request.threads)
     if request.device == "cpu":

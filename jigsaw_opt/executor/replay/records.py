@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.executor.replay.order import TransferKey
-from jigsaw_opt.problem.phased_replay import PhasedReplay
 from jigsaw_opt.problem.replay import Replay
 
 __all__ = ["BlockRecord", "InterruptedRunError", "Part", "RankReport", "TransferRecord"]
@@ -69,9 +68,9 @@ class RankReport:
     Parameters
     ----------
     parts
-        What it did in each plan.
+        What it did in each phase of its group, and behind them in the baseline.
     parameters
-        By job and worker, the digest of its parameters at the end of the first plan; none after an interrupt.
+        By job and worker, the digest of its parameters at the end of the plan; none after an interrupt.
     memory_bytes
         The most that it held.
     done
@@ -95,6 +94,6 @@ class InterruptedRunError(KeyboardInterrupt):
         By job, after how many iterations all its workers were last saved; None where nothing is saved.
     """
 
-    def __init__(self, found: Replay | PhasedReplay | None, saved: Mapping[str, int] | None) -> None:
+    def __init__(self, found: Replay | None, saved: Mapping[str, int] | None) -> None:
         self.found, self.saved = found, saved
         super().__init__()

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from jigsaw_opt.documents.files import HOW_LISTED
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.solvers.options import MOST_WORKERS
 
-__all__ = ["AnyReplayRequest", "PhasedReplayRequest", "ReplayRequest", "ReplaySettings"]
+__all__ = ["ReplayRequest", "ReplaySettings"]
 
 _MOST = 1e6
 _NUMBERS = (
@@ -34,8 +34,8 @@ class ReplaySettings:
     Parameters
     ----------
     passes, minutes
-        How often to carry it out, or for how long; exactly one is given. Of a phased plan, the most repetitions of
-        each phase.
+        How often to carry it out, or for how long; exactly one is given. Of phases that have a number of
+        repetitions, the most of them.
     device, backend, threads
         ``cpu`` or ``cuda``, ``gloo`` or ``nccl``, and threads of each process on the CPU.
     trusted
@@ -103,37 +103,22 @@ class ReplayRequest(ReplaySettings):
     instance: Instance
     plan: Plan
 
-
-@dataclass(frozen=True)
-class PhasedReplayRequest(ReplaySettings):
-    """A phased plan and how to carry it out.
-
-    Parameters
-    ----------
-    instance, plan
-        A phased plan that is correct for the instance.
-    """
-
-    instance: Instance
-    plan: Plan
-
     def problems(self) -> Iterator[str]:
-        """Everything that is out of range, does not fit together, or is not for phased plans."""
+        """Everything that is out of range, does not fit together, or does not fit the plan."""
         yield from super().problems()
-        if self.minutes is not None:
-            yield "phases of a plan are repeated a number of times, not for a number of minutes"
-        if self.baseline is not None:
-            yield f"a baseline is compared with a plan that lists all iterations, not with a phased plan: {HOW_LISTED}"
+        if any(phase.is_counted for _, _, phase in self.plan.all_phases()):
+            if self.minutes is not None:
+                yield "phases of a plan are repeated a number of times, not for a number of minutes"
+            if self.baseline is not None:
+                yield f"a baseline is compared with a plan of one phase that has no number of repetitions: {HOW_LISTED}"
 
-    def cut(self) -> PhasedReplayRequest:
-        """The same with no more repetitions in the plan than are carried out."""
-        assert self.passes is not None, "problems were refused"
-        most = self.passes
-        groups = tuple(
-            replace(group, phases=tuple(replace(phase, repeats=min(phase.count, most)) for phase in group.phases))
-            for group in self.plan.groups
-        )
+    def cut(self) -> ReplayRequest:
+        """The same with no more repetitions of phases in the plan than are carried out."""
+        groups = tuple(replace(group, phases=tuple(map(self._cut, group.phases))) for group in self.plan.groups)
         return replace(self, plan=replace(self.plan, groups=groups))
 
-
-AnyReplayRequest: TypeAlias = ReplayRequest | PhasedReplayRequest
+    def _cut(self, phase: Phase) -> Phase:
+        if not phase.is_counted:
+            return phase
+        assert self.passes is not None, "problems were refused"
+        return replace(phase, repeats=min(phase.count, self.passes))

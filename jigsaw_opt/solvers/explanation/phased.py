@@ -169,7 +169,7 @@ _Within = dict[tuple[int, int], dict[str, tuple[_Times, _Times]]]
 
 def _times_in(instance: Instance, plan: Plan, phase: Phase, job: str | None) -> dict[str, tuple[_Times, _Times]]:
     """By job, what its critical chain has in one period of a phase, and from the start of a repetition to its end."""
-    explainer = Explainer(KeptOrder.of(*plan.as_cyclic(instance, phase)))
+    explainer = Explainer(KeptOrder.of(*plan.alone(instance, phase)))
     names = [it.name for it in phase.jobs] if job is None else [job]
     numbers = [(name, explainer.number(name)) for name in names]
     return {name: (explainer.of(it).time_us, explainer.time_since_0(it)) for name, it in numbers}

@@ -67,7 +67,7 @@ class PhasedFailureEffects(EachFailure):
         self._instance, self._plan = instance, plan
         self._effects: list[list[tuple[Phase, FailureEffects]]] = []
         for group in plan.groups:
-            kept = [KeptOrder.of(*plan.as_cyclic(instance, phase)) for phase in group.phases]
+            kept = [KeptOrder.of(*plan.alone(instance, phase)) for phase in group.phases]
             self._effects.append([(phase, FailureEffects(it)) for phase, it in zip(group.phases, kept, strict=True)])
 
     def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
