@@ -48,6 +48,7 @@ class InstanceBuilder:
         self._switches: list[object] = []
         self._links: list[object] = []
         self._route_policies: dict[str, object] | None = None
+        self._power_caps: list[object] | None = None
         self._models: list[tuple[str, object]] = []
         self._jobs: list[object] = []
 
@@ -97,13 +98,19 @@ class InstanceBuilder:
         """Add a policy that the routes of jobs which name it must keep."""
         self._route_policies = {**(self._route_policies or {}), name: policy}
 
+    def add_power_cap(self, name: str, servers: Sequence[str], *, watts: int) -> None:
+        """Add a limit on the watts that blocks draw at once on the GPUs of some servers, given by their names."""
+        self._power_caps = [*(self._power_caps or ()), {"name": name, "servers": servers, "watts": watts}]
+
     def add_cluster(self, cluster: Cluster) -> None:
-        """Add all servers, switches, links and route policies of a cluster."""
+        """Add all servers, switches, links, route policies and power caps of a cluster."""
         self._servers.extend(cluster.servers)
         self._switches.extend(cluster.switches)
         self._links.extend(cluster.links)
         if cluster.route_policies is not None:
             self._route_policies = {**(self._route_policies or {}), **cluster.route_policies}
+        if cluster.power_caps is not None:
+            self._power_caps = [*(self._power_caps or ()), *cluster.power_caps]
 
     def add_model(
         self,
@@ -113,6 +120,7 @@ class InstanceBuilder:
         levels: Sequence[int] | None = None,
         state_factor: int | None = None,
         executor: Mapping[str, Any] | None = None,
+        power_w: Mapping[str, int] | None = None,
     ) -> None:
         """Add a model.
 
@@ -132,8 +140,10 @@ class InstanceBuilder:
             or 4.
         executor
             How the executor builds it; None for what the model says, or where it is not to be run.
+        power_w
+            Watts that a GPU draws while it runs a block, by GPU type; None for those of the model, or 0.
         """
-        given = {"levels": levels, "state_factor": state_factor, "executor": executor}
+        given = {"levels": levels, "state_factor": state_factor, "executor": executor, "power_w": power_w}
         self._models.append((name, {**_whole(segments), **{key: it for key, it in given.items() if it is not None}}))
 
     def add_models(self, models: Mapping[str, Model]) -> None:
@@ -242,6 +252,7 @@ class InstanceBuilder:
                 "switches": self._switches,
                 "links": self._links,
                 **({} if self._route_policies is None else {"route_policies": self._route_policies}),
+                **({} if self._power_caps is None else {"power_caps": self._power_caps}),
             },
             "models": _Pairs(self._models),
             "jobs": self._jobs,

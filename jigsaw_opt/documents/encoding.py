@@ -133,6 +133,8 @@ def _cluster(cluster: Cluster) -> Json:
     }
     if cluster.route_policies is not None:
         tree["route_policies"] = {name: encode_part(policy) for name, policy in cluster.route_policies.items()}
+    if cluster.power_caps is not None:
+        tree["power_caps"] = [encode_part(cap) for cap in cluster.power_caps]
     return tree
 
 
@@ -153,6 +155,8 @@ def _model(model: Model) -> Json:
     }
     if model.executor is not None:
         tree["executor"] = dict(model.executor)
+    if model.power_w is not None:
+        tree["power_w"] = dict(model.power_w)
     return tree
 
 
@@ -187,7 +191,7 @@ def encode_part(part: Any) -> Any:
         case ShapedBlock():
             alone = isinstance(part.slots, list | tuple) and len(part.slots) == 1
             at = {"slot": part.slots[0]} if alone else {"slots": part.slots}
-            held = {"name": part.name, **at, "duration_us": part.duration_us}
+            held = {"name": part.name, **at, "duration_us": part.duration_us, "power_w": part.power_w}
         case ShapedTransfer():
             way = {"among": part.among or None, "from": part.source, "to": part.target}
             held = {"name": part.name, "bytes": part.bytes, **way}

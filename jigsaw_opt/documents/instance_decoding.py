@@ -12,7 +12,7 @@ from jigsaw_opt.documents.policy_decoding import check_policies
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.documents.shape_decoding import check_shape, decode_shape
 from jigsaw_opt.documents.structure import structure
-from jigsaw_opt.documents.unchecked import check_unique, dict_at, list_at, names_of
+from jigsaw_opt.documents.unchecked import Names, all_names, check_unique, dict_at, list_at, names_of
 from jigsaw_opt.problem import (
     Cluster,
     Depth,
@@ -24,6 +24,7 @@ from jigsaw_opt.problem import (
     Server,
 )
 from jigsaw_opt.problem.depth import depth_class
+from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.shape import ShapedJob
 
@@ -132,6 +133,7 @@ def _check_cluster(tree: Json, report: Report) -> None:
     all_named = all_named and len(points) == len(servers) + len(switches)
     known = {name for _, name in points} if all_named else None
     check_policies(tree, known, report)
+    _check_caps(cluster, all_names(servers), (place, "power_caps"), report)
     joined: dict[frozenset[str], int] = {}
     for index, link in enumerate(links):
         ends = list_at(link, "ends") if isinstance(link, dict) else []
@@ -150,6 +152,23 @@ def _check_known(ends: list[Any], place: Place, points: set[str], report: Report
     for index, end in enumerate(ends):
         if isinstance(end, str) and end and end not in points:
             report.add_misspelt((place, index), f"no server or switch is called {quoted(end)}", end, points)
+
+
+def _check_caps(cluster: Json, known: Names | None, place: Place, report: Report) -> None:
+    """Power caps have names of their own, and each names servers, no server twice (specification: power-caps)."""
+    caps = list_at(cluster, "power_caps")
+    check_unique(names_of(caps, place), report)
+    for number, cap in enumerate(caps):
+        seen: set[str] = set()
+        for index, name in enumerate(list_at(cap, "servers")):
+            where = (((place, number), "servers"), index)
+            if not isinstance(name, str) or not name:
+                continue
+            if known is not None and name not in known:
+                report.add_misspelt(where, f"no server is called {quoted(name)}", name, known)
+            elif name in seen:
+                report.add(where, f"server {quoted(name)} stands here twice")
+            seen.add(name)
 
 
 def _check_model(model: Any, place: Place, report: Report) -> None:
@@ -196,13 +215,18 @@ def _instance(tree: Json) -> Instance:
 
 
 def _cluster(tree: Json) -> Cluster:
-    policies = tree.get("route_policies")
+    policies, caps = tree.get("route_policies"), tree.get("power_caps")
     return Cluster(
         servers=tuple(Server(**server) for server in tree["servers"]),
         switches=tuple(tree.get("switches", ())),
         links=tuple(Link(**{**link, "ends": tuple(link["ends"])}) for link in tree.get("links", ())),
         route_policies=None if policies is None else {name: _policy(policy) for name, policy in policies.items()},
+        power_caps=None if caps is None else tuple(_cap(**cap) for cap in caps),
     )
+
+
+def _cap(name: str, servers: list[str], watts: int) -> PowerCap:
+    return PowerCap(name, tuple(servers), watts)
 
 
 def _policy(tree: Json) -> RoutePolicy:

@@ -182,8 +182,14 @@ def decode_shape(tree: Json) -> Shape:
     )
 
 
-def _block(name: str, duration_us: dict[str, int], slot: str = "", slots: Sequence[str] = ()) -> ShapedBlock:
-    return ShapedBlock(name, tuple(slots) or (slot,), duration_us)
+def _block(
+    name: str,
+    duration_us: dict[str, int],
+    slot: str = "",
+    slots: Sequence[str] = (),
+    power_w: dict[str, int] | None = None,
+) -> ShapedBlock:
+    return ShapedBlock(name, tuple(slots) or (slot,), duration_us, power_w)
 
 
 def _transfer(name: str, bytes: int, among: Sequence[str] = (), **ways: str) -> ShapedTransfer:

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.problem.power import PowerCap, caps_without
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton, least_walk, walk_lengths
 
@@ -117,12 +118,15 @@ class Cluster:
         Its parts; switches are names.
     route_policies
         By name, what routes of the jobs that name it must keep; None where none are stated.
+    power_caps
+        Limits on what running blocks draw; None where none are stated.
     """
 
     servers: tuple[Server, ...]
     switches: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
     route_policies: Mapping[str, RoutePolicy] | None = None
+    power_caps: tuple[PowerCap, ...] | None = None
 
     @cached_property
     def gpus(self) -> GpuIndex:
@@ -154,6 +158,7 @@ class Cluster:
             switches=(*self.switches, *(server.name for server in self.servers if server.name in servers)),
             links=tuple(link for link in self.links if link.name not in gone),
             route_policies=policies,
+            power_caps=caps_without(self.power_caps, servers),
         )
 
 

@@ -45,12 +45,15 @@ class Model:
         Bytes held for weights, gradients and optimiser state per byte of parameters.
     executor
         How the executor builds the model; solvers ignore it.
+    power_w
+        Watts that a GPU draws while it runs a block, by GPU type; 0 on types that are not named.
     """
 
     segments: tuple[Segment, ...]
     levels: tuple[int, ...] = ()
     state_factor: int = 4
     executor: Mapping[str, Any] | None = None
+    power_w: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         if not self.levels:

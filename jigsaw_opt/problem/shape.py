@@ -31,11 +31,14 @@ class ShapedBlock:
         Names of the slots that it takes part in, each once.
     duration_us
         Microseconds by GPU type; on several types at once it takes as long as on the slowest.
+    power_w
+        Watts that each of its GPUs draws while it runs, by GPU type; 0 on types that are not named.
     """
 
     name: str
     slots: tuple[str, ...]
     duration_us: Mapping[str, int]
+    power_w: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

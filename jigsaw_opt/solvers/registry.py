@@ -94,6 +94,8 @@ def refusal(method: Solver, instance: Instance) -> str | None:
         reason = f"job {instance.promising[0].name!r} promises a deadline or a pace"
     if reason is None and instance.policed and not getattr(method, "route_policies", False):
         reason = f"job {instance.policed[0].name!r} has a route policy"
+    if reason is None and instance.cluster.power_caps and not getattr(method, "power_caps", False):
+        reason = f"its cluster has power cap {instance.cluster.power_caps[0].name!r}"
     return reason
 
 

@@ -82,7 +82,7 @@ def solve_any_valid(
 
 def is_listed_first(instance: Instance, options: Options) -> bool:
     """Whether a phased plan is made only where no plan that lists all iterations is found, or not at all."""
-    return not is_long(instance, _MANY_OPERATIONS) or bool(not_taken(options))
+    return not is_long(instance, _MANY_OPERATIONS) or bool(not_taken(options)) or bool(instance.cluster.power_caps)
 
 
 def _listed_or_phased(instance: Instance, options: Options, report: Report | None, started: float) -> Result:
@@ -91,7 +91,7 @@ def _listed_or_phased(instance: Instance, options: Options, report: Report | Non
     Of a time limit, the phased plan has the last part, if there is no other by then.
     """
     within = _within(options, 1.0, started)
-    if instance.horizon != "finite" or len(instance.jobs) == 1 or not_taken(options):
+    if instance.horizon != "finite" or len(instance.jobs) == 1 or not_taken(options) or instance.cluster.power_caps:
         return solve_valid(instance, "auto", within, report)
     hurried = "auto" if within.time_limit is None else _PlanBy(limit=(1 - _SHARE) * within.time_limit)
     listed = solve_valid(instance, hurried, within, report)

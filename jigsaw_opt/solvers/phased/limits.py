@@ -39,10 +39,13 @@ def require_phasable(instance: Instance, *, shaped: bool = False) -> None:
     Raises
     ------
     UsageError
-        It is cyclic, or a job has a shape and the caller takes none.
+        It is cyclic, its cluster has power caps, or a job has a shape and the caller takes none.
     """
     if instance.horizon != "finite":
         raise UsageError(f"instance {instance.name!r} is cyclic; a phased plan is one of the finite horizon")
+    if instance.cluster.power_caps:
+        name = instance.cluster.power_caps[0].name
+        raise UsageError(f"instance {instance.name!r} has power cap {name!r}; no phased plan is made under power caps")
     if instance.shaped and not shaped:
         job = instance.shaped[0].name
         raise UsageError(f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a shape")
