@@ -19,6 +19,8 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.power import PowerCap
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.walks import LinkGraph
 from tests.random_fabrics import random_policy
 
@@ -79,6 +81,27 @@ def with_route_policies(instance: Instance, random: Random) -> Instance:
     policies = {name: random_policy(random, graph) for name in ("p", "q")}
     jobs = tuple(replace(job, route_policy=random.choice((None, "p", "q", "q"))) for job in instance.jobs)
     return replace(instance, cluster=replace(cluster, route_policies=policies), jobs=jobs)
+
+
+def with_power_caps(instance: Instance, random: Random) -> Instance:
+    """The instance with one or two power caps, which let one block run on their servers and perhaps not two at once."""
+    names = [server.name for server in instance.cluster.servers]
+    caps = tuple(
+        PowerCap(f"cap{k}", tuple(random.sample(names, random.randint(1, len(names)))), random.randint(3, 7))
+        for k in range(random.choice((1, 1, 2)))
+    )
+    models = {name: replace(model, power_w=_watts(random)) for name, model in instance.models.items()}
+    jobs = tuple(_drawing(job, random) if isinstance(job, ShapedJob) else job for job in instance.jobs)
+    return replace(instance, cluster=replace(instance.cluster, power_caps=caps), models=models, jobs=jobs)
+
+
+def _drawing(job: ShapedJob, random: Random) -> ShapedJob:
+    blocks = tuple(replace(block, power_w=_watts(random)) for block in job.shape.blocks)
+    return replace(job, shape=replace(job.shape, blocks=blocks))
+
+
+def _watts(random: Random) -> dict[str, int] | None:
+    return random.choice((None, {"v": 1}, {"v": random.randint(0, 3), "w": random.randint(1, 3)}))
 
 
 def _cluster(random: Random) -> Cluster:

@@ -6,14 +6,18 @@ knows no job that has ended, so memory is then ample, and no period, so there is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from random import Random
 from typing import Any
 
+from jigsaw_opt.documents import decode_instance
+from tests.random_instances import with_power_caps
+
 from . import documents
 from .contract import Campaign, Count, Part, Trial
-from .documents import LARGEST, Json
+from .documents import LARGEST, Json, tree
 from .inside import Servant, hashed, judged, servant, solved, solved_phased
 from .referee import sha256, verdict
 
@@ -36,6 +40,7 @@ def listed(campaign: Campaign) -> Iterator[Trial]:
                 plans = [plan, *(changed(plan, random) for _ in range(_CHANGES))]
                 yield from compared(helper, "a changed plan", instance, plans, how)
                 yield from _other_instances(helper, instance, plan, random, how)
+                yield from _under_caps(helper, instance, plan, random, how)
 
 
 def phased(campaign: Campaign) -> Iterator[Trial]:
@@ -79,6 +84,14 @@ def _other_instances(helper: Servant, instance: Json, plan: Json, random: Random
         wrong = "" if answer == stated["instance_sha256"] else f"another hash: {answer}"
         yield Trial("the hash of a changed instance", wrong, where)
         yield from compared(helper, "a plan of a changed instance", other, [stated], where)
+
+
+def _under_caps(helper: Servant, instance: Json, plan: Json, random: Random, how: str) -> Iterator[Trial]:
+    """The plan, as it is and changed, judged under power caps that it may exceed."""
+    for place in range(_CHANGES // 8):
+        other = tree(with_power_caps(decode_instance(json.dumps(instance)), random))
+        stated, where = {**plan, "instance_sha256": sha256(other)}, f"{how}, caps {place}"
+        yield from compared(helper, "a plan under power caps", other, [stated, changed(stated, random)], where)
 
 
 def _change_number(instance: Json, random: Random) -> None:

@@ -67,7 +67,7 @@ def canonical(instance: Json) -> bytes:
             "servers": [{"fabric_latency_us": 0, **server} for server in instance["cluster"]["servers"]],
             "switches": instance["cluster"].get("switches", []),
             "links": [{"latency_us": 0, **link} for link in instance["cluster"].get("links", [])],
-            **{key: value for key, value in instance["cluster"].items() if key == "route_policies"},
+            **{key: value for key, value in instance["cluster"].items() if key in ("route_policies", "power_caps")},
         },
         "models": {
             name: {"levels": _levels(model), "state_factor": 4, **model} for name, model in instance["models"].items()
@@ -93,6 +93,7 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
         yield from _promises(given, job, period)
     yield from _lanes(instance, plan, period)
     yield from _memory(instance, plan, period)
+    yield from _power(instance, plan, period)
     value = objective(instance, plan)
     if plan["objective"] != value:
         yield f"objective: it is {value}"
@@ -307,3 +308,33 @@ def _memory(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
         )
         if state + largest.get(gpu, 0) + most > memory[gpu.rpartition("/")[0]]:
             yield f"memory: {gpu}"
+
+
+def _power(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
+    """What all blocks draw that run at a moment (specification: power)."""
+    for cap in instance["cluster"].get("power_caps", []):
+        drawn: list[tuple[int, int, int]] = []
+        for given, job in zip(instance["jobs"], plan["jobs"]):
+            homes = homes_of(instance, job)
+            for iteration in job["iterations"]:
+                for watts, places, block in _drawing(instance, given, homes, iteration["blocks"]):
+                    here = [home["gpu_type"] for home in places if home["name"] in cap["servers"]]
+                    drawn += [(block["start_us"], block["end_us"], watts.get(kind, 0)) for kind in here]
+        # What is drawn rises only where a block begins.
+        for moment, _, _ in drawn:
+            if sum(watts * copies_at(start, end, moment, period) for start, end, watts in drawn) > cap["watts"]:
+                yield f"power: {cap['name']}"
+                break
+
+
+def _drawing(
+    instance: Json, given: Json, homes: Sequence[Json], blocks: Sequence[Json]
+) -> Iterator[tuple[Json, list[Json], Json]]:
+    """Watts by GPU type, the servers of its GPUs, and the times of each block of an iteration."""
+    if "shape" not in given:
+        watts = instance["models"][given["model"]].get("power_w", {})
+        yield from ((watts, [home], block) for home, block in zip(homes, blocks))
+        return
+    at = dict(zip((slot["name"] for slot in given["shape"]["slots"]), homes))
+    for stated, block in zip(given["shape"]["blocks"], blocks):
+        yield stated.get("power_w", {}), [at[name] for name in stated.get("slots", [stated.get("slot")])], block

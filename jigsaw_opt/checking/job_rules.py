@@ -9,6 +9,7 @@ from jigsaw_opt.checking.document import contents
 from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.lanes import overlaps
 from jigsaw_opt.checking.placement import placement
+from jigsaw_opt.checking.power import power
 from jigsaw_opt.checking.shaped import CheckedShapedJob, shaped
 from jigsaw_opt.checking.timing import timing, wrap
 from jigsaw_opt.checking.violation import Violation
@@ -20,7 +21,7 @@ __all__ = ["of_jobs"]
 def of_jobs(
     jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
-    """Every rule about one job's operations, then the GPUs and links that the jobs share.
+    """Every rule about one job's operations, then the GPUs, links and power caps that the jobs share.
 
     Parameters
     ----------
@@ -40,3 +41,4 @@ def of_jobs(
         if period_us is not None:
             yield from wrap(job, period_us)
     yield from overlaps(jobs, cluster, period_us)
+    yield from power(jobs, cluster, period_us)

@@ -10,7 +10,7 @@ from jigsaw_opt.checking.shaped import CheckedShapedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 
-__all__ = ["memory"]
+__all__ = ["memory", "most_at_once"]
 
 _Hold = tuple[int, int, int]
 """Start, end and bytes."""
@@ -37,15 +37,18 @@ def memory(
         for gpu, *hold in job.held() if isinstance(job, CheckedShapedJob) else ():
             held[gpu].append((hold[0], hold[1], hold[2]))
     for gpu, (path, server) in last.items():
-        most, moment = _most(held[gpu], period_us)
+        most, moment = most_at_once(held[gpu], period_us)
         need, limit = steady[gpu] + activations[gpu] + most, cluster.servers[server].gpu_memory
         if need > limit:
             when = f" at {moment}" if most else ""
             yield Violation("memory", path, f"the jobs on GPU {gpu} need {need} bytes{when}, but it has {limit}")
 
 
-def _most(holds: Iterable[_Hold], period_us: int | None) -> tuple[int, int]:
-    """The most bytes held at once and the first moment with so many, modulo the period of a cyclic plan."""
+def most_at_once(holds: Iterable[_Hold], period_us: int | None) -> tuple[int, int]:
+    """Return the most bytes held at once and the first moment with so many, modulo the period of a cyclic plan.
+
+    So it does of any other amounts that are taken from a start up to an end.
+    """
     change: Counter[int] = Counter()
     for start, end, size in holds:
         if period_us is None:

@@ -15,6 +15,7 @@ import jigsaw_opt.checking.document as document
 from jigsaw_opt.checking.job_rules import of_jobs
 from jigsaw_opt.checking.jobs import CheckedJob, Pairing
 from jigsaw_opt.checking.memory import memory
+from jigsaw_opt.checking.power import caps_of
 from jigsaw_opt.checking.shaped import CheckedShapedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.instance import Instance
@@ -148,13 +149,14 @@ def _seams(phases: Sequence[CheckedPhase]) -> Iterator[Violation]:
 
 
 def _shared(instance: Instance, phases: Sequence[CheckedPhase]) -> Iterator[Violation]:
-    """Jobs, GPUs and links that an earlier group has, too (specification: groups)."""
+    """Jobs, GPUs, links and power caps that an earlier group has, too (specification: groups)."""
     owner: dict[tuple[str, str], int] = {}
     for checked in phases:
         for job in checked.jobs:
             gpus = [gpu for gpu, server in zip(job.plan.gpus, job.servers, strict=True) if server is not None]
             links = [instance.cluster.links[link].name for link in sorted(_links(job))]
             used = [("job", job.job.name), *(("GPU", gpu) for gpu in gpus), *(("link", link) for link in links)]
+            used += [("power cap", name) for name in caps_of(job, instance.cluster)]
             for kind, name in used:
                 group = owner.setdefault((kind, name), checked.group)
                 if group < checked.group:

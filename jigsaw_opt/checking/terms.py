@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -28,6 +29,8 @@ class ModelTerms:
         ``state_factor`` times the bytes of all parameters.
     activation_bytes
         ``activations(d)`` by level (index ``d - 1``).
+    power_w
+        Watts that a GPU draws during a block, by GPU type; 0 where there is none.
     """
 
     depth: int
@@ -35,6 +38,7 @@ class ModelTerms:
     bucket_bytes: tuple[int, ...]
     state_bytes: int
     activation_bytes: tuple[int, ...]
+    power_w: Mapping[str, int]
 
 
 def model_terms(model: Model) -> ModelTerms:
@@ -52,6 +56,7 @@ def model_terms(model: Model) -> ModelTerms:
         ),
         state_bytes=model.state_factor * sum(s.parameter_bytes for s in segments),
         activation_bytes=_activations(segments, splits),
+        power_w=model.power_w or {},
     )
 
 

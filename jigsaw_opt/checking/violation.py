@@ -22,6 +22,7 @@ Rule = Literal[
     "barrier",
     "edges",
     "exclusive",
+    "power",
     "phases",
     "groups",
     "memory",

@@ -16,7 +16,7 @@ from jigsaw_opt.checking.checker import violations
 from jigsaw_opt.documents import decode_instance, decode_plan, encode_instance, encode_plan, instance_sha256
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.instance import Horizon, Objective
-from tests.random_instances import GOALS, with_promises, with_route_policies
+from tests.random_instances import GOALS, with_power_caps, with_promises, with_route_policies
 from tests.random_shapes import changed_plan, one_after_another, random_shaped_instance
 
 _INSTANCES, _CHANGES = 30, 60
@@ -32,6 +32,8 @@ def test_both_judge_random_plans_alike(horizon: Horizon, objective: Objective) -
             instance = with_promises(instance, random, 60)
         if seed % 3:
             instance = with_route_policies(instance, random)
+        if seed % 5 > 2:
+            instance = with_power_caps(instance, random)
         document = json.loads(encode_instance(instance))
         plan = one_after_another(instance, random)
         for step in range(_CHANGES if plan is not None else 0):
@@ -41,7 +43,7 @@ def test_both_judge_random_plans_alike(horizon: Horizon, objective: Objective) -
             assert bool(found) == bool(own), f"{seed} {step}: {found} or {own!r}"
             rules.update({violation.rule for violation in found} or {"correct"})
             plan = plan if found else tried
-    expected = {"placement", "duration", "release", "barrier", "edges", "exclusive", "memory", "correct"}
+    expected = {"placement", "duration", "release", "barrier", "edges", "exclusive", "power", "memory", "correct"}
     expected |= {"deadline" if horizon == "finite" else "pace"}
     assert rules.keys() >= (expected if horizon == "finite" else expected - {"release"})
     assert rules["correct"] > 100

@@ -1,0 +1,64 @@
+"""What running blocks draw together under each power cap (specification: power)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jigsaw_opt.checking.jobs import CheckedJob
+from jigsaw_opt.checking.memory import most_at_once
+from jigsaw_opt.checking.shaped import CheckedShapedJob
+from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.plan import Block, Execution
+
+__all__ = ["caps_of", "power"]
+
+_Draw = tuple[int, int, int, str]
+"""Start, end and watts of a block on one GPU, and its path."""
+
+
+def power(
+    jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
+) -> Iterator[Violation]:
+    """Every cap that is exceeded, with the first of the moments at which most is drawn."""
+    for cap in cluster.power_caps or ():
+        types = {k: server.gpu_type for k, server in enumerate(cluster.servers) if server.name in cap.servers}
+        draws = [draw for job in jobs for draw in _draws(job, types) if draw[0] < draw[1] and draw[2]]
+        most, moment = most_at_once((draw[:3] for draw in draws), period_us)
+        if most > cap.watts:
+            running = (path for start, end, _, path in draws if _runs(start, end, moment, period_us))
+            when = f"{moment}" if period_us is None else f"{moment}, modulo {period_us}"
+            message = f"the blocks under power cap {cap.name!r} draw {most} W at {when}, but it allows {cap.watts} W"
+            yield Violation("power", next(running), message)
+
+
+def caps_of(job: CheckedJob | CheckedShapedJob, cluster: Cluster) -> list[str]:
+    """Return the names of the caps that have servers with GPUs of a job."""
+    used = {cluster.servers[server].name for server in job.servers if server is not None}
+    return [cap.name for cap in cluster.power_caps or () if not used.isdisjoint(cap.servers)]
+
+
+def _runs(start: int, end: int, moment: int, period_us: int | None) -> bool:
+    """Whether a block runs at a moment, counted modulo the period of a cyclic plan."""
+    return start <= moment < end if period_us is None else (moment - start) % period_us < end - start
+
+
+def _draws(job: CheckedJob | CheckedShapedJob, types: Mapping[int, str]) -> Iterator[_Draw]:
+    """What blocks of a job draw on GPUs of some servers, given the type of each by its number."""
+    here = [None if server is None else types.get(server) for server in job.servers]
+    for path, iteration in job.iterations():
+        blocks: Sequence[Block | Execution] = iteration.blocks
+        for index, (block, (slots, watts)) in enumerate(zip(blocks, _drawing(job), strict=False)):
+            for gpu_type in (here[slot] for slot in slots if slot < len(here)):
+                if gpu_type is not None:
+                    yield block.start_us, block.end_us, watts.get(gpu_type, 0), f"{path}.blocks[{index}]"
+
+
+def _drawing(job: CheckedJob | CheckedShapedJob) -> Iterator[tuple[Sequence[int], Mapping[str, int]]]:
+    """By block of an iteration, the numbers of the workers or slots that run it, and its watts by GPU type."""
+    if isinstance(job, CheckedJob):
+        yield from (((worker,), job.terms.power_w) for worker in range(job.job.workers))
+        return
+    number = {slot.name: k for k, slot in enumerate(job.shape.slots)}
+    for block in job.shape.blocks:
+        yield [number[slot] for slot in block.slots], block.power_w or {}

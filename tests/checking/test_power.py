@@ -1,0 +1,114 @@
+"""Power caps: what the checker says of plans just below, at, and above a cap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem import (
+    Block,
+    Cluster,
+    Execution,
+    Instance,
+    Iteration,
+    Job,
+    JobPlan,
+    Model,
+    Phase,
+    PhaseGroup,
+    Plan,
+    Segment,
+    Server,
+    Shape,
+    ShapedBlock,
+    ShapedIteration,
+    ShapedJob,
+    ShapedJobPlan,
+    Slot,
+)
+from jigsaw_opt.problem.power import PowerCap
+
+SERVERS = (Server("s", "v", 2, 0, 1), Server("t", "w", 1, 0, 1))
+
+
+def capped(watts: int = 500, horizon: str = "finite", servers: Sequence[str] = ("s", "t")) -> Instance:
+    """Two jobs of one block of 10 us, which draw 300 W on `s` and 200 W on `t`, under a cap."""
+    net = Model((Segment("x", {"v": 10, "w": 10}, {"v": 0, "w": 0}, 0, 0),), power_w={"v": 300, "w": 200})
+    cluster = Cluster(SERVERS, power_caps=(PowerCap("room", tuple(servers), watts),))
+    jobs = (Job("a", "net", 1, 1), Job("b", "net", 1, 1))
+    objective = "makespan" if horizon == "finite" else "period"
+    return Instance("capped", cluster, {"net": net}, jobs, horizon, objective)  # type: ignore[arg-type]
+
+
+def one(name: str, gpu: str, start: int, length: int = 10) -> JobPlan:
+    return JobPlan(name, (gpu,), (Iteration((Block(1, start, start + length),), ()),))
+
+
+def rules(
+    instance: Instance, jobs: Sequence[JobPlan | ShapedJobPlan], objective: int, period: int | None = None
+) -> list[str]:
+    plan = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", objective, 0, period, tuple(jobs))
+    return [f"{it.rule} {it.path}" for it in check(instance, plan)]
+
+
+def test_a_cap_is_kept_up_to_its_last_watt() -> None:
+    """On both servers they draw 500 W together, on one 600 W."""
+    jobs = [one("a", "s/0", 0), one("b", "t/0", 0)]
+    assert rules(capped(500), jobs, 10) == []
+    assert rules(capped(499), jobs, 10) == ["power $.jobs[0].iterations[0].blocks[0]"]
+    assert rules(capped(500), [one("a", "s/0", 0), one("b", "s/1", 0)], 10)[0].startswith("power")
+    assert rules(capped(500, servers=("t",)), [one("a", "s/0", 0), one("b", "s/1", 0)], 10) == []
+
+
+@pytest.mark.parametrize("horizon", ["finite", "cyclic"])
+def test_a_plan_that_exceeds_a_cap_for_one_microsecond_is_refused(horizon: str) -> None:
+    """Blocks that touch do not run together; one that starts a microsecond earlier, or is stated to end later, does."""
+    instance, period = capped(300, horizon), None if horizon == "finite" else 20
+    assert rules(instance, [one("a", "s/0", 0), one("b", "s/1", 10)], 20, period) == []
+    for other in (one("b", "s/1", 9), one("b", "s/1", 9, 11)):
+        objective = period or other.iterations[0].blocks[0].end_us
+        assert rules(instance, [one("a", "s/0", 0), other], objective, period) == [
+            "power $.jobs[0].iterations[0].blocks[0]"
+        ]
+    late = [one("a", "s/0", 0, 11), one("b", "s/1", 10)]
+    assert rules(instance, late, period or 20, period)[0].startswith("power")
+
+
+def test_moments_count_modulo_the_period() -> None:
+    """The second block reaches out of its period into the first block of the next one."""
+    instance = capped(300, "cyclic")
+    assert rules(instance, [one("a", "s/0", 0), one("b", "s/1", 10)], 19, 19)[0].startswith("power")
+    assert rules(instance, [one("a", "s/0", 40), one("b", "s/1", 10)], 20, 20) == []
+
+
+def test_a_sharded_block_draws_on_each_of_its_gpus() -> None:
+    shape = Shape((Slot("x"), Slot("y")), (ShapedBlock("B", ("x", "y"), {"v": 10}, {"v": 250}),))
+    whole = replace(capped(500), models={}, jobs=(ShapedJob("p", shape, 1),))
+    plan = ShapedJobPlan("p", ("s/0", "s/1"), (ShapedIteration((Execution(0, 10),), ()),))
+    assert rules(whole, [plan], 10) == []
+    less = replace(whole, cluster=replace(whole.cluster, power_caps=(PowerCap("room", ("s",), 499),)))
+    assert rules(less, [plan], 10) == ["power $.jobs[0].iterations[0].blocks[0]"]
+
+
+def test_groups_of_a_phased_plan_share_no_cap() -> None:
+    instance = capped(300)
+    phases = [Phase(10 * k, 10, 1, (one(name, f"s/{k}", 0),)) for k, name in enumerate("ab")]
+
+    def stated(groups: tuple[PhaseGroup, ...]) -> list[str]:
+        plan = Plan(instance.name, instance_sha256(instance), "feasible", 20, 0, groups, {})
+        return [violation.rule for violation in check(instance, plan)]
+
+    assert stated((PhaseGroup(tuple(phases)),)) == []
+    assert stated(tuple(PhaseGroup((phase,)) for phase in phases)) == ["groups"]
+    both = Phase(0, 20, 1, (one("a", "s/0", 0), one("b", "s/1", 0)))
+    assert "power" in stated((PhaseGroup((both,)),))
+
+
+def test_a_server_that_is_gone_leaves_its_caps() -> None:
+    left = capped(500).cluster.without(servers=["t"])
+    assert left.power_caps == (PowerCap("room", ("s",), 500),)
+    assert left.without(servers=["s"]).power_caps == ()
