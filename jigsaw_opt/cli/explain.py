@@ -73,14 +73,14 @@ def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
 def _of_plan(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.explain_report import as_json, print_job, print_overview
     from jigsaw_opt.cli.output import emit, print_json
-    from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.cli.source import checked_plan
     from jigsaw_opt.solvers.explanation import explain
     from jigsaw_opt.solvers.explanation.changes import changes
     from jigsaw_opt.solvers.explanation.reason import bound_reason
 
-    instance, plan = checked_any_plan(arguments.instance, Path(arguments.plan))
+    instance, plan = checked_plan(arguments.instance, Path(arguments.plan))
     if plan.is_phased:
-        return _of_phased(instance, plan, arguments)
+        return _of_phases(instance, plan, arguments)
     jobs = explain(instance, plan, arguments.job)
     if arguments.output is not None:
         from jigsaw_opt.views.explained import explained_picture
@@ -100,21 +100,20 @@ def _of_plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_phased(instance: Instance, plan: Plan, arguments: argparse.Namespace) -> int:
-    from jigsaw_opt.cli.explain_phased import phased_as_json, print_phased_job, print_phased_overview
-    from jigsaw_opt.cli.output import print_json
-    from jigsaw_opt.solvers.explanation.phased import explain_phased
+def _of_phases(instance: Instance, plan: Plan, arguments: argparse.Namespace) -> int:
+    from jigsaw_opt.cli.explain_report import phases_as_json, print_phases_of_job, print_phases_overview
+    from jigsaw_opt.cli.output import emit, print_json
+    from jigsaw_opt.solvers.explanation.stretches import explain_phases
 
+    jobs = explain_phases(instance, plan, arguments.job)
     if arguments.output is not None:
-        from jigsaw_opt.documents.files import HOW_LISTED
+        from jigsaw_opt.views.phases import phases_html
 
-        why = "-o draws the critical chain in a plan that lists all iterations; this one is phased"
-        raise UsageError(f"{why}: {HOW_LISTED}")
-    jobs = explain_phased(instance, plan, arguments.job)
-    if arguments.json:
-        print_json(phased_as_json(plan, jobs))
+        emit(phases_html(instance, plan, arguments.job).encode(), arguments.output)
+    elif arguments.json:
+        print_json(phases_as_json(plan, jobs))
     elif arguments.job is None:
-        print_phased_overview(jobs)
+        print_phases_overview(jobs)
     else:
-        print_phased_job(*jobs)
+        print_phases_of_job(*jobs)
     return 0

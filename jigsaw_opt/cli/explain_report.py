@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -17,14 +18,24 @@ from jigsaw_opt.solvers.explanation.chain import KINDS
 from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.explain import NamedStep
 from jigsaw_opt.solvers.explanation.folding import folded
+from jigsaw_opt.solvers.explanation.stretches import JobStretches, PhaseTime, Stretch
 from jigsaw_opt.text import called, printable
 from jigsaw_opt.views.explained import TITLES, wait_text
 from jigsaw_opt.views.proof_words import bound_text, calculation
 
-__all__ = ["as_json", "print_job", "print_overview", "print_times"]
+__all__ = [
+    "as_json",
+    "phases_as_json",
+    "print_job",
+    "print_overview",
+    "print_phases_of_job",
+    "print_phases_overview",
+    "print_times",
+]
 
 _LINES = 40
 _MOST_WAITS = 10
+_WAITS = {"release": "not yet released", "before": "waits for its first phase", "seam": "waits between phases"}
 
 
 def as_json(
@@ -63,7 +74,7 @@ def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation
 def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequence[JobChange], reason: Bound) -> None:
     """Everything about one job."""
     if instance.horizon == "finite":
-        print(f"{called('job', printable(job.job))} ends at {job.end_us:,} us; it may begin at {job.release_us:,} us")
+        _print_end(job)
     else:
         print(f"{called('job', printable(job.job))} has its iterations in a period of {job.explained_us:,} us")
     print()
@@ -79,6 +90,10 @@ def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequen
     _print_gains(instance, gains)
     print()
     _print_bound(instance, plan, reason)
+
+
+def _print_end(job: JobExplanation | JobStretches) -> None:
+    print(f"{called('job', printable(job.job))} ends at {job.end_us:,} us; it may begin at {job.release_us:,} us")
 
 
 def _print_gains(instance: Instance, gains: Sequence[JobChange]) -> None:
@@ -156,3 +171,57 @@ def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
         f"The plan has {plan.objective:,}"
         + (": it is optimal." if plan.objective == best else f"; the bound is {best:,}.")
     )
+
+
+def phases_as_json(plan: Plan, jobs: Sequence[JobStretches]) -> dict[str, Any]:
+    """All figures."""
+    return {"value": plan.objective, "bound": plan.bound, "jobs": [_stretches_as_json(job) for job in jobs]}
+
+
+def _stretches_as_json(job: JobStretches) -> dict[str, Any]:
+    stretches = [_stretch_as_json(it) for it in job.stretches]
+    return asdict(job) | {"time_us": job.time_us, "stretches": stretches}
+
+
+def _stretch_as_json(it: Stretch) -> dict[str, Any]:
+    within = None if it.within is None else asdict(it.within) | {"total_us": it.within.total_us}
+    return asdict(it) | {"within": within}
+
+
+def print_phases_overview(jobs: Sequence[JobStretches]) -> None:
+    """A line a job: the shares of its time since its release, and its longest wait."""
+    headers = ("job", "end us", "phases", "in them", _WAITS["before"], _WAITS["seam"], "longest wait")
+    print_table(headers, map(_overview_row, jobs), headers[1:-1])
+
+
+def _overview_row(job: JobStretches) -> list[str]:
+    whole, time_us = job.end_us - job.release_us, job.time_us
+    shares = [f"{100 * time_us[kind] / whole:.1f} %" if whole else "-" for kind in ("phase", "before", "seam")]
+    waits = [it for it in job.stretches if it.kind in ("before", "seam")]
+    longest = max(waits, key=lambda it: it.end_us - it.start_us, default=None)
+    wait = "-" if longest is None else f"{longest.end_us - longest.start_us:,} us: {_words(longest)}"
+    return [job.job, f"{job.end_us:,}", f"{sum(it.kind == 'phase' for it in job.stretches):,}", *shares, wait]
+
+
+def print_phases_of_job(job: JobStretches) -> None:
+    """The stretches of a job in order of time, and what it does in each phase."""
+    _print_end(job)
+    rows = [(f"{it.start_us:,}", f"{it.end_us - it.start_us:,}", _words(it)) for it in job.stretches]
+    print_table(("from us", "for us", "where it is"), rows, ("from us", "for us"))
+
+
+def _words(it: Stretch) -> str:
+    if it.within is not None:
+        return _phase_words(it.within)
+    gpus = defaultdict[tuple[str, ...], list[str]](list)
+    for gpu, names in it.held_by.items():
+        gpus[names].append(gpu)
+    held = [f"{', '.join(own)} held by {', '.join(names)}" for names, own in gpus.items()]
+    return "; ".join([_WAITS[it.kind], *held])
+
+
+def _phase_words(it: PhaseTime) -> str:
+    beside = f"with {', '.join(it.others)}" if it.others else "alone"
+    what = f"{it.repeats:,} x a period of {it.period_us:,} us with {it.iterations} iteration{'s' * (it.iterations > 1)}"
+    spent = ", ".join(f"{TITLES[kind]} {us:,}" for kind, us in it.total_us.items() if us)
+    return f"phase {it.phase} of group {it.group}, {beside}: {what}; in all {spent}"

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan, RemainingWork | None]:
     """What the arguments say; everything that is wrong with them is told at once."""
-    from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.cli.source import checked_plan
     from jigsaw_opt.documents.files import HOW_LISTED
     from jigsaw_opt.solvers.resolve.remaining import remaining_at
 
@@ -98,7 +98,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Pla
     with problems.of("--time-limit"):
         _require_limit(arguments)
     with problems.of(arguments.instance):
-        read = checked_any_plan(arguments.instance, arguments.plan)
+        read = checked_plan(arguments.instance, arguments.plan)
     with problems.of("--at"):
         _require_moment(arguments.at)
     if read is not None and read[1].is_phased:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
+    from jigsaw_opt.problem import Instance, Plan
     from jigsaw_opt.views.image import ImageForm
     from jigsaw_opt.views.lanes import Picture
 
@@ -38,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check the plan, draw it, write it."""
     from jigsaw_opt.cli.output import emit, require_output
-    from jigsaw_opt.cli.source import checked_picture
+    from jigsaw_opt.cli.source import checked_plan, picture_of
     from jigsaw_opt.errors import UsageError
 
     require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
@@ -47,25 +48,20 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"a picture in {form.upper()} needs a file: -o FILE.{form}")
     if arguments.foreground is not None and arguments.replay is not None:
         raise UsageError("--foreground is about a plan; leave out --replay")
-    if arguments.foreground is None and arguments.replay is None:
-        emit(_drawn(arguments.instance, arguments.plan, form), arguments.output)
+    instance, plan = checked_plan(arguments.instance, arguments.plan)
+    if arguments.foreground is None and arguments.replay is None and plan.is_phased:
+        emit(_phases(instance, plan, form), arguments.output)
         return 0
-    picture = _with_foreground(
-        checked_picture(arguments.instance, arguments.plan, arguments.replay), arguments.foreground
-    )
+    picture = picture_of(instance, plan, arguments.replay)
+    if arguments.foreground is not None:
+        picture = _with_foreground(picture, arguments.foreground)
     emit(_draw(picture, form, explained=arguments.replay is None), arguments.output)
     return 0
 
 
-def _drawn(source: str, path: Path, form: str) -> bytes:
-    """A plan of either kind."""
-    from jigsaw_opt.cli.source import checked_any_plan
-    from jigsaw_opt.views.lanes import picture
+def _phases(instance: Instance, plan: Plan, form: str) -> bytes:
     from jigsaw_opt.views.phases import phases_html, phases_text
 
-    instance, plan = checked_any_plan(source, path)
-    if not plan.is_phased:
-        return _draw(picture(instance, plan), form)
     if form in _IMAGES:
         from jigsaw_opt.views.image import phases_image
 
@@ -73,13 +69,13 @@ def _drawn(source: str, path: Path, form: str) -> bytes:
     return (phases_html(instance, plan) if form == "html" else phases_text(instance, plan) + "\n").encode()
 
 
-def _with_foreground(picture: Picture, names: str | None) -> Picture:
+def _with_foreground(picture: Picture, names: str) -> Picture:
     from dataclasses import replace
 
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.text import nearest
 
-    chosen = frozenset(name.strip() for name in names.split(",")) if names is not None else frozenset()
+    chosen = frozenset(name.strip() for name in names.split(","))
     known = [job.name for job in picture.plan.jobs]
     unknown = sorted(chosen.difference(known))
     if unknown:

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
     from jigsaw_opt.cli.depth import warn_of_levels
     from jigsaw_opt.cli.output import ended, goes_on_from, require_output
-    from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.cli.source import checked_plan
     from jigsaw_opt.executor import require_torch
     from jigsaw_opt.executor.replay.records import InterruptedRunError
 
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     if arguments.resume:
         goes_on_from(arguments.checkpoint)
-    instance, plan = checked_any_plan(source, path)
+    instance, plan = checked_plan(source, path)
     require_torch()
     _warn_of_estimates(instance)
     warn_of_levels(instance, plan)

@@ -13,32 +13,31 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.replay import Replay
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["checked_any_plan", "checked_picture", "checked_plan", "of_another", "picture_of", "replay_of"]
+__all__ = ["checked_plan", "of_another", "picture_of", "replay_of"]
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
-    """An instance, and a plan for it that lists all iterations and passes the check.
+    """An instance, and a plan for it that passes the check.
 
     Raises
     ------
     CheckFailedError
         The plan breaks a rule, so nothing that is made from it would be right.
     """
-    from jigsaw_opt.documents import load_listed_plan
-    from jigsaw_opt.instances.sources import instance_from
-
-    instance, plan = instance_from(source), load_listed_plan(plan_path)
-    _require_correct(source, plan_path, instance, plan)
-    return instance, plan
-
-
-def checked_any_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
-    """As `checked_plan`, of a plan of either kind."""
+    from jigsaw_opt.checking import check
     from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
 
     instance, plan = instance_from(source), load_plan(plan_path)
-    _require_correct(source, plan_path, instance, plan)
+    other = of_another(instance, plan)
+    if other is not None:
+        raise CheckFailedError(f"{plan_path} {other}")
+    violations = check(instance, plan)
+    if violations:
+        raise CheckFailedError(
+            f"{plan_path} is wrong in {len(violations)} place(s), first {violations[0]};"
+            f" all with: jigsaw check {source} {plan_path}"
+        )
     return instance, plan
 
 
@@ -51,35 +50,8 @@ def of_another(instance: Instance, plan: Plan) -> str | None:
     return f"is a plan of instance {plan.instance!r}, not of {instance.name!r}"
 
 
-def _require_correct(source: str, plan_path: Path, instance: Instance, plan: Plan) -> None:
-    from jigsaw_opt.checking import check
-
-    other = of_another(instance, plan)
-    if other is not None:
-        raise CheckFailedError(f"{plan_path} {other}")
-    violations = check(instance, plan)
-    if violations:
-        raise CheckFailedError(
-            f"{plan_path} is wrong in {len(violations)} place(s), first {violations[0]};"
-            f" all with: jigsaw check {source} {plan_path}"
-        )
-
-
-def checked_picture(source: str, plan_path: Path, replay_path: Path | None = None) -> Picture:
-    """Lanes of a plan that passes the check, and of a replay of it if there is one.
-
-    Raises
-    ------
-    CheckFailedError
-        The plan breaks a rule.
-    InvalidInputError
-        The replay is one of another plan, or incomplete.
-    """
-    return picture_of(*checked_plan(source, plan_path), replay_path)
-
-
-def picture_of(instance: Instance, plan: Plan, replay_path: Path | None) -> Picture:
-    """As `checked_picture`, of a plan that was checked."""
+def picture_of(instance: Instance, plan: Plan, replay_path: Path | None = None) -> Picture:
+    """Lanes of a plan that passes the check, and of a replay of it if there is one; errors as in `replay_of`."""
     replay = replay_of(plan, replay_path)
     if replay is None:
         from jigsaw_opt.views.lanes import picture

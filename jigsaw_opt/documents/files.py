@@ -12,7 +12,7 @@ from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting, stated_kind
 from jigsaw_opt.documents.writing import write_atomically
-from jigsaw_opt.errors import InvalidInputError, Problem, require_a
+from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ __all__ = [
     "exists",
     "load_document",
     "load_instance",
-    "load_listed_plan",
     "load_plan",
     "load_replay",
     "save_instance",
@@ -66,21 +65,6 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     data, source = read_file(path), os.fspath(path)
     with expecting(data, source, "plan", "phased-plan"):
         return decode_plan(data, source)
-
-
-def load_listed_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan that lists all iterations from a file.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be read, holds a phased plan, or with every problem of the document.
-    """
-    plan = load_plan(path)
-    if plan.is_phased:
-        message = "is a phased plan (jigsaw-phased-plan/1); only one that lists all iterations (jigsaw-plan/1) is taken"
-        raise InvalidInputError([Problem(os.fspath(path), message, HOW_LISTED)])
-    return plan
 
 
 def load_replay(path: str | os.PathLike[str]) -> Replay:

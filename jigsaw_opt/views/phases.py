@@ -10,6 +10,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.solvers.explanation import explain
 from jigsaw_opt.solvers.explanation.reason import bound_reason
 from jigsaw_opt.solvers.phased.limits import bounded_instance
 from jigsaw_opt.text import counted, duration, printable
@@ -67,9 +68,10 @@ def _described(placed: tuple[int, int, Phase]) -> str:
     return f"group {g} phase {p}: {times}, {periods}, iterations in each: {done}"
 
 
-def phases_html(instance: Instance, plan: Plan) -> str:
+def phases_html(instance: Instance, plan: Plan, job: str | None = None) -> str:
     """A page that needs no network: the phases of every job on one axis; a click shows a period as a timeline.
 
+    In the phases of `job`, if one is named, its critical chain is shown as a period opens.
     Names from the instance are data to the page and never markup.
     """
     phases = list(plan.all_phases())
@@ -85,7 +87,7 @@ def phases_html(instance: Instance, plan: Plan) -> str:
         "end": max(phase.end_us for _, _, phase in phases),
         "jobs": [_job(number, job) for number, job in enumerate(instance.jobs)],
         "rows": [row._asdict() for row in phase_rows(instance, plan)],
-        "phases": [_told(instance, plan, placed, explained) for placed in phases],
+        "phases": [_told(instance, plan, placed, explained, job) for placed in phases],
         "template": template("timeline.html"),
     }
     return filled("phases.html", instance.name, data)
@@ -100,12 +102,17 @@ def _job(number: int, job: Job | ShapedJob) -> dict[str, object]:
     return {"name": printable(job.name), "colour": job_colour(number), "iterations": job.iterations, **times}
 
 
-def _told(instance: Instance, plan: Plan, placed: tuple[int, int, Phase], explained: bool) -> dict[str, object]:
+def _told(
+    instance: Instance, plan: Plan, placed: tuple[int, int, Phase], explained: bool, job: str | None
+) -> dict[str, object]:
     """A phase as the page takes it: what it is, what each of its jobs does in a period, and the period as a page."""
     g, p, phase = placed
     drawn = period_picture(instance, plan, phase)
     gpus = [lane for lane in drawn.lanes if lane.kind == "gpu"]
-    page = timeline_data(explained_picture(drawn) if explained else drawn)
+    if any(it.name == job for it in phase.jobs):
+        drawn = explained_picture(drawn, explain(drawn.instance, drawn.plan, job))
+    elif explained:
+        drawn = explained_picture(drawn)
     return {
         "title": _described(placed),
         "period": phase.period_us,
@@ -113,7 +120,7 @@ def _told(instance: Instance, plan: Plan, placed: tuple[int, int, Phase], explai
         "iterations": {printable(job.name): len(job.iterations) for job in phase.jobs},
         "gpus": len(gpus),
         "busy": sum(lane.busy_us for lane in gpus) / (len(gpus) * phase.cycle_us),
-        "page": page | {"name": f"a period of group {g} phase {p}"},
+        "page": timeline_data(drawn) | {"name": f"a period of group {g} phase {p}"},
     }
 
 

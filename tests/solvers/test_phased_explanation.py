@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,14 +12,15 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_instance, save_plan
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Instance, Job, Plan
-from jigsaw_opt.solvers.explanation.phased import PhasedExplanation, explain_phased
+from jigsaw_opt.solvers.explanation.stretches import JobStretches, explain_phases
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import solve_phased
 from tests.checking.test_phased_plans import INSTANCE, decoded, document
 from tests.solvers.test_phased_solver import instance
+from tests.views.test_views import embedded
 
 
-def require_sums(job: PhasedExplanation) -> None:
+def require_sums(job: JobStretches) -> None:
     at = 0
     for it in job.stretches:
         assert it.start_us == at < it.end_us
@@ -30,12 +32,12 @@ def require_sums(job: PhasedExplanation) -> None:
     assert at == job.end_us == sum(job.time_us.values())
 
 
-def iterations(job: PhasedExplanation) -> int:
+def iterations(job: JobStretches) -> int:
     return sum(it.within.iterations * it.within.repeats for it in job.stretches if it.within is not None)
 
 
-def require_all(asked: Instance, plan: Plan) -> list[PhasedExplanation]:
-    found = explain_phased(asked, plan)
+def require_all(asked: Instance, plan: Plan) -> list[JobStretches]:
+    found = explain_phases(asked, plan)
     for job, own in zip(asked.jobs, found, strict=True):
         require_sums(own)
         assert (own.job, iterations(own)) == (job.name, job.iterations)
@@ -62,7 +64,7 @@ def test_sums_on_a_plan_that_is_made() -> None:
     plan = solve_phased(asked, Options(workers=1)).plan
     assert plan is not None
     found = require_all(asked, plan)
-    assert explain_phased(asked, plan, "b") == [found[1]]
+    assert explain_phases(asked, plan, "b") == [found[1]]
 
 
 def test_the_command_on_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +86,11 @@ def test_the_command_on_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [job["job"] for job in told["jobs"]] == ["pair"]
     totals = [it["within"]["total_us"] for it in told["jobs"][0]["stretches"] if it["within"]]
     assert [sum(it.values()) for it in totals] == [57, 76]
-    assert main(["explain", *files, "pair", "-o", str(tmp_path / "page.html")]) == 2
+    assert main(["explain", *files, "pair", "-o", str(tmp_path / "page.html")]) == 0
+    pages: Any = [phase["page"] for phase in embedded((tmp_path / "page.html").read_text())["phases"]]  # type: ignore[attr-defined]
+    chosen = [None if page["chosen"] is None else page["jobs"][page["chosen"]]["name"] for page in pages]
+    in_phases = [any(job.name == "pair" for job in phase.jobs) for _, _, phase in plan.all_phases()]
+    assert [name == "pair" for name in chosen] == in_phases and any(in_phases)
     assert main(["explain", *files, "nobody"]) == 2
     with pytest.raises(UsageError, match="nobody"):
-        explain_phased(INSTANCE, plan, "nobody")
+        explain_phases(INSTANCE, plan, "nobody")

@@ -1,4 +1,4 @@
-"""Where the time of a job of a phased plan goes: before, between and in its phases."""
+"""Where the time of a job goes before, between and in the phases of a plan that counts their repetitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.explanation.chain import StepKind
 from jigsaw_opt.solvers.explanation.explain import Explainer, require_job
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
-__all__ = ["PhaseTime", "PhasedExplanation", "Stretch", "StretchKind", "explain_phased"]
+__all__ = ["JobStretches", "PhaseTime", "Stretch", "StretchKind", "explain_phases"]
 
 StretchKind = Literal["release", "before", "phase", "seam"]
 
@@ -78,8 +78,8 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class PhasedExplanation:
-    """Where the time of a job of a phased plan goes.
+class JobStretches:
+    """Where the time of a job goes, phase by phase.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class _JobPart:
         return self.phase.last_start_us + last
 
 
-def explain_phased(instance: Instance, plan: Plan, job: str | None = None) -> list[PhasedExplanation]:
+def explain_phases(instance: Instance, plan: Plan, job: str | None = None) -> list[JobStretches]:
     """Where the time of jobs goes.
 
     Parameters
@@ -159,7 +159,7 @@ def explain_phased(instance: Instance, plan: Plan, job: str | None = None) -> li
             others = [part for name in names if name != asked.name for part in parts[name]]
             stretches = _stretches(asked.name, asked.release_us, parts[asked.name], others, within)
             last = parts[asked.name][-1]
-            found.append(PhasedExplanation(asked.name, last.job.gpus, asked.release_us, last.end_us, stretches))
+            found.append(JobStretches(asked.name, last.job.gpus, asked.release_us, last.end_us, stretches))
     return found
 
 
