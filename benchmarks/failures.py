@@ -22,8 +22,9 @@ from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, parts_of
 from jigsaw_opt.solvers.resolve.failure_repair import repaired
-from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, failure_effects
+from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, each_failure
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.resolve.robust import solve_robust
 from jigsaw_opt.solvers.solve import solve
 
@@ -39,7 +40,7 @@ def planned(instance: Instance, options: Options) -> Plan:
 
 def report(instance: Instance, plan: Plan) -> list[FailureEffect]:
     started, cpu = time.monotonic(), time.process_time()
-    effects = list(failure_effects(instance, plan))
+    effects = list(each_failure(effects_on(instance, plan)))
     seconds, cpu = time.monotonic() - started, time.process_time() - cpu
     stopping = sum(bool(effect.stopped) for effect in effects)
     rerouting = sum(bool(effect.rerouted) for effect in effects)
@@ -102,7 +103,7 @@ def robust(name: str, slack: float, options: Options) -> None:
         print(f"{title}{'-':>12}  {kept.status}", flush=True)
         return
     assert plain.plan is not None
-    breaking = sum(bool(it.stopped or it.broken) for it in failure_effects(instance, plain.plan, ("link",)))
+    breaking = sum(bool(it.stopped or it.broken) for it in each_failure(effects_on(instance, plain.plan), ("link",)))
     cost = kept.objective / plain.objective - 1
     print(f"{title}{kept.objective:>12}{cost:>9.1%}{kept.bound:>12}{breaking:>10}", flush=True)
 

@@ -143,17 +143,14 @@ def _found(
     arguments: argparse.Namespace, options: Options, kinds: list[PartKind], instance: Instance, plan: Plan
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
     """Effects, and repairs of those that hit a job where they are asked for; after a signal, of no more."""
-    from jigsaw_opt.solvers.resolve.failures import FailureEffects
-    from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+    from jigsaw_opt.solvers.resolve.failures import FailureEffects, each_failure
+    from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 
-    if plan.is_phased:
-        from jigsaw_opt.solvers.resolve.phased_failures import PhasedFailureEffects
-
-        return [(effect, None) for effect in PhasedFailureEffects(instance, plan).each(kinds, arguments.pairs)]
-    effects = FailureEffects(KeptOrder.of(instance, plan))
-    each = effects.each(kinds, arguments.pairs)
+    effects = effects_on(instance, plan)
+    each = each_failure(effects, kinds, arguments.pairs)
     if not arguments.repair:
         return [(effect, None) for effect in each]
+    assert isinstance(effects, FailureEffects), "--repair of phases was refused"
     from jigsaw_opt.solvers.interruptible import interruptible
     from jigsaw_opt.solvers.resolve.failure_repair import repaired
 
@@ -191,6 +188,8 @@ def _as_json(effect: FailureEffect, repair: FailureRepair | None) -> dict[str, A
 
     transfers = {job: [change._asdict() for change in own] for job, own in effect.transfers.items()}
     told = asdict(effect) | {"transfers": transfers}
+    if effect.phases is None:
+        del told["phases"]
     if repair is None:
         return told
     names = ("status", "solver", "objective", "bound", "unplaced", "moved")

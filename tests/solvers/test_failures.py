@@ -29,8 +29,9 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, parts_of
-from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, TransferChange, failure_effects
+from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, TransferChange, each_failure
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.failure_words import rank
 from tests.random_instances import GOALS
@@ -55,7 +56,7 @@ def chained(cyclic: bool = False) -> Instance:
 def effects(instance: Instance) -> dict[str, FailureEffect]:
     plan = solve(instance, "cpsat", Options(workers=1, work_limit=5.0)).plan
     assert plan is not None
-    return {effect.failed[0].name: effect for effect in failure_effects(instance, plan)}
+    return {effect.failed[0].name: effect for effect in each_failure(effects_on(instance, plan))}
 
 
 def spread(instance: Instance) -> Instance:
@@ -123,7 +124,10 @@ def test_pairs_that_do_more_than_one_of_their_parts() -> None:
     instance = chained()
     plan = solve(instance, "cpsat", Options(workers=1, work_limit=5.0)).plan
     assert plan is not None
-    found = [effect for effect in failure_effects(instance, plan, ("link",), pairs=True) if len(effect.failed) == 2]
+    each = each_failure(effects_on(instance, plan), ("link",), pairs=True)
+    found = [effect for effect in each if len(effect.failed) == 2]
+        effect for effect in each_failure(effects_on(instance, plan), ("link",), pairs=True) if len(effect.failed) == 2
+    ]
     assert [[part.name for part in effect.failed] for effect in found] == [["fast", "slow0"], ["fast", "slow1"]]
     assert all(effect.stopped == ("j",) and not effect.rerouted for effect in found)
 
@@ -141,7 +145,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["failures", *map(str, files), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     # The table has the worst first, as the page has it.
-    effects = failure_effects(instance, plan)
+    effects = each_failure(effects_on(instance, plan))
     worst = [part.name for effect in sorted(effects, key=rank, reverse=True) for part in effect.failed]
     assert (
         [line.split()[1] for line in told.splitlines()[1:]]

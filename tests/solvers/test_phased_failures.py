@@ -15,7 +15,8 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segmen
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import solve_phased
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
-from jigsaw_opt.solvers.resolve.phased_failures import PhasedFailureEffects, PhaseLoss
+from jigsaw_opt.solvers.resolve.failures import PhaseLoss, each_failure
+from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 
 NET = Model((Segment("s", {"v": 4}, {"v": 6}, 20, 1),), state_factor=1)
 
@@ -45,8 +46,8 @@ def test_what_is_left_of_a_phased_plan_is_right(kind: str, objective: str) -> No
     """The checker takes what is left, with the objective that is told, on the cluster that is left."""
     instance = crossing(objective)
     plan, checked = planned(instance), 0
-    effects = PhasedFailureEffects(instance, plan)
-    for effect in effects.each((kind,)):  # type: ignore[arg-type]
+    effects = PhaseFailures(instance, plan)
+    for effect in each_failure(effects, (kind,)):  # type: ignore[arg-type]
         kept = tuple(job for job in instance.jobs if job.name not in effect.stopped)
         if not kept or effect.objective is None:
             continue
@@ -68,10 +69,10 @@ def test_what_is_left_of_a_phased_plan_is_right(kind: str, objective: str) -> No
 def test_a_slower_way_lengthens_the_phases_that_take_it() -> None:
     instance = crossing()
     plan = planned(instance)
-    found = PhasedFailureEffects(instance, plan).of([FailedPart("link", "fast")])
+    found = PhaseFailures(instance, plan).of([FailedPart("link", "fast")])
     assert set(found.rerouted) == {"wide"} and found.stopped == ()
     assert found.objective is not None and found.objective > plan.objective
-    losses = [it for it in found.phases if it.new_us is not None and it.new_us > it.old_us]
+    losses = [it for it in found.phases or () if it.new_us is not None and it.new_us > it.old_us]
     grown = {(g, p) for g, p, phase in plan.all_phases() if any(job.name == "wide" for job in phase.jobs)}
     assert {(it.group, it.phase) for it in losses} == grown
 
@@ -81,9 +82,9 @@ def test_a_lost_server_stops_jobs_and_breaks_their_deadlines(
 ) -> None:
     instance, path, document = crossing(), tmp_path / "i.json", tmp_path / "p.json"
     plan = planned(instance)
-    found = PhasedFailureEffects(instance, plan).of([FailedPart("server", "a")])
+    found = PhaseFailures(instance, plan).of([FailedPart("server", "a")])
     assert "wide" in found.stopped and "wide" in found.broken
-    assert all(isinstance(it, PhaseLoss) for it in found.phases)
+    assert all(isinstance(it, PhaseLoss) for it in found.phases or ())
     save_instance(instance, path)
     save_plan(plan, document)
     assert main(["failures", str(path), str(document), "--pairs", "--json"]) == 0
@@ -105,6 +106,6 @@ def test_a_detour_over_a_link_of_another_group_leaves_no_order() -> None:
     instance = Instance("square", Cluster(servers, (), links), {"net": NET}, jobs)
     plan = planned(instance)
     assert len(plan.groups) == 2
-    found = PhasedFailureEffects(instance, plan).of([FailedPart("link", "ab")])
+    found = PhaseFailures(instance, plan).of([FailedPart("link", "ab")])
     assert len(found.rerouted) == 1 and found.objective is None and found.broken == ("x", "y")
-    assert PhasedFailureEffects(instance, plan).of([FailedPart("link", "ac")]).phases == ()
+    assert PhaseFailures(instance, plan).of([FailedPart("link", "ac")]).phases == ()

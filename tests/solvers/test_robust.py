@@ -17,7 +17,8 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Ser
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failures import failure_effects
+from jigsaw_opt.solvers.resolve.failures import each_failure
+from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.resolve.robust import bridges, solve_robust
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
@@ -43,7 +44,7 @@ def fast_and_slow(deadline_us: int) -> Instance:
 
 def require_robust(instance: Instance, result: Result) -> None:
     assert result.plan is not None and check(instance, result.plan) == ()
-    for effect in failure_effects(instance, result.plan, ("link",)):
+    for effect in each_failure(effects_on(instance, result.plan), ("link",)):
         assert not effect.stopped and not effect.broken
 
 

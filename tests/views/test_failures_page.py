@@ -15,7 +15,8 @@ from jigsaw_opt.problem import Cluster, Link, Server
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, PartKind
 from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
-from jigsaw_opt.solvers.resolve.failures import FailureEffect, failure_effects
+from jigsaw_opt.solvers.resolve.failures import FailureEffect, each_failure
+from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.failure_words import FailureWords, severity
 from jigsaw_opt.views.failures_page import failures_html, positions
@@ -48,7 +49,7 @@ def test_the_page_has_all_effects_as_data() -> None:
     instance = replace(chained(), jobs=jobs)
     plan = solve(instance, "greedy", Options(workers=1)).plan
     assert plan is not None
-    effects = list(failure_effects(instance, plan))
+    effects = list(each_failure(effects_on(instance, plan)))
     assert [severity(effect) for effect in effects] == [3, 0, 0, 0, 3, 3]
     page = failures_html(instance, plan.objective, [(effect, None) for effect in effects])
     assert "<b>" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")

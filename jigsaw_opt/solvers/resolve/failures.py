@@ -6,14 +6,13 @@ there says which of them overlap.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem.cluster import Cluster, Routes
+from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.resolve.failed_parts import (
@@ -25,7 +24,10 @@ from jigsaw_opt.solvers.resolve.failed_parts import (
 )
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 
-__all__ = ["EachFailure", "FailureEffect", "FailureEffects", "TransferChange", "failure_effects"]
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
+
+__all__ = ["FailureEffect", "FailureEffects", "PhaseLoss", "TransferChange", "each_failure"]
 
 _Ways = tuple[tuple[str, ...], ...]
 """Names of links of the routes between any two servers of a job."""
@@ -48,6 +50,28 @@ class TransferChange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseLoss:
+    """What a failure does to a phase.
+
+    Parameters
+    ----------
+    group, phase
+        Numbers of the group, and of the phase in it, from 0.
+    stopped
+        Jobs of the phase that stop.
+    old_us, new_us
+        Its period before and after, in microseconds; after it, None where none of its jobs runs, or their order does
+        not repeat.
+    """
+
+    group: int
+    phase: int
+    stopped: tuple[str, ...]
+    old_us: int
+    new_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class FailureEffect:
     """What the failure of one part, or of two at once, does.
 
@@ -66,6 +90,8 @@ class FailureEffect:
         link; None where no job runs, or the order does not repeat within one period.
     broken
         Jobs that miss their deadline or pace: they run too long, or stop.
+    phases
+        Every phase that has a job that stops or is rerouted; None of a plan that does not count its repetitions.
     """
 
     failed: tuple[FailedPart, ...]
@@ -74,6 +100,7 @@ class FailureEffect:
     transfers: dict[str, tuple[TransferChange, ...]]
     objective: int | None
     broken: tuple[str, ...]
+    phases: tuple[PhaseLoss, ...] | None = None
 
     @property
     def slowest(self) -> tuple[str, TransferChange] | None:
@@ -97,62 +124,29 @@ class _LeftOutcome(NamedTuple):
     broken: tuple[str, ...]
 
 
-def failure_effects(
-    instance: Instance, plan: Plan, kinds: Collection[PartKind] = KINDS, pairs: bool = False
+def each_failure(
+    effects: FailureEffects | PhaseFailures, kinds: Collection[PartKind] = KINDS, pairs: bool = False
 ) -> Iterator[FailureEffect]:
     """The effect of the failure of each part alone, in the order of the cluster, and of each pair behind them.
 
     Parameters
     ----------
-    instance, plan
-        A plan that `jigsaw_opt.checking.check` accepts for the instance.
+    effects
+        Those of failures on a plan.
     kinds
         Kinds of parts that fail.
     pairs
         Whether two parts fail at once, too. A pair that does the same as one of its parts alone is left out.
     """
-    return FailureEffects(KeptOrder.of(instance, plan)).each(kinds, pairs)
+    parts = parts_of(effects.cluster, kinds)
+    yield from (effects.of((part,)) for part in parts)
+    causes = {part: effects.cause((part,)) for part in parts if pairs}
+    for pair in combinations(parts, 2) if pairs else ():
+        if effects.cause(pair) not in [causes[part] for part in pair]:
+            yield effects.of(pair)
 
 
-class EachFailure(ABC):
-    """Effects of failures, one after another.
-
-    Parameters
-    ----------
-    cluster
-        What the parts are of.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._causes: dict[FailedPart, tuple[object, ...]] = {}
-
-    @abstractmethod
-    def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
-        """What the failure of some parts at once does."""
-
-    @abstractmethod
-    def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
-        """All that the effect rests on; equal ones have equal effects."""
-
-    def each(self, kinds: Collection[PartKind] = KINDS, pairs: bool = False) -> Iterator[FailureEffect]:
-        """As `failure_effects`."""
-        parts = parts_of(self._cluster, kinds)
-        for part in parts:
-            yield self.of((part,))
-        for pair in combinations(parts, 2) if pairs else ():
-            if not self.same_as_one(pair):
-                yield self.of(pair)
-
-    def same_as_one(self, failed: Sequence[FailedPart]) -> bool:
-        """Whether one of some parts does alone what they do together."""
-        for part in failed:
-            if part not in self._causes:
-                self._causes[part] = self.cause((part,))
-        return self.cause(failed) in [self._causes[part] for part in failed]
-
-
-class FailureEffects(EachFailure):
+class FailureEffects:
     """Effects of failures on one plan. What they have in common is worked out once.
 
     Parameters
@@ -164,8 +158,8 @@ class FailureEffects(EachFailure):
     """
 
     def __init__(self, order: KeptOrder, routes: Callable[[frozenset[str]], Routes] | None = None) -> None:
-        super().__init__(order.operations.instance.cluster)
         self._order, self._instance = order, order.operations.instance
+        self.cluster = self._instance.cluster
         self._routes = routes or (lambda dead: Routes(self._instance.cluster.without(dead)))
         self._in_order = {job.name: at for at, job in enumerate(self._instance.jobs)}
         ways = [self._ways(job, order.operations.routes) for job in range(len(order.jobs))]

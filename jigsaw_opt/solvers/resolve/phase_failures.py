@@ -1,4 +1,4 @@
-"""What becomes of a phased plan when links, switches or servers fail before it begins: each phase in its order.
+"""What becomes of a plan that repeats phases when parts fail before it begins: each phase in its order.
 
 A phase is a cyclic plan, whose least period in its order is that of any cyclic plan after a failure. Phases keep their
 repetitions and follow one another as before; none begins earlier than it did.
@@ -7,54 +7,24 @@ repetitions and follow one another as before; none begins earlier than it did.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
-from jigsaw_opt.solvers.resolve.failures import EachFailure, FailureEffect, FailureEffects, TransferChange
+from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, PhaseLoss, TransferChange
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
-__all__ = ["PhaseLoss", "PhasedFailureEffect", "PhasedFailureEffects"]
+__all__ = ["PhaseFailures", "effects_on"]
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseLoss:
-    """What a failure does to a phase.
-
-    Parameters
-    ----------
-    group, phase
-        Numbers of the group, and of the phase in it, from 0.
-    stopped
-        Jobs of the phase that stop.
-    old_us, new_us
-        Its period before and after, in microseconds; after it, None where none of its jobs runs, or their order does
-        not repeat.
-    """
-
-    group: int
-    phase: int
-    stopped: tuple[str, ...]
-    old_us: int
-    new_us: int | None
+def effects_on(instance: Instance, plan: Plan) -> FailureEffects | PhaseFailures:
+    """Effects of failures on a plan that `jigsaw_opt.checking.check` accepts for the instance."""
+    return PhaseFailures(instance, plan) if plan.is_phased else FailureEffects(KeptOrder.of(instance, plan))
 
 
-@dataclass(frozen=True, slots=True)
-class PhasedFailureEffect(FailureEffect):
-    """What a failure does to a phased plan.
-
-    Parameters
-    ----------
-    phases
-        Every phase that has a job that stops or is rerouted.
-    """
-
-    phases: tuple[PhaseLoss, ...]
-
-
-class PhasedFailureEffects(EachFailure):
-    """Effects of failures on a phased plan.
+class PhaseFailures:
+    """Effects of failures on a plan whose phases are repeated a number of times.
 
     Parameters
     ----------
@@ -63,8 +33,7 @@ class PhasedFailureEffects(EachFailure):
     """
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
-        super().__init__(instance.cluster)
-        self._instance, self._plan = instance, plan
+        self._instance, self.cluster = instance, instance.cluster
         self._effects: list[list[tuple[Phase, FailureEffects]]] = []
         for group in plan.groups:
             kept = [KeptOrder.of(*plan.alone(instance, phase)) for phase in group.phases]
@@ -74,7 +43,7 @@ class PhasedFailureEffects(EachFailure):
         """By phase, what stops and what is rerouted."""
         return tuple(effects.cause(failed) for own in self._effects for _, effects in own)
 
-    def of(self, failed: Sequence[FailedPart]) -> PhasedFailureEffect:
+    def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
         """What the failure of some parts at once does."""
         by_phase = {
             (g, p): (phase, effects.of(failed))
@@ -96,7 +65,7 @@ class PhasedFailureEffects(EachFailure):
             *lost,
             *(job.name for job in self._instance.jobs if ends.get(job.name, 0) > (job.deadline_us or 0)),
         }
-        return PhasedFailureEffect(
+        return FailureEffect(
             tuple(failed),
             tuple(name for name in names if name in stopped),
             {name: rerouted[name] for name in names if name in rerouted},
