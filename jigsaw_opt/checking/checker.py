@@ -8,7 +8,7 @@ import jigsaw_opt.checking.document as document
 from jigsaw_opt.checking.job_rules import of_jobs
 from jigsaw_opt.checking.jobs import Pairing
 from jigsaw_opt.checking.memory import memory
-from jigsaw_opt.checking.phased import phased
+from jigsaw_opt.checking.phases import repeated_phases
 from jigsaw_opt.checking.promises import promises
 from jigsaw_opt.checking.violation import RULES, Violation
 from jigsaw_opt.documents import validate
@@ -48,11 +48,11 @@ def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
 
 def violations(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     """What `check` lists, of an instance that is known to be valid."""
-    found = phased(instance, plan) if plan.is_phased else _violations(instance, plan)
+    found = repeated_phases(instance, plan) if plan.is_phased else _only_phase(instance, plan)
     return tuple(sorted(found, key=lambda violation: RULES.index(violation.rule)))
 
 
-def _violations(instance: Instance, plan: Plan) -> Iterator[Violation]:
+def _only_phase(instance: Instance, plan: Plan) -> Iterator[Violation]:
     cluster, jobs = instance.cluster, Pairing(instance).of(instance.jobs, plan.jobs)
     # Without a usable period, what overlaps on the plain time axis is still an overlap.
     cyclic = instance.horizon == "cyclic" and plan.period_us is not None and plan.period_us >= 1

@@ -126,8 +126,6 @@ def test_pairs_that_do_more_than_one_of_their_parts() -> None:
     assert plan is not None
     each = each_failure(effects_on(instance, plan), ("link",), pairs=True)
     found = [effect for effect in each if len(effect.failed) == 2]
-        effect for effect in each_failure(effects_on(instance, plan), ("link",), pairs=True) if len(effect.failed) == 2
-    ]
     assert [[part.name for part in effect.failed] for effect in found] == [["fast", "slow0"], ["fast", "slow1"]]
     assert all(effect.stopped == ("j",) and not effect.rerouted for effect in found)
 

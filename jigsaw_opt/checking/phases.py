@@ -23,7 +23,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["phased"]
+__all__ = ["repeated_phases"]
 
 _Job: TypeAlias = CheckedJob | CheckedShapedJob
 
@@ -65,8 +65,8 @@ _Parts: TypeAlias = Mapping[str, Sequence[tuple[CheckedPhase, _Job]]]
 """By name of a job, the phases that it is in and what it does there, in the order of the plan."""
 
 
-def phased(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Every broken rule of a phased plan, however damaged it is."""
+def repeated_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Every broken rule of the phases of a plan that counts their repetitions, however damaged it is."""
     asked = {job.name: job for job in instance.jobs}
     phases = _paired(instance, asked, plan)
     parts: defaultdict[str, list[tuple[CheckedPhase, _Job]]] = defaultdict(list)
