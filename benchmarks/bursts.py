@@ -140,7 +140,7 @@ def filled(seconds: float) -> Iterator[Sequence[object]]:
     ):
         runs = read_deeppool_runs(shared("pipeline/deeppool", f"A100_{model}.prof").read_bytes())
         plan = plan_of(profiled_costs(runs, BurstSetting(gpus, batch, 266_000)), 2.0)
-        options = Options(time_limit=seconds, workers=2)
+        options = Options(time_limit=seconds, threads=2)
         instance = burst_instance(plan, "burst", "cyclic")
         alone = solve(instance, options=options).objective
         assert alone is not None

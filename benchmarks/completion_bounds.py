@@ -25,7 +25,7 @@ def row(family: str, seed: int, solver: str, seconds: float) -> str:
     operations = cut(instance)
     cheap = lower_bound(operations).value
     strong, spent = timed(lambda: max([cheap, *(bound.value for bound in stronger_bounds(operations, cheap))]))
-    plan = solve(instance, solver, Options(time_limit=seconds, workers=2)).objective
+    plan = solve(instance, solver, Options(time_limit=seconds, threads=2)).objective
     gaps = ["-" if plan is None else f"{relative_gap(plan, bound):.2%}" for bound in (cheap, strong)]
     found = f"{spent:>8.2f}{plan or '-':>12}{gaps[0]:>9}{gaps[1]:>9}"
     return f"{instance.name:<32}{len(operations.jobs):>5}{cheap:>12}{strong:>12}{found}"

@@ -3,7 +3,7 @@
 ``python benchmarks/equal_plans.py OLD NEW`` solves with both trees, which are directories with the package in them,
 and lists every plan that differs. Without OLD and NEW it prints the hashes of the code that PYTHONPATH leads to, as
 JSON; such a file may stand in the place of a tree. Solved are small bundled instances and crowded ones by every method
-that takes them, and the same with very many iterations by `solve_any`, which makes phased plans.
+that takes them, and the same with very many iterations by ``auto``, which makes phased plans.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from common import print_table
 from paired.arms import Tree
 from paired.request import ended
 
-from jigsaw_opt import CheckFailedError, Instance, Options, instances, save_plan, solve, solve_any
+from jigsaw_opt import Instance, Options, instances, save_plan, solve
+from jigsaw_opt.errors import CheckFailedError
 from jigsaw_opt.solvers.registry import find, names, refusal
 
 LONGER = 100_000_000
@@ -51,11 +52,11 @@ def hashes(asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
     for number, instance in enumerate(sources(asked.tiny, asked.crowded, asked.most_gpus)):
         for name in names():
             if refusal(find(name), instance) is None:
-                options = Options(work_limit=asked.work_limit, workers=1)
+                options = Options(work_limit=asked.work_limit, threads=1)
                 yield f"{instance.name} by {name}", digest(solve(instance, name, options))
         if number < asked.phased and instance.horizon == "finite":
             jobs = tuple(replace(job, iterations=job.iterations * LONGER) for job in instance.jobs)
-            yield f"{instance.name}, long", digest(solve_any(replace(instance, jobs=jobs), Options(workers=1)))
+            yield f"{instance.name}, long", digest(solve(replace(instance, jobs=jobs), options=Options(threads=1)))
 
 
 def digest(result: object) -> str:

@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    options = Options(time_limit=arguments.time_limit, workers=arguments.workers)
+    options = Options(time_limit=arguments.time_limit, threads=arguments.workers)
     seconds: dict[str, list[float]] = {name: [] for name in SOLVERS}
     unproven, wrong = 0, 0
     print(f"{'instance':<24} {'cpsat':^28} {'ilp':^28}  stored")

@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=10.0, help="seconds for each solve from scratch")
     parser.add_argument("--slack", type=float, nargs="+", default=[1.3, 1.8, 2.2], help="deadlines over ends")
     asked = parser.parse_args()
-    options = Options(asked.seconds, workers=2)
+    options = Options(asked.seconds, threads=2)
     instances = [instance_from(name) for name in asked.instances]
     found = [(instance, planned(instance, options)) for instance in instances]
     print(f"{'':<22}{'GPUs':>5}{'jobs':>6}{'failures':>9}{'stopping':>9}{'rerouting':>10}{'s':>8}{'CPU s':>8}")
@@ -135,7 +135,7 @@ def main() -> None:
         report(instance, plan)
         twice = two_uplinks(instance)
         report(twice, planned(twice, options))
-    repairs(found, Options(workers=2), asked.limit)
+    repairs(found, Options(threads=2), asked.limit)
     print(f"\n{'':<22}{'slack':>6}{'plain':>12}{'robust':>12}{'cost':>9}{'bound':>12}{'breaking':>10}")
     for name in ROBUST:
         for slack in asked.slack:

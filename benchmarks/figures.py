@@ -49,14 +49,14 @@ def _planned(name: str, rule: FullDepth | FreeDepth) -> tuple[Instance, Plan]:
     jobs = tuple(Job(f"{job} {name}", model, workers, n, depth=rule) for job, model, workers, n in asked)
     models = {model: profile(model, batch, ["v100"], 6) for model, batch in (("vgg16", 32), ("resnet50", 64))}
     instance = Instance(name, cluster, models, jobs)
-    plan = solve(instance, "auto", Options(time_limit=20, workers=1)).plan
+    plan = solve(instance, "auto", Options(time_limit=20, threads=1)).plan
     assert plan is not None
     return instance, plan
 
 
 def search() -> bytes:
     """Makespan and bound over time, of a rack on which neither is at its end at once."""
-    result = solve(load("rack/oversubscribed"), "auto", Options(time_limit=20, workers=2))
+    result = solve(load("rack/oversubscribed"), "auto", Options(time_limit=20, threads=2))
     times = [event.seconds for event in result.trajectory]
 
     def draw(axes: Axes) -> None:
@@ -100,7 +100,7 @@ def bounds() -> bytes:
 def cycle() -> bytes:
     """One period of a cyclic plan."""
     instance = load("server/cyclic")
-    plan = solve(instance, "auto", Options(time_limit=20, workers=1)).plan
+    plan = solve(instance, "auto", Options(time_limit=20, threads=1)).plan
     assert plan is not None
     return timeline_image(picture(instance, plan), dots_per_inch=DOTS)
 

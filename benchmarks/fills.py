@@ -200,7 +200,7 @@ def main() -> None:
     arguments = parser.parse_args()
     groups = pipelines(), *(bursts(gpus, arguments.background_batch) for gpus in arguments.gpus)
     chosen = [it for group in groups for it in group if arguments.only in it.name]
-    options = Options(time_limit=arguments.seconds, workers=arguments.workers)
+    options = Options(time_limit=arguments.seconds, threads=arguments.workers)
     if arguments.write is not None:
         save_instance(with_background(chosen[0], "pieces"), arguments.write)
         return

@@ -68,7 +68,7 @@ def solved(seed: int, solver: str, seconds: float, cold: bool) -> Result:
     with ExitStack() as stack:
         for module in COLD_MODULES if cold else ():
             stack.enter_context(patch(f"{module}.offer_greedy", return_value=False))
-        return solve(extreme_instance(seed), solver, Options(time_limit=seconds, workers=1, seed=seed))
+        return solve(extreme_instance(seed), solver, Options(time_limit=seconds, threads=1, seed=seed))
 
 
 def brute_force(seed: int) -> int | None:

@@ -26,7 +26,7 @@ from statistics import fmean
 
 from common import print_table
 
-from jigsaw_opt import Options, solve, solve_phased
+from jigsaw_opt import Options, solve
 from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.planning.fill import fill
@@ -107,13 +107,13 @@ def found(case: Case, without: Sequence[str] = (), seed: int = 0) -> Found:
     """Solve a case; `without` leaves out moves of the search by name."""
     instance = instance_from(case.source)
     params = SearchParams(without=tuple(without))
-    options = Options(work_limit=case.work or None, workers=1, seed=seed, params=params)
+    options = Options(work_limit=case.work or None, threads=1, seed=seed, params=params)
     if case.kind == "fill":
         filled = fill(instance, [instance.jobs[0].name], options)
         return Found(round(_PLACES / filled.rate) if filled.rate else None, round(_PLACES / filled.bound))
     if case.kind == "phased":
         longer = tuple(replace(job, iterations=1000 * job.iterations) for job in instance.jobs)
-        phased = solve_phased(replace(instance, jobs=longer), options)
+        phased = solve(replace(instance, jobs=longer), "phased", options)
         return Found(phased.objective, phased.bound)
     result = solve(instance, "auto", options)
     return Found(result.objective, result.bound)

@@ -86,7 +86,7 @@ def main() -> None:
     for instance in distinct(asked.sources, asked.gpus):
         for limit in asked.time_limits:
             for seed in asked.seeds:
-                options = Options(time_limit=limit, seed=seed, workers=asked.workers)
+                options = Options(time_limit=limit, seed=seed, threads=asked.workers)
                 both = on_both(instance, options)
                 print(line(map(str, shown(instance, options, both))), flush=True)
                 count, above = count + 1, above + both.contradicts

@@ -105,7 +105,7 @@ def peer(machines: Rows, durations: Rows, seconds: float, workers: int) -> tuple
 def row(name: str, data: Mapping[str, Any], seconds: float, workers: int, solver: str) -> Sequence[object]:
     """The cells of an instance."""
     machines, durations = data["machines_matrix"], data["duration_matrix"]
-    result = solve(as_shape(name, machines, durations), solver, Options(time_limit=seconds, workers=workers))
+    result = solve(as_shape(name, machines, durations), solver, Options(time_limit=seconds, threads=workers))
     found, bound, spent = plain(machines, durations, seconds, workers)
     known = data["metadata"]["optimum"] or data["metadata"]["upper_bound"]
     size = f"{len(machines)} × {len(machines[0])}"

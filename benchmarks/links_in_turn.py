@@ -114,7 +114,7 @@ def measure(kind: str, seed: int, load: int, work: float, most: int) -> Row:
         mean(slowdown(jobs, bandwidths, it, Exclusive()) for it in starts),
         slowdown(jobs, bandwidths, shifts.shifts_us),
         slowdown(jobs, bandwidths, shifts.shifts_us, drift=DRIFT),
-        best_ratios(made, [job.cycle_us for job in jobs], Options(work_limit=work, workers=1), most),
+        best_ratios(made, [job.cycle_us for job in jobs], Options(work_limit=work, threads=1), most),
     )
 
 

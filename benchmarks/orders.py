@@ -44,7 +44,7 @@ def by_orders(data: ProblemData, plan: Timetable, steps: int, seed: int) -> Time
 
 def by_cpsat(data: ProblemData, plan: Timetable, seconds: float, seed: int) -> Timetable:
     """All jobs timed anew by CP-SAT, again and again from the best plan."""
-    options = Options(time_limit=seconds, workers=1, seed=seed)
+    options = Options(time_limit=seconds, threads=1, seed=seed)
     control = Control("benchmark", data.operations, options, lambda event: None)
     control.offer(plan)
     retiming = RepairModel(control, data, Engine(Budget(control)))

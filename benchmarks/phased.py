@@ -22,7 +22,7 @@ from common import print_table
 from paired.cases import named
 from paired.request import percent
 
-from jigsaw_opt import Options, solve, solve_phased
+from jigsaw_opt import Options, solve
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.result import relative_gap
@@ -60,9 +60,9 @@ def run(source: str, number: int, factor: int, kind: str, seconds: float) -> Run
 def child(source: str, number: int, factor: int, kind: str, seconds: float) -> None:
     """Solve one instance of a source and print what came out."""
     instance = longer([instance for _, instance in named(source)][number], factor)
-    options = Options(time_limit=seconds, workers=1)
+    options = Options(time_limit=seconds, threads=1)
     started = time.monotonic()
-    result = solve_phased(instance, options) if kind == "phased" else solve(instance, "auto", options)
+    result = solve(instance, "phased" if kind == "phased" else "portfolio", options)
     spent = time.monotonic() - started
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({

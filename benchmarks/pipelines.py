@@ -64,7 +64,7 @@ def zero_bubble(entry: Mapping[str, Any]) -> Instance:
 def rows(entries: list[dict[str, Any]], solver: str, seconds: float) -> Iterator[Sequence[object]]:
     """Rows of the table, each once it is there."""
     for entry in entries:
-        result = solve(zero_bubble(entry), solver, Options(time_limit=seconds, workers=2))
+        result = solve(zero_bubble(entry), solver, Options(time_limit=seconds, threads=2))
         span, period = entry["heuristic_span"], result.objective
         costs = ", ".join(str(entry[key]) for key in ("f", "b", "w", "comm"))
         memory = f"{entry['max_mem'] / entry['mem_f']:.1f}"

@@ -92,7 +92,7 @@ def report_staircase(found: Replay, full: Replay) -> None:
 def carried_out(
     problem: Instance, recipe: TrainingRecipe, asked: argparse.Namespace, baseline: Policy | None
 ) -> Replay:
-    result = solve(problem, "auto", Options(time_limit=asked.seconds, workers=1))
+    result = solve(problem, "auto", Options(time_limit=asked.seconds, threads=1))
     assert result.plan is not None and result.gap is not None
     print(f"plan of {problem.name}: {result.objective} us, gap {result.gap:.2%}")
     found = replay(

@@ -59,7 +59,7 @@ def main() -> None:
     for name in asked.instances:
         family, seed, load = name.split(":")
         instance = generate(family, int(seed), load=int(load))
-        options = Options(workers=asked.workers)
+        options = Options(threads=asked.workers)
         old = solve(instance, "auto", replace(options, time_limit=asked.seconds))
         assert old.plan is not None and old.gap is not None
         print(f"{instance.name}, {len(instance.jobs)} jobs: {old.objective}, gap {old.gap:.2%}, {old.seconds:.0f} s")

@@ -34,13 +34,13 @@ def timed(call: Callable[[], Result]) -> tuple[Result, float]:
 def _rolled(session: Session, now: int, job: Job) -> Result:
     session.advance(now)
     session.add(job)
-    return session.solve(Options(workers=1))
+    return session.solve(Options(threads=1))
 
 
 def roll(instance: Instance, steps: int) -> tuple[list[float], list[float], int]:
     """Milliseconds of both at each step, and how often `resolve` found no plan."""
     session, whole, missing = Session(instance), instance, 0
-    plan = session.solve(Options(workers=1, work_limit=0.1)).plan
+    plan = session.solve(Options(threads=1, work_limit=0.1)).plan
     assert plan is not None
     gap = plan.objective // (2 * len(instance.jobs) + 2)
     mine, theirs = [], []
@@ -51,7 +51,7 @@ def roll(instance: Instance, steps: int) -> tuple[list[float], list[float], int]
         whole = add_job(whole, job)
         _, took = timed(partial(_rolled, session, now, job))
         mine.append(took)
-        result, took = timed(partial(resolve, whole, plan, Fix(before_us=now), Options(workers=1)))
+        result, took = timed(partial(resolve, whole, plan, Fix(before_us=now), Options(threads=1)))
         theirs.append(took)
         missing += result.plan is None
         plan = result.plan or plan

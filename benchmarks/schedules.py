@@ -70,7 +70,7 @@ def rows(gpus: int, batches: int, kind: str, times: tuple[int, int, int, int], s
         orders = ORDERS[name](pipeline.layout)
         schedule, peak = schedule_of(pipeline, orders, "pipeline", name), max(peak_bytes(pipeline, orders))
         limited = PipelineProblem(pipeline.costs, pipeline.layout, peak)
-        _, found = search_schedule(limited, "pipeline", "cyclic", Options(time_limit=seconds, workers=2))
+        _, found = search_schedule(limited, "pipeline", "cyclic", Options(time_limit=seconds, threads=2))
         yield (
             f"{gpus} × {batches}",
             kind,
@@ -104,7 +104,7 @@ def draw(path: Path, seconds: float) -> None:
     held = PipelineCosts(*UNEVEN, activation_bytes=(1,) * 4)
     pipeline = PipelineProblem(held, PipelineLayout(tuple(range(4)), 6, True), 4)
     shown = [schedule_of(pipeline, ORDERS[name](pipeline.layout), name, name).finite for name in ("1f1b", "zb-h1")]
-    instance, found = search_schedule(pipeline, "search", "finite", Options(time_limit=seconds, workers=2))
+    instance, found = search_schedule(pipeline, "search", "finite", Options(time_limit=seconds, threads=2))
     assert found.plan is not None
     servers, jobs, plans = [], [], []
     for one, plan in [*shown, (instance, found.plan)]:

@@ -138,7 +138,7 @@ def rows(arguments: argparse.Namespace, shape: str, devices: int) -> Iterator[Se
     enough = None
     for memory in range(arguments.memory[0], arguments.memory[1] + 1):
         instance, began = repetend(shape, devices, memory), perf_counter()
-        result = solve(instance, arguments.solver, Options(time_limit=arguments.seconds, workers=2))
+        result = solve(instance, arguments.solver, Options(time_limit=arguments.seconds, threads=2))
         seconds, work = perf_counter() - began, load(instance)
         period = "-" if result.objective is None else result.objective
         if enough is None and period == work:

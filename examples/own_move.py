@@ -46,7 +46,7 @@ class ExchangePriorities:
 
 
 if __name__ == "__main__":
-    result = solve(load("server/weighted"), Search(moves=(ExchangePriorities,)), Options(work_limit=1.0, workers=1))
+    result = solve(load("server/weighted"), Search(moves=(ExchangePriorities,)), Options(work_limit=1.0, threads=1))
     print(result.status, result.objective, result.bound)
     for move in result.moves:
         print(f"{move.name}: {move.calls} calls, {move.successes} of them better, {move.improvement} in all")

@@ -60,7 +60,7 @@ def others() -> Instance:
 def together(pipeline: PipelineProblem) -> tuple[Instance, Plan]:
     """The pipeline as a third job, all of them scheduled by `auto` and checked."""
     instance = add_pipeline(others(), pipeline, "pipeline")
-    result = solve(instance, "auto", Options(work_limit=5.0, workers=1))
+    result = solve(instance, "auto", Options(work_limit=5.0, threads=1))
     assert result.plan is not None
     assert not check(instance, result.plan)
     return instance, result.plan

@@ -26,50 +26,27 @@ if TYPE_CHECKING:
     from jigsaw_opt.documents import save_instance as save_instance
     from jigsaw_opt.documents import save_plan as save_plan
     from jigsaw_opt.documents import validate as validate
-    from jigsaw_opt.errors import CheckFailedError as CheckFailedError
-    from jigsaw_opt.errors import EngineDiedError as EngineDiedError
     from jigsaw_opt.errors import InfeasibleError as InfeasibleError
     from jigsaw_opt.errors import InvalidInputError as InvalidInputError
     from jigsaw_opt.errors import JigsawError as JigsawError
-    from jigsaw_opt.errors import MissingEngineError as MissingEngineError
-    from jigsaw_opt.errors import OutOfTimeError as OutOfTimeError
-    from jigsaw_opt.errors import PluginError as PluginError
     from jigsaw_opt.errors import Problem as Problem
-    from jigsaw_opt.errors import RunFailedError as RunFailedError
-    from jigsaw_opt.errors import TooLargeError as TooLargeError
     from jigsaw_opt.errors import UsageError as UsageError
-    from jigsaw_opt.errors import WrongPlanError as WrongPlanError
     from jigsaw_opt.executor.replay.request import ReplayRequest as ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan as run_plan
     from jigsaw_opt.problem.cluster import Cluster as Cluster
     from jigsaw_opt.problem.cluster import Link as Link
     from jigsaw_opt.problem.cluster import Server as Server
     from jigsaw_opt.problem.instance import Instance as Instance
-    from jigsaw_opt.problem.job import Depth as Depth
     from jigsaw_opt.problem.job import FreeDepth as FreeDepth
     from jigsaw_opt.problem.job import FullDepth as FullDepth
     from jigsaw_opt.problem.job import Job as Job
     from jigsaw_opt.problem.job import StaircaseDepth as StaircaseDepth
     from jigsaw_opt.problem.model import Model as Model
     from jigsaw_opt.problem.model import Segment as Segment
-    from jigsaw_opt.problem.plan import Block as Block
-    from jigsaw_opt.problem.plan import Execution as Execution
-    from jigsaw_opt.problem.plan import Iteration as Iteration
-    from jigsaw_opt.problem.plan import JobPlan as JobPlan
-    from jigsaw_opt.problem.plan import Phase as Phase
-    from jigsaw_opt.problem.plan import PhaseGroup as PhaseGroup
     from jigsaw_opt.problem.plan import Plan as Plan
-    from jigsaw_opt.problem.plan import ShapedIteration as ShapedIteration
-    from jigsaw_opt.problem.plan import ShapedJobPlan as ShapedJobPlan
-    from jigsaw_opt.problem.plan import Transfer as Transfer
     from jigsaw_opt.problem.replay import Replay as Replay
-    from jigsaw_opt.problem.shape import Edge as Edge
-    from jigsaw_opt.problem.shape import Hold as Hold
     from jigsaw_opt.problem.shape import Shape as Shape
-    from jigsaw_opt.problem.shape import ShapedBlock as ShapedBlock
     from jigsaw_opt.problem.shape import ShapedJob as ShapedJob
-    from jigsaw_opt.problem.shape import ShapedTransfer as ShapedTransfer
-    from jigsaw_opt.problem.shape import Slot as Slot
     from jigsaw_opt.problem.workload import TraceJob as TraceJob
     from jigsaw_opt.problem.workload import Workload as Workload
     from jigsaw_opt.scheduling.live_scheduler import LiveScheduler as LiveScheduler
@@ -77,19 +54,16 @@ if TYPE_CHECKING:
     from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
     from jigsaw_opt.simulation.simulate import simulate as simulate
     from jigsaw_opt.solvers.options import Options as Options
-    from jigsaw_opt.solvers.phased import resolve_phased as resolve_phased
-    from jigsaw_opt.solvers.phased import solve_any as solve_any
-    from jigsaw_opt.solvers.phased import solve_phased as solve_phased
     from jigsaw_opt.solvers.registry import Solver as Solver
     from jigsaw_opt.solvers.resolve import Fix as Fix
     from jigsaw_opt.solvers.resolve import placements_of as placements_of
-    from jigsaw_opt.solvers.resolve import resolve as resolve
     from jigsaw_opt.solvers.result import Conflict as Conflict
     from jigsaw_opt.solvers.result import Event as Event
     from jigsaw_opt.solvers.result import Report as Report
     from jigsaw_opt.solvers.result import Result as Result
     from jigsaw_opt.solvers.result import Status as Status
     from jigsaw_opt.solvers.result import StoppedBy as StoppedBy
+    from jigsaw_opt.solvers.search.params import SearchParams as SearchParams
     from jigsaw_opt.solvers.session import Session as Session
     from jigsaw_opt.solvers.solve import solve as solve
     from jigsaw_opt.solvers.solve_async import solve_async as solve_async
@@ -100,68 +74,46 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOMES = {
-    "Block": "problem.plan",
-    "CheckFailedError": "errors",
     "Cluster": "problem.cluster",
     "Conflict": "solvers.result",
-    "Depth": "problem.job",
-    "Edge": "problem.shape",
-    "EngineDiedError": "errors",
     "InfeasibleError": "errors",
     "Event": "solvers.result",
-    "Execution": "problem.plan",
     "Fix": "solvers.resolve",
     "FreeDepth": "problem.job",
     "FullDepth": "problem.job",
-    "Hold": "problem.shape",
     "Instance": "problem.instance",
     "InstanceBuilder": "documents",
     "InvalidInputError": "errors",
-    "Iteration": "problem.plan",
     "JigsawError": "errors",
     "Job": "problem.job",
-    "JobPlan": "problem.plan",
     "Link": "problem.cluster",
     "LiveScheduler": "scheduling.live_scheduler",
-    "MissingEngineError": "errors",
     "Model": "problem.model",
     "Options": "solvers.options",
-    "OutOfTimeError": "errors",
-    "Phase": "problem.plan",
-    "PhaseGroup": "problem.plan",
     "Plan": "problem.plan",
     "PlanChange": "scheduling.plan_change",
-    "PluginError": "errors",
     "Problem": "errors",
     "Replay": "problem.replay",
     "ReplayRequest": "executor.replay.request",
     "Report": "solvers.result",
     "Result": "solvers.result",
-    "RunFailedError": "errors",
+    "SearchParams": "solvers.search.params",
     "Segment": "problem.model",
     "Server": "problem.cluster",
     "Session": "solvers.session",
     "Shape": "problem.shape",
-    "ShapedBlock": "problem.shape",
-    "ShapedIteration": "problem.plan",
     "ShapedJob": "problem.shape",
-    "ShapedJobPlan": "problem.plan",
-    "ShapedTransfer": "problem.shape",
     "SimulationRequest": "simulation.old_names",
     "SimulationResult": "simulation.simulate",
-    "Slot": "problem.shape",
     "Solver": "solvers.registry",
     "Solving": "solvers.solving",
     "StaircaseDepth": "problem.job",
     "Status": "solvers.result",
     "StoppedBy": "solvers.result",
-    "TooLargeError": "errors",
     "TraceJob": "problem.workload",
-    "Transfer": "problem.plan",
     "UsageError": "errors",
     "Violation": "checking",
     "Workload": "problem.workload",
-    "WrongPlanError": "errors",
     "add_job": "documents",
     "change_bandwidth": "documents",
     "check": "checking",
@@ -171,16 +123,12 @@ _HOMES = {
     "picture": "views.lanes",
     "placements_of": "solvers.resolve",
     "remove_job": "documents",
-    "resolve": "solvers.resolve",
-    "resolve_phased": "solvers.phased",
     "run_plan": "executor.run_plan",
     "save_instance": "documents",
     "save_plan": "documents",
     "simulate": "simulation.simulate",
     "solve": "solvers.solve",
-    "solve_any": "solvers.phased",
     "solve_async": "solvers.solve_async",
-    "solve_phased": "solvers.phased",
     "solving": "solvers.solving",
     "validate": "documents",
 }
@@ -191,71 +139,86 @@ _OLD = {
     "load_any_plan": ("load_plan", ""),
 }
 """Names of the release before: what each is called now, and what else is to know; they warn."""
+_REPLACED = {
+    "resolve": "solve(instance, start=plan, fix=Fix(...))",
+    "resolve_phased": 'solve(instance, "phased", start=plan, fix=Fix(...))',
+    "solve_any": "solve(instance)",
+    "solve_phased": 'solve(instance, "phased")',
+}
+"""Functions of the release before, which are in `solvers.old_names`: what to call now; they warn."""
+_MOVED = {
+    "errors": (
+        "CheckFailedError",
+        "EngineDiedError",
+        "MissingEngineError",
+        "OutOfTimeError",
+        "PluginError",
+        "RunFailedError",
+        "TooLargeError",
+        "WrongPlanError",
+    ),
+    "problem": (
+        "Block",
+        "Depth",
+        "Edge",
+        "Execution",
+        "Hold",
+        "Iteration",
+        "JobPlan",
+        "Phase",
+        "PhaseGroup",
+        "ShapedBlock",
+        "ShapedIteration",
+        "ShapedJobPlan",
+        "ShapedTransfer",
+        "Slot",
+        "Transfer",
+    ),
+}
+"""Names that were those of the package in the release before, and are those of a room now; they warn."""
 _ROOMS = ("instances", "scheduling")
 """Rooms that are names of this one, too."""
 
 __all__ = [
-    "Block",
-    "CheckFailedError",
     "Cluster",
     "Conflict",
-    "Depth",
-    "Edge",
-    "EngineDiedError",
     "Event",
-    "Execution",
     "Fix",
     "FreeDepth",
     "FullDepth",
-    "Hold",
     "InfeasibleError",
     "Instance",
     "InstanceBuilder",
     "InvalidInputError",
-    "Iteration",
     "JigsawError",
     "Job",
-    "JobPlan",
     "Link",
     "LiveScheduler",
-    "MissingEngineError",
     "Model",
     "Options",
-    "OutOfTimeError",
-    "Phase",
-    "PhaseGroup",
     "Plan",
     "PlanChange",
-    "PluginError",
     "Problem",
     "Replay",
     "ReplayRequest",
     "Report",
     "Result",
-    "RunFailedError",
+    "SearchParams",
     "Segment",
     "Server",
     "Session",
     "Shape",
-    "ShapedBlock",
-    "ShapedIteration",
     "ShapedJob",
-    "ShapedJobPlan",
-    "ShapedTransfer",
     "SimulationResult",
-    "Slot",
     "Solver",
     "Solving",
     "StaircaseDepth",
     "Status",
     "StoppedBy",
-    "TooLargeError",
     "TraceJob",
-    "Transfer",
     "UsageError",
     "Violation",
     "Workload",
-    "WrongPlanError",
     "add_job",
     "change_bandwidth",
     "check",
@@ -266,17 +229,13 @@ __all__ = [
     "picture",
     "placements_of",
     "remove_job",
-    "resolve",
-    "resolve_phased",
     "run_plan",
     "save_instance",
     "save_plan",
     "scheduling",
     "simulate",
     "solve",
-    "solve_any",
     "solve_async",
-    "solve_phased",
     "solving",
     "validate",
 ]
@@ -291,6 +250,13 @@ def __getattr__(name: str) -> object:
         now, how = _OLD[name]
         warnings.warn(f"jigsaw_opt.{name} is {now} now{how}", DeprecationWarning, stacklevel=2)
         name = now
+    if name in _REPLACED:
+        warnings.warn(f"jigsaw_opt.{name} is {_REPLACED[name]} now", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(f"{__name__}.solvers.old_names"), name)
+    for room, names in _MOVED.items():
+        if name in names:
+            warnings.warn(f"{name} is a name of jigsaw_opt.{room} now", DeprecationWarning, stacklevel=2)
+            return getattr(import_module(f"{__name__}.{room}"), name)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -85,7 +85,7 @@ def test_the_example_of_a_replay_is_solved_and_its_models_can_be_built() -> None
     from jigsaw_opt.executor.building import build
 
     instance = load_instance(EXAMPLES / "two-cores.json")
-    result = solve(instance, "auto", Options(work_limit=5.0, workers=1))
+    result = solve(instance, "auto", Options(work_limit=5.0, threads=1))
     assert result.plan is not None
     assert not check(instance, result.plan)
     for name, model in instance.models.items():

@@ -56,9 +56,6 @@ def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
     ("name", "arguments", "told"),
     [
         ("check", ("pair", None), "None is no Plan; load_plan(PATH) and the plan of a Result are one"),
-        ("resolve", ("pair", "p.json"), "'p.json' is no Plan; load_plan(PATH) and the plan of a Result are one"),
-        ("resolve", ("pair", "plan", "fix"), "'fix' is no Fix; as in Fix(before_us=1000)"),
-        ("resolve_phased", ("pair", "plan"), "a phased plan is made from another one; this plan lists all iterations"),
         ("picture", ("a", None), "'a' is no Instance; instances.load(NAME) and load_instance(PATH) give one"),
         ("picture", ("pair", None), "None is no Plan; load_plan(PATH)"),
         ("add_job", ("a", None), "'a' is no Instance; instances.load(NAME)"),
@@ -96,10 +93,18 @@ def test_a_name_of_the_release_before_is_there_with_a_warning(old: str, new: str
 def test_what_signatures_name_can_be_imported_from_the_front() -> None:
     wanted = {"Event", "Fix", "Instance", "Options", "Plan", "Problem", "Report", "Result", "Solver", "Violation"}
     assert wanted <= set(jo.__all__)
+    assert len(jo.__all__) <= 60
     errors = importlib.import_module("jigsaw_opt.errors")
     raised = {name for name in errors.__all__ if name.endswith("Error")}
-    assert raised <= set(jo.__all__)
-    assert all(issubclass(getattr(jo, name), jo.JigsawError) for name in raised)
+    assert all(issubclass(getattr(errors, name), jo.JigsawError) for name in raised)
+
+
+@pytest.mark.parametrize("room", jo._MOVED)
+def test_a_name_that_is_one_of_a_room_now_is_there_with_a_warning(room: str) -> None:
+    for name in jo._MOVED[room]:
+        assert name not in jo.__all__
+        with pytest.warns(DeprecationWarning, match=f"{name} is a name of jigsaw_opt.{room} now"):
+            assert getattr(jo, name) is getattr(importlib.import_module(f"jigsaw_opt.{room}"), name)
 
 
 def test_the_package_is_silent_where_nobody_listens() -> None:

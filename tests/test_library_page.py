@@ -36,7 +36,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert text.count("```python") == len(BLOCK.findall(text)) >= 9
     outcome = run(program(text), tmp_path)
     assert outcome.returncode == 0, outcome.stderr
-    assert "INFO:jigsaw_opt.solvers.solve:solving 'two jobs' with greedy" in outcome.stderr
+    assert "INFO:jigsaw_opt.solvers.listed:solving 'two jobs' with greedy" in outcome.stderr
     assert re.search(r"^\d+\.\d s: \d+, at least \d+$", outcome.stdout, re.MULTILINE)
 
 

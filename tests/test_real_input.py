@@ -47,7 +47,7 @@ def measured() -> Instance:
 
 @pytest.mark.parametrize("solver", ["greedy", "cpsat"])
 def test_measured_profiles_give_a_checked_plan(measured: Instance, solver: str) -> None:
-    result = solve(measured, solver, Options(work_limit=2.0, workers=1))
+    result = solve(measured, solver, Options(work_limit=2.0, threads=1))
     assert result.status in (Status.FEASIBLE, Status.OPTIMAL)
     assert result.plan is not None
     plan = decode_plan(encode_plan(result.plan))

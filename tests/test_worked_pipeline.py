@@ -98,7 +98,7 @@ def test_the_cyclic_plan_is_correct_and_no_shorter() -> None:
 def test_the_pipeline_and_the_worker_are_scheduled_at_their_best_and_drawn(horizon: str) -> None:
     pytest.importorskip("ortools")
     instance = decode_instance(INSTANCE)
-    result = solve(instance if horizon == "finite" else cyclic(instance), "auto", Options(workers=1, work_limit=5.0))
+    result = solve(instance if horizon == "finite" else cyclic(instance), "auto", Options(threads=1, work_limit=5.0))
     assert (result.status, result.objective) == (Status.OPTIMAL, 132)
     assert result.plan is not None
     drawn = picture(instance if horizon == "finite" else cyclic(instance), result.plan)

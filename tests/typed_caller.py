@@ -17,7 +17,7 @@ def build() -> jo.Instance:
 
 
 def plans(instance: jo.Instance, cancel: threading.Event) -> Iterator[jo.Plan]:
-    options = jo.Options(workers=1, seed=3, engine_parameters={"log_prefix": "x"}, engine_log=10, cancel=cancel)
+    options = jo.Options(threads=1, seed=3, engine_parameters={"log_prefix": "x"}, engine_log=10, cancel=cancel)
     with jo.solving(instance, "cpsat", options) as events:
         for event in events:
             plan: jo.Plan | None = event.plan
@@ -31,10 +31,12 @@ def call() -> tuple[jo.Status, int | None, int, float | None, tuple[jo.Violation
     def report(event: jo.Event) -> None:
         seen.append((event.seconds, event.objective, event.bound))
 
-    result: jo.Result = jo.solve(instance, "greedy", jo.Options(), report)
+    result: jo.Result = jo.solve(instance, "greedy", jo.Options(), on_event=report)
     stopped: jo.StoppedBy = result.stopped_by
     assert seen and stopped is jo.StoppedBy.PROOF and result.plan is not None
-    again = jo.resolve(instance, result.plan, jo.Fix(jo.placements_of(result.plan)), jo.Options(), report)
+    again = jo.solve(
+        instance, start=result.plan, fix=jo.Fix(jo.placements_of(result.plan)), time_limit=20, on_event=report
+    )
     return again.status, again.objective, again.bound, again.gap, jo.check(instance, result.plan)
 
 

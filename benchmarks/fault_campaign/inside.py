@@ -85,7 +85,7 @@ def solved(document: Json, solver: str, seconds: float | None, workers: int = 1,
         instance = _decoded(document)
         if find(solver).unsupported(instance) is not None:
             return {"refused": "unsupported"}
-        result = solve(instance, solver, Options(time_limit=seconds, workers=workers, seed=seed))
+        result = solve(instance, solver, Options(time_limit=seconds, threads=workers, seed=seed))
     except JigsawError as error:
         return {"refused": f"{type(error).__name__}: {error}"}
     plan = None if result.plan is None else json.loads(encode_plan(result.plan))
@@ -95,7 +95,7 @@ def solved(document: Json, solver: str, seconds: float | None, workers: int = 1,
 
 def solved_phased(document: Json) -> Json:
     """A phased plan of an instance, or None."""
-    plan = solve_phased(_decoded(document), Options(workers=1)).plan
+    plan = solve_phased(_decoded(document), Options(threads=1)).plan
     return {"plan": None if plan is None else json.loads(encode_plan(plan))}
 
 

@@ -74,7 +74,7 @@ def _cancelled(seed: int, calls: int) -> list[str]:
     random, wrong = Random(seed), []
     for _ in range(calls // 2):
         names = random.choices(("rack/weighted", "server/weighted", "rack/cyclic"), k=2)
-        options = [Options(workers=1, time_limit=60.0) for _ in names]
+        options = [Options(threads=1, time_limit=60.0) for _ in names]
         with ThreadPoolExecutor(2) as pool:
             solvers = random.choices(("search", "cpsat", "auto"), k=2)
             futures = [pool.submit(solve, load(n), s, o) for n, s, o in zip(names, solvers, options)]
@@ -93,7 +93,7 @@ def _same(seed: int, calls: int) -> list[str]:
     instance = decode_instance(json.dumps(small(Random(seed), 10)).encode())
 
     def one(_: int) -> object:
-        plan = solve(instance, "greedy", Options(seed=seed, workers=1)).plan
+        plan = solve(instance, "greedy", Options(seed=seed, threads=1)).plan
         return None if plan is None else json.loads(encode_plan(plan))["jobs"]
 
     with ThreadPoolExecutor(8) as pool:

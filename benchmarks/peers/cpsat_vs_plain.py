@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 def solve_ours(instance: Instance, seconds: float, workers: int) -> Outcome:
-    result = solve(instance, "cpsat", Options(time_limit=seconds, workers=workers))
+    result = solve(instance, "cpsat", Options(time_limit=seconds, threads=workers))
     _require_correct(instance, result.plan)
     return Outcome(result.objective, result.bound, result.seconds)
 

@@ -67,7 +67,7 @@ def _ours(name: str) -> Callable[[Attempt], None]:
             if event.objective is not None and (last is None or event.objective < last):
                 attempt.trajectory.append((attempt.elapsed, event.objective))
 
-        options = Options(time_limit=attempt.time_limit, workers=attempt.threads, seed=attempt.seed)
+        options = Options(time_limit=attempt.time_limit, threads=attempt.threads, seed=attempt.seed)
         result = solve(attempt.operations.instance, name, options, note)
         attempt.objective, attempt.bound, attempt.note = result.objective, result.bound, result.stopped_by
         if result.plan is not None:

@@ -35,7 +35,7 @@ def row(name: str, answers: dict[str, dict[str, float]], seconds: float) -> Sequ
     """Both kinds of placement of a workload."""
     graph = read_dnn_partitioning(shared("pipeline", name).read_bytes(), source=name)
     contiguous, spent = timed(lambda: contiguous_placement(ordered_groups(graph)))
-    free = exact_placement(groups_of(graph), contiguous, Options(time_limit=seconds, workers=2))
+    free = exact_placement(groups_of(graph), contiguous, Options(time_limit=seconds, threads=2))
     other = answers.get("non_contiguous_cpsat", {})
     return (
         Path(name).stem,

@@ -48,7 +48,7 @@ def tasks_of(arguments: argparse.Namespace, problems: Problems) -> tuple[SweepTa
             entries += _entries(source)
     entries = _with_objectives(problems, arguments.objectives, entries)
     with problems.of("options"):
-        Options(work_limit=arguments.work_limit, gap=arguments.gap, workers=arguments.threads)
+        Options(work_limit=arguments.work_limit, gap=arguments.gap, threads=arguments.threads)
     problems.tell()
     _require_engines(solvers)
     design = Design(solvers, seeds, limits, arguments.work_limit, arguments.gap, arguments.threads)

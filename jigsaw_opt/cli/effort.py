@@ -40,7 +40,7 @@ def effort(arguments: argparse.Namespace, **others: Any) -> Options:
     """
     from jigsaw_opt.solvers.options import Options
 
-    threads = {"workers": arguments.workers} if arguments.workers is not None else {}
+    threads = {"threads": arguments.workers} if arguments.workers is not None else {}
     names = [name for name in ("time_limit", "work_limit", "seed") if name not in others]
     given = {name: getattr(arguments, name) for name in names}
     return Options(**{**given, **threads, **others})

@@ -112,7 +112,7 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in _COUNTS:
         if getattr(arguments, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")
-    Options(workers=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
+    Options(threads=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
     if arguments.all_reduce is not None and arguments.all_reduce < 2:
         raise UsageError(f"--all-reduce is at least 2, not {arguments.all_reduce}")
     if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):

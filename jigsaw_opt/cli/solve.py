@@ -78,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="leave out this relaxation of the lower bound; may be given several times",
     )
-    parser.add_argument("--warm", type=Path, metavar="PLAN", help="start from the plan of another instance (re-solve)")
+    parser.add_argument("--warm", type=Path, metavar="PLAN", help="start from a plan of this instance or another one")
     parser.add_argument(
         "--fix-placement",
         nargs="+",
@@ -123,8 +123,6 @@ def run(arguments: argparse.Namespace) -> int:
         options = _options(arguments, engine_log)
         instance = instance_from(arguments.instance)
         old = load_plan(arguments.warm) if arguments.warm is not None else None
-        if arguments.phased or (old is not None and old.is_phased):
-            _require_phasable(arguments, options, old)
         with on_interrupt(options.cancel.set):
             return _finish(instance, arguments, options, old)
 
@@ -175,25 +173,13 @@ def _params(path: Path | None) -> SearchParams | None:
     return load_params(path)
 
 
-def _require_phasable(arguments: argparse.Namespace, options: Options, old: Plan | None) -> None:
-    """Refuse options that phased plans are not made with, and an old plan that lists all iterations."""
-    from jigsaw_opt.solvers.phased import not_taken
-
-    given = ["solver"] if arguments.solver != "auto" else not_taken(options)
-    if given:
-        option = given[0].replace("_", "-").replace("parameters", "parameter")
-        raise UsageError(f"a phased plan is made without --{option}")
-    if old is not None and not old.is_phased:
-        raise UsageError("a phased plan is made from another one; the plan of --warm lists all iterations")
-
-
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
     from jigsaw_opt.cli.output import flush, note
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.documents import save_plan
     from jigsaw_opt.solvers.phased import is_listed_first
 
-    asked_for = arguments.phased or (old is not None and old.is_phased)
+    asked_for = _method(arguments) == "phased" or (old is not None and old.is_phased)
     with progress(arguments.quiet or asked_for, arguments.verbose, options.time_limit) as report:
         result = _solved(instance, arguments, options, report, old)
     if result.plan is not None and result.plan.is_phased and not asked_for and is_listed_first(instance, options):
@@ -233,41 +219,32 @@ def _require_warm(arguments: argparse.Namespace) -> None:
     """Refuse options that do not go together, and those that make sense with an old plan only, or without one."""
     if arguments.warm is None and (arguments.fix_placement or arguments.fix_before is not None):
         raise UsageError("--fix-placement and --fix-before need an old plan: --warm PLAN")
-    if arguments.phased and arguments.robust:
+    if _method(arguments) == "phased" and arguments.robust:
         raise UsageError("--robust takes plans that list all iterations only; leave out --phased")
     if arguments.warm is not None and arguments.robust:
         raise UsageError("--robust makes a plan anew; leave out --warm")
-    if arguments.warm is not None and arguments.solver != "auto":
-        raise UsageError(f"--warm has a solver of its own; leave out --solver {arguments.solver}")
+    if arguments.phased and arguments.solver not in ("auto", "phased"):
+        raise UsageError("a phased plan is made without --solver")
 
 
 def _solved(
     instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None, old: Plan | None
 ) -> Result:
-    """From scratch, or from the plan of another instance."""
+    """From scratch, or from the plan of this instance or another one."""
     if arguments.robust:
         from jigsaw_opt.solvers.resolve.robust import solve_robust
 
         return solve_robust(instance, arguments.solver, options, report)
-    if old is None and arguments.phased:
-        from jigsaw_opt.solvers.phased import solve_phased
+    from jigsaw_opt.solvers.resolve import Fix, placements_of
+    from jigsaw_opt.solvers.solve import solve
 
-        return solve_phased(instance, options)
-    if old is None and arguments.solver == "auto":
-        from jigsaw_opt.solvers.phased import solve_any_valid
+    fix = None if old is None else Fix(placements_of(old, arguments.fix_placement), arguments.fix_before)
+    return solve(instance, _method(arguments), options, start=old, fix=fix, on_event=report)
 
-        return solve_any_valid(instance, options, report)
-    if old is None:
-        from jigsaw_opt.solvers.solve import solve_valid
 
-        return solve_valid(instance, arguments.solver, options, report)
-    from jigsaw_opt.solvers.phased import resolve_phased
-    from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
-
-    fix = Fix(placements_of(old, arguments.fix_placement), arguments.fix_before)
-    if old.is_phased:
-        return resolve_phased(instance, old, fix, options)
-    return resolve(instance, old, fix, options, report)
+def _method(arguments: argparse.Namespace) -> str:
+    method: str = "phased" if arguments.phased else arguments.solver
+    return method
 
 
 def _print(result: Result, arguments: argparse.Namespace) -> None:

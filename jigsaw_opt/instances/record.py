@@ -21,9 +21,9 @@ from jigsaw_opt.documents import instance_sha256, write_atomically
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, BestKnown, load, names, read_best_known, sets
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
-from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["main", "merge", "record"]
 
@@ -58,7 +58,7 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
     for name in chosen:
         instance = load(name)
         try:
-            result = solve(instance, solver, options)
+            result = solve_listed(instance, solver, options)
         except UsageError as error:
             _LOGGER.info("%-32s left out: %s", name, error)
             continue
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="threads (default: all cores)")
     parser.add_argument("--seed", type=int, default=0)
     parsed = parser.parse_args(arguments)
-    options = Options(time_limit=parsed.time_limit, workers=parsed.workers, seed=parsed.seed)
+    options = Options(time_limit=parsed.time_limit, threads=parsed.workers, seed=parsed.seed)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         record(names(parsed.set), parsed.solver, options)

@@ -24,7 +24,6 @@ class Auto:
 
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
-    conditions: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
 
     @property
@@ -32,6 +31,12 @@ class Auto:
         """Those of the chosen solver."""
         engines: tuple[str, ...] = getattr(self.choose(), "engines", ())
         return engines
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Those that the chosen solver takes."""
+        takes: tuple[str, ...] = getattr(self.choose(), "takes", ())
+        return takes
 
     def unavailable(self) -> str | None:
         """Never: greedy needs no engine."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
+from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result
 
 __all__ = ["CPSAT", "Cpsat"]
@@ -22,6 +23,7 @@ class Cpsat(OrtoolsSolver):
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = LIMITS
 
     def run(self, control: Control) -> Result:
         """Solve the instance with the model of its horizon."""

@@ -53,13 +53,13 @@ def solve_exactly(control: Control, operations: Operations) -> StoppedBy | None:
     work = math.inf if control.options.work_limit is None else control.options.work_limit
     if operations.shaped:
         offer_greedy(control, operations, control.options.seed)
-        ended = control.reason() or solve_shaped(control, operations, control.options.workers, work)
+        ended = control.reason() or solve_shaped(control, operations, control.options.threads, work)
     else:
         _warm_start(control, operations)
         if operations.objective == "weighted_completion" and control.reason() is None and fits(control, operations):
             # What bounds say of the ends of single jobs makes the model smaller.
             raise_bounds(control, operations, min(BOUND_WORK, work))
-        ended = control.reason() or explore(control, operations, control.options.workers, work)
+        ended = control.reason() or explore(control, operations, control.options.threads, work)
     return ended or (None if control.model_built else StoppedBy.MODEL_TOO_LARGE)
 
 

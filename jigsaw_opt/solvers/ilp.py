@@ -30,6 +30,7 @@ from jigsaw_opt.solvers.engines.mip import Ending, MipSearch, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.magnitude import first_excess
+from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy
 
@@ -61,6 +62,7 @@ class Ilp:
     engines: tuple[str, ...] = tuple(_ENGINES)
     promises: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = LIMITS
 
     def unavailable(self) -> str | None:
         """PuLP or HiGHS, where it is not installed."""
@@ -240,7 +242,7 @@ def _search(control: Control, operations: Operations) -> StoppedBy:
         seconds=control.remaining,
         nodes=None if options.work_limit is None or options.work_limit == inf else int(options.work_limit),
         seed=options.seed,
-        threads=options.workers,
+        threads=options.threads,
         parameters=options.engine_parameters,
         log=control.engine_listener,
     )

@@ -4,29 +4,53 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
+from functools import partial, wraps
 from numbers import Integral, Real
 from threading import Event as Flag
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.solvers.engines.parameters import Parameter
+from jigsaw_opt.text import suggestion
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.operations import Operations
     from jigsaw_opt.problem.timetable import Timetable
     from jigsaw_opt.solvers.search.params import SearchParams
 
-__all__ = ["MOST_WORKERS", "Options", "required_options"]
+__all__ = ["LIMITS", "MOST_THREADS", "GivenOptions", "Options", "options_of", "required_options"]
 
-MOST_WORKERS = 1_000
+MOST_THREADS = 1_000
 """More threads than this no machine has cores for, and engines would try to start them all."""
 
 _LIMITS = ("time_limit", "gap", "target", "no_improvement", "work_limit")
-_NUMBERS: Mapping[str, type] = {**dict.fromkeys(_LIMITS, Real), "seed": Integral, "workers": Integral}
+_NUMBERS: Mapping[str, type] = {**dict.fromkeys(_LIMITS, Real), "seed": Integral, "threads": Integral}
+LIMITS = (*_LIMITS, "seed", "threads", "without_bounds", "cancel")
+"""Options that a method keeps to unless it says otherwise: also one that ends sooner, or draws nothing, keeps to them.
+"""
 _GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
+
+
+class GivenOptions(TypedDict, total=False):
+    """Options by keyword, as `solve` takes them; see `Options`."""
+
+    time_limit: float | None
+    gap: float | None
+    target: int | None
+    no_improvement: float | None
+    work_limit: float | None
+    seed: int
+    threads: int
+    engine: str | None
+    engine_parameters: Mapping[str, Parameter]
+    engine_log: Callable[[str], None] | int | None
+    params: SearchParams | None
+    without_bounds: tuple[str, ...]
+    condition: Callable[[Operations, Timetable], bool] | None
+    cancel: Flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +71,8 @@ class Options:
         Limit in the engine's deterministic units (the same on every machine), or None.
     seed
         Seed of everything that is random.
-    workers
-        Number of threads, at most `MOST_WORKERS`; with one, the same input and seed give the same plan.
+    threads
+        Number of threads, at most `MOST_THREADS`; with one, the same input and seed give the same plan.
     engine
         The engine of a solver that has several (``ilp``: ``highs`` or ``cbc``), or None for its default.
     engine_parameters
@@ -79,7 +103,7 @@ class Options:
     no_improvement: float | None = None
     work_limit: float | None = None
     seed: int = 0
-    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     engine: str | None = None
     engine_parameters: Mapping[str, Parameter] = field(default_factory=dict)
     engine_log: Callable[[str], None] | int | None = None
@@ -94,8 +118,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise UsageError(f"{name} is at least 0, not {value}")
-        if not 1 <= self.workers <= MOST_WORKERS:
-            raise UsageError(f"workers, the number of threads, lies between 1 and {MOST_WORKERS}, not {self.workers}")
+        if not 1 <= self.threads <= MOST_THREADS:
+            raise UsageError(f"threads lie between 1 and {MOST_THREADS}, not {self.threads}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
 
@@ -107,6 +131,20 @@ class Options:
         ]
         if wrong:
             raise UsageError(*wrong)
+
+    @property
+    def workers(self) -> int:
+        """Number of threads, by the name of the release before."""
+        _warn_of_workers()
+        return self.threads
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the options that are not as they are by default; never those of the flag to cancel."""
+        default = Options()
+        return tuple(
+            it.name for it in fields(self) if it.compare and getattr(self, it.name) != getattr(default, it.name)
+        )
 
     @property
     def engine_listener(self) -> Callable[[str], None] | None:
@@ -135,6 +173,52 @@ class Options:
     def clocked(self) -> bool:
         """Whether a clock alone limits the solve, so that plans may differ from run to run."""
         return self.time_limit is not None and self.work_limit is None
+
+
+def _warn_of_workers() -> None:
+    warnings.warn("the option workers is called threads now", DeprecationWarning, stacklevel=3)
+
+
+def _with_former_name(make: Callable[..., None]) -> Callable[..., None]:
+    """Let a constructor of `Options` take the name of the release before."""
+
+    @wraps(make)
+    def init(self: Options, *arguments: Any, **named: Any) -> None:
+        if "workers" in named:
+            _warn_of_workers()
+            named["threads"] = named.pop("workers")
+        make(self, *arguments, **named)
+
+    return init
+
+
+Options.__init__ = _with_former_name(Options.__init__)  # type: ignore[method-assign]
+
+
+def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
+    """Return options of an object, of keywords, or of both.
+
+    Parameters
+    ----------
+    options
+        The object; None for the defaults.
+    given
+        Options by keyword, in the place of the object's defaults.
+
+    Raises
+    ------
+    UsageError
+        The object is none, a name is unknown, a value is out of range, or the object says something else already.
+    """
+    base, known = required_options(options), [it.name for it in fields(Options)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        hints = ((name, suggestion(name, known)) for name in unknown)
+        raise UsageError(*(f"there is no option {name!r}" + (f"; {hint}" if hint else "") for name, hint in hints))
+    twice = [name for name in given if name in base.given or (name == "cancel" and options is not None)]
+    if twice:
+        raise UsageError(*(f"{name} is given twice: in the options and by keyword" for name in twice))
+    return replace(base, **given) if given else base
 
 
 def required_options(given: Options | None) -> Options:

@@ -15,6 +15,7 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
+from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
@@ -47,7 +48,7 @@ class Portfolio(OrtoolsSolver):
 
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
-    conditions: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params", "condition")
     route_policies: ClassVar[bool] = True
 
     def run(self, control: Control) -> Result:
@@ -61,7 +62,7 @@ class Portfolio(OrtoolsSolver):
         require_size(control.operations)
         control.leave_out_model()
         run: Callable[[Control, Operations], StoppedBy | None]
-        run = _side_by_side if control.options.workers > 1 else _in_turn
+        run = _side_by_side if control.options.threads > 1 else _in_turn
         if control.operations.shaped:
             from jigsaw_opt.solvers.activities.portfolio import run_shaped as run
         return control.conclude(lambda: run(control, control.operations), engines=["ortools"])
@@ -77,7 +78,7 @@ def _side_by_side(control: Control, operations: Operations) -> StoppedBy:
     work = control.options.work_limit
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
         search, limit = Driver(control), math.inf if work is None else work
-        prove = partial(_prove, control, operations, control.options.workers - 1, limit, search.begun)
+        prove = partial(_prove, control, operations, control.options.threads - 1, limit, search.begun)
         proof = pool.submit(in_context(prove))
         try:
             reason = search.run()

@@ -19,6 +19,7 @@ __all__ = [
     "ControlledSolver",
     "Solver",
     "find",
+    "ignored",
     "loadable_solvers",
     "names",
     "refusal",
@@ -97,6 +98,20 @@ def refusal(method: Solver, instance: Instance) -> str | None:
     if reason is None and instance.cluster.power_caps and not getattr(method, "power_caps", False):
         reason = f"its cluster has power cap {instance.cluster.power_caps[0].name!r}"
     return reason
+
+
+def ignored(method: object, options: Options) -> tuple[str, ...]:
+    """Return names of the options that were given and that a method does not use, by what it says of itself.
+
+    A method says so by `takes`, names of options; the three of engines follow from its `engines`. Of one that has no
+    `takes` it is only known by `conditions` whether it takes a condition.
+    """
+    of_engines = ("engine", "engine_parameters", "engine_log")
+    takes: tuple[str, ...] | None = getattr(method, "takes", None)
+    if takes is None:
+        takes = tuple(name for name in options.given if name != "condition" or getattr(method, "conditions", False))
+    engines = of_engines if getattr(method, "engines", ()) else ()
+    return tuple(name for name in options.given if name not in (*takes, *engines))
 
 
 def require_solver(name: str, found: object) -> None:

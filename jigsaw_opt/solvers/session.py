@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Unpack
 
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a
@@ -11,8 +12,10 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import JobPlan, Plan
-from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
+from jigsaw_opt.solvers.auto import AUTO
+from jigsaw_opt.solvers.old_names import takes_former_arguments
+from jigsaw_opt.solvers.options import GivenOptions, Options
+from jigsaw_opt.solvers.resolve import Fix, placements_of
 from jigsaw_opt.solvers.resolve.fix import has_begun
 from jigsaw_opt.solvers.resolve.remaining import in_progress_at, shifted_jobs
 from jigsaw_opt.solvers.result import Report, Result
@@ -132,12 +135,15 @@ class Session:
         self.origin_us, self.now_us = self.origin_us + origin, now_us
         return tuple(sorted(before - {job.name for job in self.instance.jobs}))
 
-    def solve(self, options: Options | None = None, report: Report | None = None) -> Result:
-        """A plan of what is left: by `solve` with ``auto`` at first, then by `resolve` from the plan before.
+    @takes_former_arguments
+    def solve(
+        self, options: Options | None = None, *, on_event: Report | None = None, **option: Unpack[GivenOptions]
+    ) -> Result:
+        """A plan of what is left: by `solve` with ``auto``, from the plan before where there is one.
 
         Parameters
         ----------
-        options, report
+        options, on_event, **option
             As in `solve`.
 
         Returns
@@ -148,12 +154,11 @@ class Session:
         Raises
         ------
         JigsawError
-            As `solve` and `resolve` do, also where no job is left.
+            As `solve` does, also where no job is left.
         """
-        if self._plan is None:
-            result = solve(self.instance, options=options, report=report)
-        else:
-            result = resolve(self.instance, self._plan, self.fix, options, report)
+        # From scratch by the solver, and no phased plan: that has no past.
+        method = AUTO if self._plan is None else "auto"
+        result = solve(self.instance, method, options, start=self._plan, fix=self.fix, on_event=on_event, **option)
         self._plan = result.plan or self._plan
         return result
 

@@ -1,32 +1,40 @@
-"""The one way to solve an instance: it is cut once, then come certain causes, the solver, and the check."""
+"""The one way to solve an instance, anew or from a plan: options are put together, and a method is chosen for them."""
 
 from __future__ import annotations
 
-import logging
+import time
 from dataclasses import replace
+from functools import partial
+from typing import Unpack
 
+from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import validate
-from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError
-from jigsaw_opt.problem import clock
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, cut
-from jigsaw_opt.solvers.bounds import Bound, Proof
-from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
-from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.engines.parameters import require_parameters
-from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
-from jigsaw_opt.solvers.options import Options, required_options
-from jigsaw_opt.solvers.registry import Solver, find, refusal, require_solver
-from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
-from jigsaw_opt.system.interrupts import on_interrupt
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.listed import Opening, find_solver, offering, solve_listed
+from jigsaw_opt.solvers.old_names import takes_former_arguments
+from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
+from jigsaw_opt.solvers.phased import PHASED, resolve_phased, solve_either, solve_phased
+from jigsaw_opt.solvers.registry import Solver, ignored
+from jigsaw_opt.solvers.resolve import Fix, resolve
+from jigsaw_opt.solvers.resolve.kept_order import timetable_in
+from jigsaw_opt.solvers.resolve.warm import offer_repaired
+from jigsaw_opt.solvers.result import Report, Result, Status
 
-__all__ = ["solve", "solve_valid"]
-
-_LOGGER = logging.getLogger(__name__)
+__all__ = ["solve"]
 
 
+@takes_former_arguments
 def solve(
-    instance: Instance, solver: str | Solver = "auto", options: Options | None = None, report: Report | None = None
+    instance: Instance,
+    method: str | Solver = "auto",
+    options: Options | None = None,
+    *,
+    start: Plan | None = None,
+    fix: Fix | None = None,
+    on_event: Report | None = None,
+    **option: Unpack[GivenOptions],
 ) -> Result:
     """Solve an instance and return a checked plan with a proven bound.
 
@@ -34,143 +42,126 @@ def solve(
     ----------
     instance
         What is to be scheduled.
-    solver
-        Name of a registered solver, or a solver.
+    method
+        Name of a registered solver, or a solver; or ``phased``, which makes a phased plan. Any other makes one that
+        lists all iterations, but ``auto`` makes a phased one where that is better or all that can be had.
     options
-        Limits, seed, cores. Called in the main thread, the solve ends at the first Ctrl-C with the best plan so far,
+        Limits, seed, threads. Called in the main thread, the solve ends at the first Ctrl-C with the best plan so far,
         and at SIGTERM and SIGHUP where those would end the program. A handler of Ctrl-C that the program has
         installed is called too; its other handlers, and signals that it ignores, are left to it.
-    report
+    start
+        A correct plan, which the result is no worse than; with `fix`, a plan of another instance, where jobs of the
+        same name do what they can of it. A phased one is taken by ``auto`` and ``phased``.
+    fix
+        What of `start` must stay, which ``auto`` and ``phased`` see to; ``Fix()`` for nothing. None where `start` is of
+        the same instance.
+    on_event
         Receives the progress stream, in threads of the solver, one event at a time. The solver waits for it. What it
-        raises ends the solve and is raised from here.
+        raises ends the solve and is raised from here. Phased plans have none.
+    **option
+        Options one by one, as in ``time_limit=10``.
+
+    Returns
+    -------
+    Result
+        Its bound is one with nothing fixed. The status is ``unknown`` where no plan was found.
 
     Raises
     ------
     InvalidInputError
-        The instance breaks a rule of the document; with every problem and its path.
+        The instance breaks a rule of the document, the start one of plans, or what is fixed cannot hold; with every
+        problem and its path.
     UsageError
-        The solver does not exist, does not take the instance, or has no such engine.
+        The method does not exist, does not take the instance, an option or a start, or has no such engine.
     MissingEngineError
-        The solver's engine is not installed.
+        The method's engine is not installed.
     PluginError
         The solver does not load, or is not one of this package and raised an exception, which is its cause.
+    TooLargeError
+        It is too large for a plan that lists all iterations.
     WrongPlanError
-        The solver's plan did not pass `check`.
+        The plan that was made did not pass `check`.
     """
-    return solve_valid(validate(instance), solver, required_options(options), report)
+    begun = time.monotonic()
+    if start is not None:
+        require_a(Plan, start)
+    if fix is not None:
+        require_a(Fix, fix)
+    asked, instance = options_of(options, option), validate(instance)
+    if method == PHASED.name or (start is not None and start.is_phased):
+        _require_phased(method, asked)
+    if start is None:
+        if fix is not None and not fix.empty:
+            raise UsageError("what is fixed is part of a plan: give it as start")
+        return _solved(instance, method, asked, on_event, None, begun)
+    if fix is not None:
+        return _resolved(instance, method, asked, start, fix, on_event)
+    _require_correct(instance, start)
+    if start.is_phased:
+        return resolve_phased(instance, start, Fix(), asked)
+    started = offering([timetable_in(_in_order(instance, start))])
+    result = _solved(instance, method, asked, on_event, started, begun)
+    return _no_worse(result, start) if asked.condition is None else result
 
 
-def solve_valid(instance: Instance, solver: str | Solver, options: Options, report: Report | None = None) -> Result:
-    """As `solve`, of an instance that `validate` has given."""
-    report = report or _ignore
-    method = _found(solver)
-    _require(method, instance, options)
-    limit = clock.Clock(options.time_limit, options.cancel, options.grace)
-    _LOGGER.info("solving %r with %s", instance.name, method.name)
-    with on_interrupt(options.cancel.set):
-        with clock.limited(limit):
-            result = _solved(method, instance, options, report)
-        result = _checked(instance, result)
-    told = (result.status, result.objective, result.bound, result.stopped_by, result.seconds)
-    _LOGGER.info("%r is solved: %s, objective %s, bound %s, stopped by %s after %.2f s", instance.name, *told)
-    return result
+def _solved(
+    instance: Instance,
+    method: str | Solver,
+    options: Options,
+    on_event: Report | None,
+    opening: Opening | None,
+    begun: float,
+) -> Result:
+    if method == "auto":
+        return solve_either(instance, options, on_event, opening, begun)
+    if method == PHASED.name:
+        return solve_phased(instance, options)
+    return solve_listed(instance, method, options, on_event, opening)
 
 
-def _found(solver: str | Solver) -> Solver:
-    if isinstance(solver, str):
-        return find(solver)
-    require_solver(getattr(solver, "name", str(solver)), solver)
-    return solver
+def _resolved(
+    instance: Instance, method: str | Solver, options: Options, start: Plan, fix: Fix, on_event: Report | None
+) -> Result:
+    """The result from the plan of another instance: repaired by `resolve`, or for another method to go on from."""
+    if start.is_phased or method == PHASED.name:
+        return resolve_phased(instance, start, fix, options)
+    if method == "auto":
+        return resolve(instance, start, fix, options, on_event)
+    if not fix.empty:
+        name = find_solver(method).name
+        raise UsageError(f"solver {name!r} keeps nothing of a plan; leave it out where something is fixed")
+    return solve_listed(instance, method, options, on_event, partial(offer_repaired, plan=start))
 
 
-def _solved(method: Solver, instance: Instance, options: Options, report: Report) -> Result:
-    """The method's result; or none of its plans, where a certain cause rules out all of them, or time is over at once.
-
-    Whatever is raised once the time is over ends here, also where a solver of others lets it through.
-    """
-
-    def none(status: Status, stopped_by: StoppedBy, bound: Bound, causes: tuple[Conflict, ...] = ()) -> Result:
-        return Result(
-            status=status,
-            stopped_by=stopped_by,
-            objective=None,
-            bound=bound.value,
-            plan=None,
-            proof=bound.proof,
-            conflicts=causes,
-            solver=method.name,
-            seed=options.seed,
-        )
-
-    try:
-        # Before anything is cut: the operations of workers that no cluster holds might not fit into memory.
-        causes = too_wide(instance)
-        if causes:
-            return none(Status.INFEASIBLE, StoppedBy.PROOF, Bound(0, Proof("there is no plan")), causes)
-        operations = cut(instance, shaped=True)
-        causes = certain_causes(operations)
-        if causes:
-            return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(operations, options), causes)
-        run = _run if type(method).__module__.startswith("jigsaw_opt.") else _run_of_others
-        return run(method, operations, options, report)
-    except OutOfTimeError:
-        return none(Status.UNKNOWN, StoppedBy.INTERRUPT if options.cancel.is_set() else StoppedBy.TIME, NO_BOUND)
+def _require_phased(method: str | Solver, options: Options) -> None:
+    """Refuse methods that take no phased plan to start from, and options that none is made with."""
+    left = ignored(PHASED, options)
+    if left:
+        raise UsageError(*(f"a phased plan is made without {name}" for name in left))
+    if method not in ("auto", PHASED.name):
+        name = find_solver(method).name
+        raise UsageError(f"solver {name!r} lists all iterations, and the plan to start from is phased")
 
 
-def _run(method: Solver, operations: Operations, options: Options, report: Report) -> Result:
-    if callable(method):
-        return method(operations.instance, options, report)
-    return method.run(Control(method.name, operations, options, report))
+def _require_correct(instance: Instance, start: Plan) -> None:
+    """Refuse a start that is no plan of the instance, with every rule that it breaks."""
+    broken = violations(instance, start)
+    if broken:
+        hint = "with fix=Fix() it may be of another instance"
+        raise InvalidInputError([Problem(f"start: {it.path}", f"{it.rule}: {it.message}", hint) for it in broken])
 
 
-def _run_of_others(method: Solver, operations: Operations, options: Options, report: Report) -> Result:
-    """As `_run`; an exception then names the solver, but one of the receiver of events stays as it is."""
-    of_report: list[Exception] = []
-
-    def reported(event: Event) -> None:
-        try:
-            report(event)
-        except Exception as error:
-            of_report.append(error)
-            raise
-
-    try:
-        return _run(method, operations, options, reported)
-    except (JigsawError, MemoryError):
-        raise
-    except Exception as error:
-        if error in of_report:
-            raise
-        raise PluginError(f"the solver {method.name!r} raised {type(error).__name__}: {error}") from error
+def _in_order(instance: Instance, plan: Plan) -> Plan:
+    """The plan with its jobs in the order of the instance."""
+    jobs = {job.name: job for job in plan.jobs}
+    return plan.with_jobs(tuple(jobs[job.name] for job in instance.jobs))
 
 
-def _require(method: Solver, instance: Instance, options: Options) -> None:
-    missing = method.unavailable()
-    if missing is not None:
-        raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
-    reason = refusal(method, instance)
-    if reason is not None:
-        raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
-    if options.condition is not None and not getattr(method, "conditions", False):
-        raise UsageError(f"solver {method.name!r} takes no condition that plans have to meet")
-    engines: tuple[str, ...] = getattr(method, "engines", ())
-    if options.engine is not None and options.engine not in engines:
-        raise UsageError(
-            f"solver {method.name!r} has no engine {options.engine!r}; "
-            + (f"it has {' and '.join(engines)}" if engines else "it has none to choose from")
-        )
-    if options.engine_parameters or options.engine_log is not None:
-        if not engines:
-            raise UsageError(f"solver {method.name!r} hands no parameters and no log through to an engine")
-        require_parameters(options.engine or engines[0], options.engine_parameters)
-
-
-def _checked(instance: Instance, result: Result) -> Result:
-    if result.plan is None:
+def _no_worse(result: Result, start: Plan) -> Result:
+    """The result, or the start with its bound where a method that takes no start has found nothing better."""
+    if result.objective is not None and result.objective <= start.objective:
         return result
-    require_correct(instance, result.plan, f"solver {result.solver!r}")
-    return replace(result, objective=result.plan.objective)
-
-
-def _ignore(event: Event) -> None:
-    """Drop an event of the progress stream."""
+    is_best = start.objective <= result.bound
+    plan = replace(start, bound=result.bound, status="optimal" if is_best else "feasible")
+    status = Status.OPTIMAL if is_best else Status.FEASIBLE
+    return replace(result, plan=plan, objective=start.objective, status=status, conflicts=())

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Unpack
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.options import Options, required_options
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.old_names import takes_former_arguments
+from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
+from jigsaw_opt.solvers.registry import Solver
+from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Report, Result
 from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["solve_async"]
 
 
+@takes_former_arguments
 async def solve_async(
-    instance: Instance, solver: str = "auto", options: Options | None = None, report: Report | None = None
+    instance: Instance,
+    method: str | Solver = "auto",
+    options: Options | None = None,
+    *,
+    start: Plan | None = None,
+    fix: Fix | None = None,
+    on_event: Report | None = None,
+    **option: Unpack[GivenOptions],
 ) -> Result:
     """Solve in a thread of its own, as `solve` does.
 
@@ -22,19 +35,20 @@ async def solve_async(
 
     Parameters
     ----------
-    instance, solver, options, report
-        As of `solve`; `report` is called in that thread.
+    instance, method, options, start, fix, on_event, **option
+        As of `solve`; `on_event` is called in that thread.
 
     Raises
     ------
     JigsawError
         As of `solve`.
     """
-    options = required_options(options)
-    running = asyncio.ensure_future(asyncio.to_thread(solve, instance, solver, options, report))
+    asked = options_of(options, option)
+    begun = asyncio.to_thread(solve, instance, method, asked, start=start, fix=fix, on_event=on_event)
+    running = asyncio.ensure_future(begun)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        options.cancel.set()
+        asked.cancel.set()
         running.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, or Python complains
         raise

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
+from typing import Unpack
 from weakref import WeakSet, finalize
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.options import Options, required_options
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.old_names import takes_former_arguments
+from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.registry import Solver
+from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Event, Result
 from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["Solving", "solving"]
 
 
-def solving(instance: Instance, solver: str | Solver = "auto", options: Options | None = None) -> Solving:
+@takes_former_arguments
+def solving(
+    instance: Instance,
+    method: str | Solver = "auto",
+    options: Options | None = None,
+    *,
+    start: Plan | None = None,
+    fix: Fix | None = None,
+    **option: Unpack[GivenOptions],
+) -> Solving:
     """Begin to solve an instance in a thread of its own.
 
     Parameters
     ----------
-    instance, solver, options
+    instance, method, options, start, fix, **option
         As in `solve`. Signals are the caller's: no handler is installed.
 
     Returns
@@ -31,7 +45,7 @@ def solving(instance: Instance, solver: str | Solver = "auto", options: Options 
     Solving
         An iterator over the events. Leaving its loop, or its ``with`` block, ends the solve.
     """
-    return Solving(instance, solver, required_options(options))
+    return Solving(partial(solve, instance, method, start=start, fix=fix), options_of(options, option))
 
 
 class Solving(Iterator[Event]):
@@ -45,13 +59,13 @@ class Solving(Iterator[Event]):
     iterator with a name is ended by ``with``, by `close`, or by the end of the program.
     """
 
-    def __init__(self, instance: Instance, solver: str | Solver, options: Options) -> None:
+    def __init__(self, begin: Callable[..., Result], options: Options) -> None:
         # The caller's flag may be that of other solves, too: leaving this one must not end those.
         self._cancel = _LinkedFlag(options.cancel)
         self._newest = _Newest()
         own = replace(options, cancel=self._cancel)
         pool = ThreadPoolExecutor(1, thread_name_prefix="jigsaw-solving")
-        self._future: Future[Result] = pool.submit(solve, instance, solver, own, self._newest.put)
+        self._future: Future[Result] = pool.submit(begin, options=own, on_event=self._newest.put)
         self._future.add_done_callback(self._newest.end)
         pool.shutdown(wait=False)
         # Nothing of the solve holds this object, so it is gone as soon as the caller lets it go.

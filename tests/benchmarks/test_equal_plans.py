@@ -10,11 +10,12 @@ from pathlib import Path
 import equal_plans
 import pytest
 
-from jigsaw_opt import CheckFailedError, Options, instances, solve
+from jigsaw_opt import Options, instances, solve
+from jigsaw_opt.errors import CheckFailedError
 
 
 def test_a_hash_is_that_of_the_plan_whatever_time_it_took() -> None:
-    result = solve(instances.load("tiny/000"), "greedy", Options(workers=1))
+    result = solve(instances.load("tiny/000"), "greedy", Options(threads=1))
     assert result.plan is not None
     slow = replace(result.plan, solver={**result.plan.solver, "seconds": 99.0})
     other = replace(result.plan, solver={**result.plan.solver, "seed": 1})

@@ -76,7 +76,7 @@ def test_checker_and_referee_judge_plans_that_know_no_policies_alike() -> None:
     rules: Counter[str] = Counter()
     for seed in range(120):
         free = random_instance(seed, *GOALS[seed % 3])
-        plan = solve(free, "greedy", Options(workers=1)).plan
+        plan = solve(free, "greedy", Options(threads=1)).plan
         if plan is None:
             continue
         instance = with_route_policies(free, random.Random(seed))

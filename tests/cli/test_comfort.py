@@ -80,7 +80,7 @@ def test_a_word_that_resembles_none_is_told_what_there_is(capsys: pytest.Capture
 
 def test_a_plan_of_another_instance_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "plan.json"
-    found = solve(load("tiny/000"), "greedy", Options(workers=1)).plan
+    found = solve(load("tiny/000"), "greedy", Options(threads=1)).plan
     assert found is not None
     save_plan(found, plan)
     assert run("check", "server/demo", plan) == 7

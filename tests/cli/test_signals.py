@@ -56,7 +56,7 @@ class Case:
     says: str = "interrupted: "
 
 
-_SOLVED = "jigsaw_opt.solvers.solve:_solved"
+_SOLVED = "jigsaw_opt.solvers.listed:_solved"
 _ENGINE = "jigsaw_opt.solvers.engines.stoppable:run_all_stoppable"
 _FILLING = "jigsaw_opt.planning.fill.search:VectorSearch.run"
 _STAGES = (

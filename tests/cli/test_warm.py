@@ -38,7 +38,7 @@ def test_one_more_job_with_what_has_started_fixed(pair_path: Path, old: Path, tm
 
 def test_wrong_use(pair_path: Path, old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("solve", pair_path, "--fix-before", 5) == 2
-    assert run("solve", pair_path, "--warm", old, "--solver", "cpsat") == 2
+    assert run("solve", pair_path, "--warm", old, "--solver", "greedy", "--fix-before", 5) == 2
     assert run("solve", pair_path, "--warm", old, "--fix-placement", "x", "y") == 3
     shown = capsys.readouterr().err
     assert '"x"' in shown and '"y"' in shown

@@ -23,14 +23,13 @@ from jigsaw_opt import (
     Segment,
     Server,
     Shape,
-    ShapedBlock,
-    Slot,
     StaircaseDepth,
     load_instance,
     validate,
 )
 from jigsaw_opt.documents import encode_model
 from jigsaw_opt.instances import load, names
+from jigsaw_opt.problem import ShapedBlock, Slot
 from jigsaw_opt.problem.route_policy import RoutePolicy
 
 PAIR = Path(__file__).parents[1] / "data" / "pair.json"

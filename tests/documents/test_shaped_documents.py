@@ -13,24 +13,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from test_wrong_documents import GONE, changed
 
-from jigsaw_opt import (
-    Edge,
-    Hold,
-    Instance,
-    InstanceBuilder,
-    InvalidInputError,
-    Shape,
-    ShapedBlock,
-    ShapedJob,
-    ShapedTransfer,
-    Slot,
-    UsageError,
-    solve,
-    validate,
-)
+from jigsaw_opt import Instance, InstanceBuilder, InvalidInputError, Shape, ShapedJob, UsageError, solve, validate
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import canonical_json, decode_instance, encode_instance, instance_sha256, schema
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import Edge, Hold, ShapedBlock, ShapedTransfer, Slot, cut
 
 PIPE: dict[str, Any] = {
     "format": "jigsaw-instance/1",

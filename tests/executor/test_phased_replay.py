@@ -61,7 +61,7 @@ def problem(*jobs: dict[str, Any], **changes: Any) -> Instance:
 
 
 def planned(asked: Instance) -> Plan:
-    plan = solve_phased(asked, Options(workers=1)).plan
+    plan = solve_phased(asked, Options(threads=1)).plan
     assert plan is not None
     return plan
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt import CheckFailedError, InvalidInputError, ReplayRequest, UsageError, run_plan, solve
+from jigsaw_opt import InvalidInputError, ReplayRequest, UsageError, run_plan, solve
+from jigsaw_opt.errors import CheckFailedError
 
 pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 

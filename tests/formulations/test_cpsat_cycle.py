@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
-EXACT = Options(workers=1, work_limit=30)
+EXACT = Options(threads=1, work_limit=30)
 
 
 def cyclic(

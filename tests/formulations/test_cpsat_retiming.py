@@ -140,7 +140,7 @@ def passed(instance: Instance, plan: Timetable) -> int:
 
 def best_places(instance: Instance) -> tuple[list[list[Gpu]], int] | None:
     """The placement of a plan that is proven to be optimal, and its objective."""
-    result = solve(instance, "cpsat", Options(workers=1, work_limit=20))
+    result = solve(instance, "cpsat", Options(threads=1, work_limit=20))
     if result.status is Status.INFEASIBLE:
         return None
     assert result.status is Status.OPTIMAL

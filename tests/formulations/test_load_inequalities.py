@@ -14,7 +14,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
 
-EXACT = Options(workers=1, work_limit=60)
+EXACT = Options(threads=1, work_limit=60)
 EXCHANGING = Model((Segment("s", {"v": 10}, {"v": 10}, 50, 0),))
 BALANCED = Model((Segment("s", {"v": 10}, {"v": 10}, 20, 0),))
 SHORT = Model((Segment("s", {"v": 4, "w": 8}, {"v": 1, "w": 2}, 0, 0),))

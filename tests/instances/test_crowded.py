@@ -101,7 +101,7 @@ def test_the_load_is_what_bounds(instances: list[Instance]) -> None:
 
 @pytest.mark.parametrize("seed", [seed for seed in SEEDS if gpus(seed) <= 32][:9])
 def test_greedy_finds_a_plan_in_the_memory_that_there_is(seed: int) -> None:
-    assert solve(generate("crowded", seed), "greedy", Options(workers=1)).plan is not None
+    assert solve(generate("crowded", seed), "greedy", Options(threads=1)).plan is not None
 
 
 def test_same_seed_and_size_same_instance() -> None:

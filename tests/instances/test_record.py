@@ -58,9 +58,9 @@ def test_runs_that_contradict_each_other_are_refused() -> None:
 
 def test_recording_writes_the_solved_instances_and_keeps_the_others(tmp_path: Path) -> None:
     path = tmp_path / "best_known.json"
-    record(["tiny/000"], "greedy", Options(workers=1), path)
+    record(["tiny/000"], "greedy", Options(threads=1), path)
     first = read_best_known(path)
-    record(["tiny/001"], "greedy", Options(workers=1), path)
+    record(["tiny/001"], "greedy", Options(threads=1), path)
     both = read_best_known(path)
     assert list(first) == ["tiny/000"]
     assert list(both) == ["tiny/000", "tiny/001"]
@@ -71,5 +71,5 @@ def test_recording_writes_the_solved_instances_and_keeps_the_others(tmp_path: Pa
 
 def test_instances_that_a_solver_does_not_take_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "best_known.json"
-    record(["shop/job-6x4", "tiny/000"], "search", Options(workers=1, work_limit=0.2), path)
+    record(["shop/job-6x4", "tiny/000"], "search", Options(threads=1, work_limit=0.2), path)
     assert list(read_best_known(path)) == ["tiny/000"]

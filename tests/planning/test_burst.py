@@ -146,7 +146,7 @@ def test_no_limit_is_no_number() -> None:
 def test_the_instance_of_a_plan_takes_as_long(seed: int, horizon: Horizon) -> None:
     for plan in (exact_plan(random_costs(seed), 2.0), widest_plan(random_costs(seed))):
         instance = burst_instance(plan, "burst", horizon)
-        result = solve(instance, options=Options(work_limit=20, workers=1))
+        result = solve(instance, options=Options(work_limit=20, threads=1))
         assert result.status == "optimal"
         assert result.objective == pytest.approx(plan.iteration_us, abs=3 * 6 * len(plan.choice) / 4)
         job = instance.jobs[0]
@@ -165,7 +165,7 @@ def test_another_job_fits_into_what_a_burst_leaves() -> None:
     filler = Shape((Slot("gpu"),), (ShapedBlock("piece", ("gpu",), {"gpu": 150}),))
     for pieces, period in ((4, 1100), (5, 1250)):
         instance = add_job(burst_instance(plan, "burst", "cyclic"), ShapedJob("filler", filler, pieces))
-        result = solve(instance, options=Options(work_limit=20, workers=1))
+        result = solve(instance, options=Options(work_limit=20, threads=1))
         assert (result.status, result.objective) == ("optimal", period)
 
 
@@ -242,6 +242,6 @@ def test_the_instance_of_a_measured_plan_takes_as_long(shared_data: Path) -> Non
     path = shared_data / "pipeline" / "deeppool" / "costs_vgg_g4_b32_bw12500.json"
     plan = exact_plan(read_burst_costs(path.read_bytes()), 2.0)
     assert sum(one != other for one, other in pairwise(plan.gpus_per_layer)) > 0
-    result = solve(burst_instance(plan, "vgg", "cyclic"), options=Options(work_limit=20, workers=1))
+    result = solve(burst_instance(plan, "vgg", "cyclic"), options=Options(work_limit=20, threads=1))
     assert result.status == "optimal"
     assert result.objective == pytest.approx(plan.iteration_us, rel=1e-3)

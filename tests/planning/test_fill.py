@@ -22,7 +22,7 @@ from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
-WORK = Options(work_limit=20.0, workers=1)
+WORK = Options(work_limit=20.0, threads=1)
 
 
 def line(name: str, *blocks: tuple[str, int]) -> ShapedJob:
@@ -61,7 +61,7 @@ def best_rate(whole: Instance, allowed_us: int) -> Fraction:
         if not any(counts) or work > 2 * allowed_us:
             continue
         chosen = {"front": 1} | dict(zip(names, counts, strict=True))
-        result = solve(restricted(whole, chosen), "cpsat", Options(workers=1))
+        result = solve(restricted(whole, chosen), "cpsat", Options(threads=1))
         assert result.status == "optimal"
         assert result.objective is not None
         if result.objective <= allowed_us:

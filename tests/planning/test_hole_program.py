@@ -38,7 +38,7 @@ def instance(*jobs: Job | ShapedJob, gpus: int) -> Instance:
 def program(whole: Instance, allowed_us: int) -> ExactHoles | None:
     """That of an instance whose first job is the foreground."""
     name = whole.jobs[0].name
-    alone = solve(restricted(whole, {name: 1}), "auto", Options(workers=1, work_limit=1.0))
+    alone = solve(restricted(whole, {name: 1}), "auto", Options(threads=1, work_limit=1.0))
     assert alone.plan is not None
     loads = Loads(whole, [name], [job.name for job in whole.jobs[1:]], allowed_us, alone.bound)
     return ExactHoles.of(loads, {name: 1}, alone.plan)
@@ -63,7 +63,7 @@ def test_an_optimum_by_hand_where_pieces_are_on_few_gpus(barrier: Barrier) -> No
     two = [chain(name, ("z", 4)) for name in ("a", "b")]
     found = program(instance(front, *two, gpus=3), 15)
     assert found is not None
-    found.run(0, 15, [0, 4, 10], Options(workers=1, work_limit=5.0))
+    found.run(0, 15, [0, 4, 10], Options(threads=1, work_limit=5.0))
     assert found.best is not None
     vector, plan = found.best
     assert (sum(vector), plan.objective) == (5, 15)
@@ -75,7 +75,7 @@ def test_where_blocks_may_change_places_nothing_is_proven() -> None:
     found = program(instance(free, chain("a", ("z", 2)), gpus=1), 14)
     assert found is not None
     before = found.bound
-    found.run(0, 9, [0, 4], Options(workers=1, work_limit=5.0))
+    found.run(0, 9, [0, 4], Options(threads=1, work_limit=5.0))
     assert found.best is not None
     vector, plan = found.best
     assert Fraction(vector[0], plan.objective) == Fraction(2, 13)
@@ -88,7 +88,7 @@ def test_workers_that_need_not_wait_for_one_another_bound_those_that_do() -> Non
     whole = instance(FRONT, Job("a", "m", 2, 1, depth=StaircaseDepth()), gpus=2)
     found = program(replace(whole, models={"m": model}), 15)
     assert found is not None
-    found.run(0, 15, [0, 4, 10], Options(workers=1, work_limit=5.0))
+    found.run(0, 15, [0, 4, 10], Options(threads=1, work_limit=5.0))
     assert found.best is None
     assert found.bound == Fraction(3, 15)
 
@@ -97,7 +97,7 @@ def test_a_pipeline_on_eight_gpus_is_filled_and_proven() -> None:
     stages = [*range(8), *reversed(range(8))]
     pipe = chain("pipe", *((f"s{stage}", 6 if at < 8 else 8) for at, stage in enumerate(stages)))
     whole = instance(pipe, *(chain(f"one{k}", ("z", 40)) for k in range(3)), gpus=8)
-    found = fill(whole, ["pipe"], Options(work_limit=4.0, workers=1), slowdown=Fraction(11, 10))
+    found = fill(whole, ["pipe"], Options(work_limit=4.0, threads=1), slowdown=Fraction(11, 10))
     assert not check(found.instance, found.plan)
     assert found.status == "optimal"
     # The first stage is busy or waits for 8 * 14 = 112 us. Beside 14 of a GPU two pieces of 40 fit in that, and three

@@ -44,7 +44,7 @@ MODEL = Model(tuple(Segment(name, {"gpu": 1}, {"gpu": 2}, 2, 1) for name in ("lo
 def searched(*background: Job | ShapedJob, allowed: int = 15, tries: int = 200) -> tuple[PackingSearch, Instance]:
     """A search beside `FRONT`, run to its end or for so many tries."""
     whole = Instance("packed", CLUSTER, {"m": MODEL}, (FRONT, *background), "cyclic", "period")
-    alone = solve(restricted(whole, {"front": 1}), "auto", Options(workers=1, work_limit=1.0))
+    alone = solve(restricted(whole, {"front": 1}), "auto", Options(threads=1, work_limit=1.0))
     assert alone.plan is not None
     assert alone.objective == 15
     loads = Loads(whole, ["front"], [job.name for job in background], allowed, 15)
@@ -93,7 +93,7 @@ def test_resources_are_free_together() -> None:
 
 def test_gaps_delay_what_starts_later_and_hold_no_more_memory() -> None:
     held = Instance("held", CLUSTER, {}, (line("front", ("x", 4), ("x", 5), held=9),), "cyclic", "period")
-    alone = solve(held, "auto", Options(workers=1, work_limit=1.0))
+    alone = solve(held, "auto", Options(threads=1, work_limit=1.0))
     assert alone.plan is not None
     kept = KeptPlan(cut(held, shaped=True), alone.plan)
     gpu = kept.starts[0][0]

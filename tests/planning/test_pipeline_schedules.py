@@ -97,7 +97,7 @@ def test_costs_that_do_not_fit_together_are_all_named() -> None:
 @pytest.mark.parametrize("memory", [12, 18])
 def test_a_search_is_never_worse_than_a_named_schedule(memory: int) -> None:
     pipeline = PipelineProblem(even("zb-h1", 3, 4).costs, even("zb-h1", 3, 4).layout, memory)
-    instance, result = search_schedule(pipeline, "pipeline", "cyclic", Options(work_limit=2.0, workers=1))
+    instance, result = search_schedule(pipeline, "pipeline", "cyclic", Options(work_limit=2.0, threads=1))
     assert result.plan is not None
     assert check(instance, result.plan) == ()
     orders = orders_of(instance, result.plan)

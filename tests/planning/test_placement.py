@@ -115,7 +115,7 @@ def test_placements_agree_with_brute_force(seed: int) -> None:
         assert start.max_load_ns == start.bound_ns == expected
         assert sorted(node for it in start.devices for node in it.nodes) == list(range(len(graph.operators)))
     if brute_force(graph, contiguous=False) < float("inf"):
-        found = exact_placement(groups_of(graph), start, Options(time_limit=30, workers=1))
+        found = exact_placement(groups_of(graph), start, Options(time_limit=30, threads=1))
         assert found.max_load_ns == found.bound_ns == brute_force(graph, contiguous=False)
 
 

@@ -190,7 +190,7 @@ def small_instance(gpus: int = 2, bandwidth: int = 10**10) -> Instance:
 def test_jobs_are_cut_as_plans_have_them() -> None:
     instance = small_instance(gpus=1)
     operations = cut(instance)
-    plan = solve(instance, "cpsat", Options(work_limit=5, workers=1)).plan
+    plan = solve(instance, "cpsat", Options(work_limit=5, threads=1)).plan
     assert plan is not None
     with pytest.raises(UsageError, match="share GPU"):
         repeated_jobs(operations, placement_of(operations, plan), plan)
@@ -213,14 +213,14 @@ def test_ratios_are_those_of_brute_force() -> None:
     instance = replace(instance, models={**instance.models, "fast": fast}, jobs=jobs)
     operations = cut(instance)
     spread = (((0, 0), (1, 0)), ((0, 1), (1, 1)))
-    plan = solve(instance, "cpsat", Options(work_limit=5, workers=1)).plan
+    plan = solve(instance, "cpsat", Options(work_limit=5, threads=1)).plan
     assert plan is not None
     alone = [it.cycle_us for it in repeated_jobs(operations, spread, plan)]
     assert alone == [700, 300]
-    found = best_ratios(instance, alone, Options(work_limit=50, workers=1), most=3, solver="cpsat")
+    found = best_ratios(instance, alone, Options(work_limit=50, threads=1), most=3, solver="cpsat")
     values = {}
     for ratios in ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)):
-        each = solve(with_ratios(instance, ratios), "cpsat", Options(work_limit=5, workers=1))
+        each = solve(with_ratios(instance, ratios), "cpsat", Options(work_limit=5, threads=1))
         assert each.status == "optimal"
         values[ratios] = sum(each.bound / (a * us) for a, us in zip(ratios, alone, strict=True)) / 2
     assert found.best.value == pytest.approx(min(values.values()))
@@ -232,7 +232,7 @@ def test_ratios_are_those_of_brute_force() -> None:
 def test_the_placement_of_the_best_compatibility_is_taken() -> None:
     instance = small_instance(bandwidth=10**9)
     operations = cut(instance)
-    plan = solve(instance, "cpsat", Options(work_limit=5, workers=1)).plan
+    plan = solve(instance, "cpsat", Options(work_limit=5, threads=1)).plan
     assert plan is not None
     across, within = (((0, 0), (1, 0)), ((0, 1), (1, 1))), (((0, 0), (0, 1)), ((1, 0), (1, 1)))
     crowded = best_placement(operations, [across], plan, None, 0)
@@ -241,7 +241,7 @@ def test_the_placement_of_the_best_compatibility_is_taken() -> None:
     assert apart.shifts.links == ()
     assert apart.shifts.mean == 1.0
     narrow = small_instance(gpus=1)
-    shared = solve(narrow, "cpsat", Options(work_limit=5, workers=1)).plan
+    shared = solve(narrow, "cpsat", Options(work_limit=5, threads=1)).plan
     assert shared is not None
     with pytest.raises(UsageError, match="GPU of its own"):
         candidates(cut(narrow), [shared], 2, 0)
@@ -252,9 +252,9 @@ def test_the_placement_of_the_best_compatibility_is_taken() -> None:
 def test_a_plan_at_hand_is_the_common_period_when_nothing_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a signal comes before the first solve has a plan."""
     whole = small_instance(gpus=4)
-    plan = solve(whole, "greedy", Options(workers=1)).plan
+    plan = solve(whole, "greedy", Options(threads=1)).plan
     assert plan is not None
-    options = Options(time_limit=100, workers=1)
+    options = Options(time_limit=100, threads=1)
     options.cancel.set()
     monkeypatch.setattr(_RatioSearch, "_attempt", lambda *_: None)
     found = best_ratios(whole, [1.0] * len(whole.jobs), options, start=plan)

@@ -55,17 +55,17 @@ def test_rules_in_numbers(depth: Depth, limits: LevelRule) -> None:
 @pytest.mark.parametrize("solver", names())
 def test_every_solver_keeps_a_rule_of_ones_own(solver: str, pair: Instance) -> None:
     instance = with_depth(pair, TwoTier(1))
-    result = solve(instance, solver, Options(work_limit=2.0, workers=1))
+    result = solve(instance, solver, Options(work_limit=2.0, threads=1))
     assert result.plan is not None and not check(instance, result.plan)
     # Two workers on two levels: the staircase by another name.
-    twin = solve(with_depth(pair, StaircaseDepth()), solver, Options(work_limit=2.0, workers=1))
+    twin = solve(with_depth(pair, StaircaseDepth()), solver, Options(work_limit=2.0, threads=1))
     assert (result.objective, result.bound) == (twin.objective, twin.bound)
 
 
 @pytest.mark.parametrize("solver", ["cpsat", "search"])
 def test_a_rule_of_ones_own_on_the_cyclic_horizon(solver: str) -> None:
     instance = with_depth(load("tiny/004"), TwoTier(1))
-    result = solve(instance, solver, Options(work_limit=0.2, workers=1))
+    result = solve(instance, solver, Options(work_limit=0.2, threads=1))
     assert result.plan is not None and not check(instance, result.plan)
 
 

@@ -69,7 +69,7 @@ def test_an_iteration_alone_is_as_long_as_the_exact_solver_makes_it(name: str) -
     for job in instance.jobs:
         alone = replace(job, depth=FullDepth(), iterations=1, release_us=0, weight=1)
         one = replace(instance, jobs=(alone,), horizon="finite", objective="makespan")
-        best = solve(one, "cpsat", Options(work_limit=5, workers=1))
+        best = solve(one, "cpsat", Options(work_limit=5, threads=1))
         assert best.status == "optimal"
         assert profiled.alone_us(TraceJob("j", 0, job.model, job.workers, 1)) >= best.objective
         assert best.plan is not None

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import jigsaw_opt
-from jigsaw_opt import Cluster, InvalidInputError, MissingEngineError, Server, TraceJob, UsageError, Workload, simulate
+from jigsaw_opt import Cluster, InvalidInputError, Server, TraceJob, UsageError, Workload, simulate
 from jigsaw_opt.documents.workload_csv import encode_workload
+from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.contention import Degraded
 from jigsaw_opt.scheduling.performance.profiled import Profiled

@@ -78,7 +78,7 @@ def assert_right(start: Start, found: AnnealedOrder) -> None:
         assert repeats is not None
         period, starts = repeats
     timetable = timetable_of(start.operations, start.jobs.network.jobs, start.jobs.placement.gpus, starts, period)
-    control = Control("test", start.operations, Options(workers=1), lambda event: None)
+    control = Control("test", start.operations, Options(threads=1), lambda event: None)
     control.offer(timetable)
     result = control.result(StoppedBy.COMPLETED)
     assert result.plan is not None

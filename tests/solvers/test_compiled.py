@@ -268,7 +268,7 @@ def test_the_wait_for_functions_is_within_the_limit(
     limit: float | None, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)  # However slow the machine is, no time passes.
-    options = Options(workers=1, time_limit=limit)
+    options = Options(threads=1, time_limit=limit)
     control = Control("test", cut(load("server/weighted")), options, lambda event: None)
     waits: list[float] = []
 

@@ -32,7 +32,7 @@ def test_every_placement_leads_to_a_plan_where_memory_is_tight(seed: int) -> Non
     asked = demands(operations)
     assert asked is not None
     data = ProblemData(operations, Layout(operations), asked)
-    control = Control("placement", operations, Options(workers=1), ignore)
+    control = Control("placement", operations, Options(threads=1), ignore)
     assert cpsat_loads.fits(operations)
     model = PlacementModel(data, Engine(Budget(control)), Random(1))
     assert model.within(control.bound // 2) is None

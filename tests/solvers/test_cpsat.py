@@ -27,7 +27,7 @@ pytest.importorskip("ortools")
 
 
 def solve(instance: Instance, **options: object) -> Result:
-    asked = Options(**{"workers": 1, "work_limit": 20.0, **options})
+    asked = Options(**{"threads": 1, "work_limit": 20.0, **options})
     return CPSAT.run(Control("cpsat", cut(instance), asked, lambda event: None))
 
 
@@ -55,7 +55,7 @@ def test_the_engine_needs_no_first_plan(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, operations, seed: False)
     instance = load("server/full")
     events: list[Event] = []
-    result = CPSAT.run(Control("cpsat", cut(instance), Options(workers=1, work_limit=20.0), events.append))
+    result = CPSAT.run(Control("cpsat", cut(instance), Options(threads=1, work_limit=20.0), events.append))
     assert result.plan is not None
     assert check(instance, result.plan) == ()
     assert result.status == Status.OPTIMAL
@@ -169,7 +169,7 @@ def test_strategies_in_turn_are_stopped_at_the_limit_and_not_by_one_of_their_own
     monkeypatch.setattr(cpsat_search, "_close_in", lambda *_: 0.0)
     monkeypatch.setattr(cpsat_search, "run_engine", run_engine)
     for workers in (1, 2):
-        control = Control("cpsat", cut(fitting(2, 200, 4)), Options(workers=workers, time_limit=1000.0), lambda _: None)
+        control = Control("cpsat", cut(fitting(2, 200, 4)), Options(threads=workers, time_limit=1000.0), lambda _: None)
         cpsat_search.explore(control, control.operations, workers, math.inf, 500.0)
     assert limits[0][:2] == (True, math.inf) and 400 < limits[0][2] <= 1000
     assert limits[1][0] is False and 400 < limits[1][1] <= 500 and limits[1][2] == math.inf

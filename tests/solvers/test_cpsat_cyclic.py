@@ -35,7 +35,7 @@ def crowded() -> Instance:
 
 
 def solve(instance: Instance, **options: object) -> Result:
-    asked = Options(**{"workers": 1, "work_limit": 20.0, **options})
+    asked = Options(**{"threads": 1, "work_limit": 20.0, **options})
     return CPSAT.run(Control("cpsat", cut(instance), asked, lambda event: None))
 
 
@@ -94,7 +94,7 @@ def test_a_large_model_is_searched_without_the_relaxation(small: bool, monkeypat
 
 def test_an_open_search_keeps_a_checked_plan_and_an_honest_bound(crowded: Instance) -> None:
     events: list[Event] = []
-    result = CPSAT.run(Control("cpsat", cut(crowded), Options(workers=1, work_limit=SHORT), events.append))
+    result = CPSAT.run(Control("cpsat", cut(crowded), Options(threads=1, work_limit=SHORT), events.append))
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
     assert result.plan is not None
     assert result.objective is not None

@@ -39,7 +39,7 @@ def instance_of(cluster: Cluster, *jobs: ShapedJob, horizon: Horizon = "finite")
 
 
 def solved(instance: Instance) -> Result:
-    return solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+    return solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
 
 
 def pipeline(stages: int, batches: int, activations: int = 0, barrier: Barrier = "none") -> Shape:

@@ -23,7 +23,7 @@ pytest.importorskip("ortools")
 def begun(instance: Instance, **options: object) -> Control:
     """A solve that has the heuristic's plan."""
     operations = cut(instance)
-    control = Control("targets", operations, Options(**{"workers": 1, **options}), lambda event: None)
+    control = Control("targets", operations, Options(**{"threads": 1, **options}), lambda event: None)
     plan = greedy_timetable(operations)
     if plan is not None:
         control.offer(plan)
@@ -135,7 +135,7 @@ def test_limits_end_them_before_anything_is_asked(limit: dict[str, float], monke
 
 def test_without_a_plan_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     operations = cut(load("server/oversubscribed"))
-    control = Control("targets", operations, Options(workers=1), lambda event: None)
+    control = Control("targets", operations, Options(threads=1), lambda event: None)
     targets, shares = asked(control, monkeypatch)
     assert targets.close_in() == 0.0
     assert shares == []

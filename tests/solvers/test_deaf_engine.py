@@ -59,7 +59,7 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
 @pytest.mark.parametrize(("solver", "workers"), [("portfolio", 1), ("portfolio", 2), ("cpsat", 1), ("search", 2)])
 def test_a_solve_ends_at_its_limit(solver: str, name: str, workers: int, deaf: Event) -> None:
     instance, began = load(name), time.monotonic()
-    result = solve(instance, solver, Options(time_limit=1.0, workers=workers))
+    result = solve(instance, solver, Options(time_limit=1.0, threads=workers))
     assert time.monotonic() - began < LONG
     assert result.stopped_by in (StoppedBy.TIME, StoppedBy.PROOF)
     assert result.plan is not None
@@ -68,10 +68,10 @@ def test_a_solve_ends_at_its_limit(solver: str, name: str, workers: int, deaf: E
 
 def test_other_reasons_to_stop_end_it_as_well(deaf: Event) -> None:
     instance = load("server/weighted")
-    cancelled = Options(workers=1)
+    cancelled = Options(threads=1)
     cancelled.cancel.set()
     assert solve(instance, "cpsat", cancelled).stopped_by == StoppedBy.INTERRUPT
-    idle = solve(instance, "cpsat", Options(workers=1, no_improvement=0.5))
+    idle = solve(instance, "cpsat", Options(threads=1, no_improvement=0.5))
     assert (idle.status, idle.stopped_by) == (Status.FEASIBLE, StoppedBy.NO_IMPROVEMENT)
 
 
@@ -80,10 +80,10 @@ def test_the_next_solve_is_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     instance, flag = load("tiny/021"), Event()
     with monkeypatch.context() as patched:
         patched.setattr(cp_model.CpSolver, "solve", lambda *_: flag.wait(2 * LONG))
-        assert solve(instance, "cpsat", Options(workers=1, time_limit=1.0)).stopped_by == StoppedBy.TIME
-        later = solve(instance, "cpsat", Options(workers=1, time_limit=1.0))
+        assert solve(instance, "cpsat", Options(threads=1, time_limit=1.0)).stopped_by == StoppedBy.TIME
+        later = solve(instance, "cpsat", Options(threads=1, time_limit=1.0))
     assert later.status == Status.FEASIBLE
-    result = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+    result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     flag.set()
     assert result.status == Status.OPTIMAL
 
@@ -100,7 +100,7 @@ def test_what_an_engine_says_later_is_not_heard() -> None:
     operations = cut(load("tiny/021"))
     lines: list[str] = []
     events: list[object] = []
-    control = Control("late", operations, Options(workers=1, engine_log=lines.append), events.append)
+    control = Control("late", operations, Options(threads=1, engine_log=lines.append), events.append)
     listen = control.engine_listener
     assert listen is not None
     listen("in time")

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt import Instance, Options, Result, Status, UsageError, resolve, solve
+from jigsaw_opt import Instance, Options, Result, Status, UsageError, solve
 from jigsaw_opt.cli import main
 from jigsaw_opt.instances import load
 from jigsaw_opt.solvers import cpsat_model
+from jigsaw_opt.solvers.resolve import resolve
 
 ENGINES = [("cpsat", None), ("ilp", "highs"), ("ilp", "cbc")]
 WRONG = {
@@ -64,7 +65,7 @@ def test_fields_of_all_types_reach_the_engine(pair: Instance, monkeypatch: pytes
         "search_branching": "PORTFOLIO_SEARCH",
         "ignore_subsolvers": "core,fixed",
     }
-    result = solve(load("server/weighted"), "cpsat", Options(workers=1, work_limit=0.2, engine_parameters=wanted))
+    result = solve(load("server/weighted"), "cpsat", Options(threads=1, work_limit=0.2, engine_parameters=wanted))
     assert result.plan is not None and engines
     for solver in engines:
         parameters = solver.parameters
@@ -86,7 +87,7 @@ def test_fields_of_all_types_reach_the_engine(pair: Instance, monkeypatch: pytes
 def test_what_is_handed_through_shows_in_the_log(solver: str, engine: str | None, name: str, value: object) -> None:
     require_engine(solver)
     lines: list[str] = []
-    options = Options(workers=1, engine=engine, engine_parameters={name: value}, engine_log=lines.append)
+    options = Options(threads=1, engine=engine, engine_parameters={name: value}, engine_log=lines.append)
     result = solve(load("tiny/014"), solver, options)
     assert result.plan is not None
     assert any(str(value) in line or "node limit" in line.lower() for line in lines)
@@ -96,18 +97,18 @@ def test_what_is_handed_through_shows_in_the_log(solver: str, engine: str | None
 def test_a_level_logs_the_engine(pair: Instance, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("ortools")
     with caplog.at_level(logging.DEBUG, logger="jigsaw_opt"):
-        solve(load("server/weighted"), "cpsat", Options(workers=1, work_limit=0.1, engine_log=logging.DEBUG))
+        solve(load("server/weighted"), "cpsat", Options(threads=1, work_limit=0.1, engine_log=logging.DEBUG))
     engine = [record for record in caplog.records if record.name == "jigsaw_opt.engine"]
     assert any("CP-SAT" in record.getMessage() for record in engine)
     assert {record.levelno for record in engine} == {logging.DEBUG}
-    told = [record.getMessage() for record in caplog.records if record.name == "jigsaw_opt.solvers.solve"]
+    told = [record.getMessage() for record in caplog.records if record.name == "jigsaw_opt.solvers.listed"]
     assert "solving" in told[0] and "stopped by" in told[-1]
 
 
 def test_without_a_level_an_engine_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("highspy")
     for log in (None, lambda line: None):
-        solve(load("tiny/014"), "ilp", Options(workers=1, work_limit=1, engine_log=log))
+        solve(load("tiny/014"), "ilp", Options(threads=1, work_limit=1, engine_log=log))
     assert capfd.readouterr() == ("", "")
 
 
@@ -126,7 +127,7 @@ def test_the_models_of_the_search_and_of_a_re_solve_take_them_too() -> None:
     def log_of(used: Callable[[Options], Result]) -> str:
         lines: list[str] = []
         handed = {"linearization_level": 2, "log_prefix": "mine"}
-        used(Options(workers=1, work_limit=1, engine_parameters=handed, engine_log=lines.append))
+        used(Options(threads=1, work_limit=1, engine_parameters=handed, engine_log=lines.append))
         return "\n".join(lines)
 
     for text in (log_of(lambda o: solve(instance, "search", o)), log_of(lambda o: resolve(instance, old, options=o))):
@@ -152,5 +153,5 @@ def test_the_command_line_hands_them_through(tmp_path: Path, capsys: pytest.Capt
 def test_a_proof_holds_with_other_parameters(pair: Instance) -> None:
     pytest.importorskip("ortools")
     for solver in ("cpsat", "portfolio", "auto"):
-        result = solve(pair, solver, Options(workers=1, engine_parameters={"cp_model_probing_level": 0}))
+        result = solve(pair, solver, Options(threads=1, engine_parameters={"cp_model_probing_level": 0}))
         assert (result.status, result.objective) == (Status.OPTIMAL, 1800)

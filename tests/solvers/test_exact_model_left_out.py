@@ -18,7 +18,7 @@ pytest.importorskip("ortools")
 
 
 def run(instance: Instance, solver: str, **options: object) -> Result:
-    return solve(instance, solver, Options(**{"workers": 1, "work_limit": 1.0, **options}))
+    return solve(instance, solver, Options(**{"threads": 1, "work_limit": 1.0, **options}))
 
 
 def test_cpsat_says_what_was_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,7 +234,7 @@ def test_waits_are_what_the_checker_says(goal: tuple[str, str]) -> None:
     random, seen = Random(f"waits/{goal}"), Counter[str]()
     for seed in range(4):
         instance = random_mixed_instance(seed, *goal)  # type: ignore[arg-type]
-        plan = solve(instance, "greedy", Options(workers=1)).plan
+        plan = solve(instance, "greedy", Options(threads=1)).plan
         if plan is None:
             continue
         for _ in range(6):  # some operations are delayed, as far as the others let them
@@ -252,7 +252,7 @@ def test_sums_on_random_plans(goal: tuple[str, str]) -> None:
     for seed in range(2):
         for family in (random_instance, random_shaped_instance, random_mixed_instance):
             instance = family(seed, *goal)  # type: ignore[operator]
-            plan = solve(instance, "greedy", Options(workers=1)).plan
+            plan = solve(instance, "greedy", Options(threads=1)).plan
             if plan is None:
                 continue
             for job in explain(instance, plan):
@@ -288,7 +288,7 @@ def test_changes_are_plans_of_changed_instances(goal: tuple[str, str]) -> None:
     seen = 0
     for seed in range(5):
         instance = random_mixed_instance(seed, *goal)  # type: ignore[arg-type]
-        plan = solve(instance, "greedy", Options(workers=1)).plan
+        plan = solve(instance, "greedy", Options(threads=1)).plan
         if plan is None:
             continue
         job, cluster = plan.jobs[0], instance.cluster
@@ -325,11 +325,11 @@ def test_levels_that_the_rule_allows(capsys: pytest.CaptureFixture[str]) -> None
     job = Job("d", "m", 2, 2, depth=FreeDepth())
     cluster = Cluster((Server("a", "v", 2, 10, 10**6),))
     instance = Instance("levels", cluster, {"m": model}, (job,), "finite", "makespan")
-    plan = solve(instance, "greedy", Options(workers=1)).plan
+    plan = solve(instance, "greedy", Options(threads=1)).plan
     assert plan is not None
     found = {it.change: it for it in changes(instance, plan, "d")}
     full = replace(instance, jobs=(replace(job, depth=FreeDepth(mean_depth=1)),))
-    best = solve(full, "greedy", Options(workers=1)).plan
+    best = solve(full, "greedy", Options(threads=1)).plan
     assert best is not None and found["full depth"].end_us == best.objective
     assert found["full depth"].gain_us <= 0
     print_job(full, best, explain(full, best, "d")[0], [], bound_reason(full, best.bound))
@@ -404,7 +404,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_chains_of_a_cyclic_plan_of_a_solver() -> None:
     instance = chained(cyclic=True)
-    plan = solve(instance, "greedy", Options(workers=1)).plan
+    plan = solve(instance, "greedy", Options(threads=1)).plan
     assert plan is not None
     require_sums(explain(instance, plan)[0])
 

@@ -22,7 +22,7 @@ def test_products_beyond_64_bits_keep_a_checked_plan_and_an_honest_bound(solver:
     instance = extreme_instance(seed)
     if find(solver).unsupported(instance) is not None:
         pytest.skip(f"{solver} does not take a {instance.horizon} horizon")
-    result = solve(instance, solver, Options(workers=1, work_limit=0.1))
+    result = solve(instance, solver, Options(threads=1, work_limit=0.1))
     assert result.objective is not None
     assert result.bound <= result.objective
 
@@ -36,7 +36,7 @@ def test_schedules_beyond_64_bits_are_exact_beside_compiled_functions(
     compiled.prepare(None)
     instance = enlarged(generate("tiny", 1, objective=objective))
     assert not schedules_fit(cut(instance))
-    result = solve(instance, solver, Options(workers=workers, work_limit=0.01))
+    result = solve(instance, solver, Options(threads=workers, work_limit=0.01))
     assert result.objective is not None
     assert result.objective > 2**64
     assert result.bound <= result.objective

@@ -34,7 +34,7 @@ def instance(gpus: int, *jobs: Job, segments: int = 2) -> Instance:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_more_workers_than_gpus(solver: str) -> None:
-    result = solve(instance(2, Job("wide", "m", HUGE, 1)), solver, Options(workers=1))
+    result = solve(instance(2, Job("wide", "m", HUGE, 1)), solver, Options(threads=1))
     assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
     assert f"{HUGE:,} workers" in result.conflicts[0].message
 
@@ -43,7 +43,7 @@ def test_more_workers_than_gpus(solver: str) -> None:
 @pytest.mark.parametrize("gpus", [10**7, HUGE])
 def test_more_gpus_than_anybody_needs(solver: str, gpus: int) -> None:
     made = instance(gpus, Job("a", "m", 2, 1), Job("b", "m", 1, 2))
-    result = solve(made, solver, Options(workers=1, work_limit=0.1))
+    result = solve(made, solver, Options(threads=1, work_limit=0.1))
     assert result.plan is not None and not check(made, result.plan)
 
 
@@ -56,16 +56,16 @@ def test_gpus_that_are_left_out_are_those_that_stay_idle() -> None:
 
 def test_more_iterations_than_a_plan_is_written_for() -> None:
     with pytest.raises(TooLargeError, match="blocks and transfers"):
-        solve(instance(2, Job("long", "m", 2, HUGE)), "auto", Options(workers=1))
+        solve(instance(2, Job("long", "m", 2, HUGE)), "auto", Options(threads=1))
     with pytest.raises(TooLargeError, match="blocks and transfers"):
-        solve(instance(2, Job("deep", "m", 2, 200_000), segments=600), "greedy", Options(workers=1))
+        solve(instance(2, Job("deep", "m", 2, 200_000), segments=600), "greedy", Options(threads=1))
 
 
 @pytest.mark.parametrize("solver", ["cpsat", "ilp", "search"])
 def test_thousands_of_segments(solver: str) -> None:
     jobs = [Job(f"j{k}", "m", 2, 1, depth=FreeDepth()) for k in range(2)]
     made = instance(3, *jobs, segments=1500)
-    result = solve(made, solver, Options(workers=1, work_limit=0.01))
+    result = solve(made, solver, Options(threads=1, work_limit=0.01))
     assert result.plan is not None and result.bound > 0
 
 
@@ -73,14 +73,14 @@ def test_thousands_of_segments(solver: str) -> None:
 def test_a_limit_that_is_over_at_once_is_an_honest_answer(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without the grace not even cutting is done in time.
     monkeypatch.setattr(Options, "grace", 0.0)
-    result = solve(instance(4, Job("a", "m", 2, 1)), solver, Options(workers=1, time_limit=0.0))
+    result = solve(instance(4, Job("a", "m", 2, 1)), solver, Options(threads=1, time_limit=0.0))
     assert (result.status, result.stopped_by, result.plan) == (Status.UNKNOWN, StoppedBy.TIME, None)
     assert result.bound == 0 and "no time for a bound" in result.bound_reason
 
 
 def test_a_cancel_before_anything_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Options, "grace", 0.0)
-    options = Options(workers=1)
+    options = Options(threads=1)
     options.cancel.set()
     result = solve(instance(4, Job("a", "m", 2, 1)), "auto", options)
     assert (result.status, result.stopped_by) == (Status.UNKNOWN, StoppedBy.INTERRUPT)

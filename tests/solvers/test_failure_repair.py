@@ -26,7 +26,7 @@ from jigsaw_opt.solvers.solve import solve
 from tests.solvers.test_failures import chained
 
 pytest.importorskip("ortools")
-QUICK = Options(workers=1, work_limit=0.2)
+QUICK = Options(threads=1, work_limit=0.2)
 
 
 def paired() -> Instance:

@@ -54,7 +54,7 @@ def chained(cyclic: bool = False) -> Instance:
 
 
 def effects(instance: Instance) -> dict[str, FailureEffect]:
-    plan = solve(instance, "cpsat", Options(workers=1, work_limit=5.0)).plan
+    plan = solve(instance, "cpsat", Options(threads=1, work_limit=5.0)).plan
     assert plan is not None
     return {effect.failed[0].name: effect for effect in each_failure(effects_on(instance, plan))}
 
@@ -100,7 +100,7 @@ def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> 
     untouched = rerouted = 0
     for seed in range(12):
         instance = spread((random_mixed_instance if seed % 2 else random_shaped_instance)(seed, *GOALS[seed % 3]))
-        plan = solve(instance, "greedy", Options(workers=1)).plan
+        plan = solve(instance, "greedy", Options(threads=1)).plan
         if plan is None:
             continue
         effects = FailureEffects(KeptOrder.of(instance, plan))
@@ -122,7 +122,7 @@ def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> 
 def test_pairs_that_do_more_than_one_of_their_parts() -> None:
     """Without the short way and without any link of the detour, no route is left."""
     instance = chained()
-    plan = solve(instance, "cpsat", Options(workers=1, work_limit=5.0)).plan
+    plan = solve(instance, "cpsat", Options(threads=1, work_limit=5.0)).plan
     assert plan is not None
     each = each_failure(effects_on(instance, plan), ("link",), pairs=True)
     found = [effect for effect in each if len(effect.failed) == 2]
@@ -132,7 +132,7 @@ def test_pairs_that_do_more_than_one_of_their_parts() -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance = chained()
-    plan = solve(instance, "cpsat", Options(workers=1, work_limit=5.0)).plan
+    plan = solve(instance, "cpsat", Options(threads=1, work_limit=5.0)).plan
     assert plan is not None
     files = [tmp_path / "i.json", tmp_path / "p.json"]
     for path, data in zip(files, (encode_instance(instance), encode_plan(plan))):

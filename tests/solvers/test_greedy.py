@@ -258,7 +258,7 @@ def test_absurd_size_is_refused() -> None:
 def test_solver_reports_bound_and_every_better_plan() -> None:
     instance = generate("server", 1)
     events: list[Event] = []
-    result = solve(instance, GREEDY, Options(), events.append)
+    result = solve(instance, GREEDY, Options(), on_event=events.append)
     assert result.plan is not None
     assert check(instance, result.plan) == ()
     assert result.stopped_by in (StoppedBy.COMPLETED, StoppedBy.PROOF)

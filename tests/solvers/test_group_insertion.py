@@ -62,7 +62,7 @@ def insert(
     patience: int,
     no_goods: dict[NoGood, int] | None = None,
 ) -> Plan | None:
-    control = Control("grouped", data.operations, Options(workers=1), ignore)
+    control = Control("grouped", data.operations, Options(threads=1), ignore)
     known = {} if no_goods is None else no_goods
     weights = [float(hierarchy.candidate_set(index).length) for index in range(len(data.operations.jobs))]
     decomposed = DecomposedInsertion(
@@ -198,7 +198,7 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
     data = ground_of(CROWDED)
     hierarchy = nested(data)
     period = 2 * lower_bound(data.operations).value
-    engine = Engine(Budget(Control("together", data.operations, Options(workers=1), ignore)))
+    engine = Engine(Budget(Control("together", data.operations, Options(threads=1), ignore)))
     wide = [
         k
         for k in range(len(data.operations.jobs))

@@ -102,7 +102,7 @@ def test_jobs_in_such_groups_are_laid_by_the_rules() -> None:
     assert hierarchy is not None
     assert hierarchy.longest <= period
     assert None not in [hierarchy.group(index) for index in range(7)]
-    control = Control("groups", data.operations, Options(workers=1), ignore)
+    control = Control("groups", data.operations, Options(threads=1), ignore)
     decomposed = DecomposedInsertion(
         candidate_table, hierarchy, period, Random(0), Engine(Budget(control)), [1.0] * 7, lambda: False, {}
     )

@@ -32,7 +32,7 @@ ENGINES = ("highs", "cbc")
 
 
 def run(instance: Instance, engine: str = "highs", work: float | None = None, workers: int = 1) -> Result:
-    result = solve(instance, ILP, Options(engine=engine, work_limit=work, workers=workers))
+    result = solve(instance, ILP, Options(engine=engine, work_limit=work, threads=workers))
     assert result.plan is None or check(instance, result.plan) == ()
     return result
 
@@ -123,7 +123,7 @@ def test_a_plan_that_fills_its_windows_is_not_lost(no_warm_start: None) -> None:
     known = solve(instance, GREEDY, Options()).objective
     assert known is not None
     for seed in (2, 3):
-        result = solve(instance, ILP, Options(seed=seed, workers=1))
+        result = solve(instance, ILP, Options(seed=seed, threads=1))
         assert result.bound <= known == result.objective
 
 
@@ -131,7 +131,7 @@ def test_a_plan_that_fills_its_windows_is_not_lost(no_warm_start: None) -> None:
 def test_weights_beyond_the_precision_of_the_engine_raise_no_bound(no_warm_start: None, seed: int) -> None:
     instance = extreme_instance(seed)
     known = solve(instance, GREEDY, Options())
-    result = solve(instance, ILP, Options(seed=seed, workers=1, work_limit=1000))
+    result = solve(instance, ILP, Options(seed=seed, threads=1, work_limit=1000))
     assert known.objective is not None
     assert known.bound <= result.bound <= known.objective
 
@@ -187,7 +187,7 @@ def test_an_interrupt_keeps_the_incumbent_and_the_bound(engine: str) -> None:
         if event.objective is not None:
             signal.raise_signal(signal.SIGINT)
 
-    result = solve(instance, ILP, Options(workers=1, engine=engine), interrupt_after_the_first_plan)
+    result = solve(instance, ILP, Options(threads=1, engine=engine), interrupt_after_the_first_plan)
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.INTERRUPT)
     assert result.objective == next(event.objective for event in events if event.objective is not None)
     assert result.plan is not None
@@ -225,7 +225,7 @@ def test_an_engine_that_dies_is_said_to_have_died(
     dying.write_text(f"#!/bin/sh\n{end}\n")
     dying.chmod(0o755)
     monkeypatch.setattr("jigsaw_opt.solvers.engines.cbc.cbc_executable", lambda: dying)
-    options = Options(workers=1, engine="cbc", time_limit=1000)
+    options = Options(threads=1, engine="cbc", time_limit=1000)
     result = solve(load("server/demo"), ILP, options)
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.FAILURE)
     assert result.plan is not None and "CBC died" in result.failure and how in result.failure

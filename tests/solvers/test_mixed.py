@@ -49,7 +49,7 @@ HORIZONS: list[tuple[Horizon, Objective]] = [
 
 
 def solved(instance: Instance, solver: str = "cpsat", workers: int = 1) -> Result:
-    return solve(instance, solver, Options(workers=workers, work_limit=20.0))
+    return solve(instance, solver, Options(threads=workers, work_limit=20.0))
 
 
 def tight(seed: int, horizon: Horizon, objective: Objective) -> Instance:
@@ -97,7 +97,7 @@ def larger(horizon: Horizon) -> Instance:
 @pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 def test_auto_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon) -> None:
-    options = Options(workers=1, work_limit=0.5)
+    options = Options(threads=1, work_limit=0.5)
     first, second, greedy = (solve(larger(horizon), name, options) for name in ("auto", "auto", "greedy"))
     assert first.plan is not None and second.plan is not None and greedy.plan is not None
     assert first.plan.objective <= greedy.plan.objective
@@ -114,7 +114,7 @@ def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Hor
         assert solved(operations.instance).status is Status.INFEASIBLE
         return
     events: list[LiveEvent] = []
-    control = Control("windows", operations, Options(workers=1, work_limit=5.0), events.append)
+    control = Control("windows", operations, Options(threads=1, work_limit=5.0), events.append)
     jobs = PlacedJobs(operations, placement)
     _, timetable = jobs.schedule(Rule("in_order", 0), 10**9)
     assert timetable is not None

@@ -28,14 +28,14 @@ def test_a_third_party_registers_a_move(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.syspath_prepend(installed(tmp_path, "jigsaw_opt.moves", points))
     assert names()[-1] == "exchange_priorities"
     params = SearchParams(without=tuple(names()[:-1]))
-    result = solve(generate("server", 2), SEARCH, Options(workers=1, work_limit=0.1, params=params))
+    result = solve(generate("server", 2), SEARCH, Options(threads=1, work_limit=0.1, params=params))
     assert [move.name for move in result.moves] == ["opening", "exchange_priorities"]
     assert result.moves[1].calls > 0
     assert result.plan is not None
 
 
 def test_what_moves_earn_is_recorded() -> None:
-    result = solve(generate("server", 2), "search", Options(workers=1, work_limit=0.3))
+    result = solve(generate("server", 2), "search", Options(threads=1, work_limit=0.3))
     assert result.objective is not None
     assert result.moves[0].name == "opening"
     assert len({move.name for move in result.moves}) == len(result.moves) > 2
@@ -47,7 +47,7 @@ def test_what_moves_earn_is_recorded() -> None:
 
 def test_moves_are_left_out() -> None:
     params = SearchParams(without=("restart", "cp_repair"))
-    result = solve(generate("server", 2), "search", Options(workers=1, work_limit=0.1, params=params))
+    result = solve(generate("server", 2), "search", Options(threads=1, work_limit=0.1, params=params))
     made = {move.name for move in result.moves}
     assert len(made) > 1 and not made & {"restart", "cp_repair"}
 
@@ -98,7 +98,7 @@ def test_the_command_line_takes_parameters_and_shows_what_moves_earned(
 def test_orders_of_insertion_are_annealed_for_weighted_completions_alone() -> None:
     """The move alone makes plans better, the same ones for a seed, and every one of them passes the checker."""
     params = SearchParams(without=tuple(name for name in names() if name != "order_insertion"))
-    options = Options(workers=1, work_limit=0.4, params=params)
+    options = Options(threads=1, work_limit=0.4, params=params)
     first, again = (solve(generate("crowded", 4), SEARCH, options) for _ in range(2))
     assert first.plan is not None and again.plan is not None
     assert (first.objective, first.plan.jobs) == (again.objective, again.plan.jobs)

@@ -32,7 +32,7 @@ def crowded() -> Instance:
 
 
 def control_of(instance: Instance, params: SearchParams | None = None) -> Control:
-    return Control("test", cut(instance), Options(workers=1, work_limit=0.3, params=params), lambda event: None)
+    return Control("test", cut(instance), Options(threads=1, work_limit=0.3, params=params), lambda event: None)
 
 
 def context_of(control: Control, taken: list[Candidate]) -> Context:

@@ -164,7 +164,7 @@ def test_a_job_alone_has_the_rate_that_the_solver_proves() -> None:
     for gang in alone:
         full = tuple(replace(kind, depth=FullDepth()) for kind in gang.kinds)
         instance = gang_instance(BOX, [(kind, MODELS[kind.model]) for kind in full], gang.site, 1)
-        assert solve(instance, "cpsat", Options(work_limit=5, workers=1)).bound == gang.period_us
+        assert solve(instance, "cpsat", Options(work_limit=5, threads=1)).bound == gang.period_us
 
 
 def test_no_two_jobs_share_gpus_without_room_for_both() -> None:

@@ -23,7 +23,7 @@ class TimedPlacement:
         self.gpus = {job.name: tuple(names[: job.workers]) for job in jobs}
         self.counts = {job.name: 1 + k % 2 for k, job in enumerate(jobs)}
         self.instance = replace(self.instance, jobs=tuple(jobs))
-        self.options = Options(workers=1, **limits)
+        self.options = Options(threads=1, **limits)
         self.timer = PhaseTimer(self.instance, self.options, time.monotonic())
 
     def plan(self) -> Plan:

@@ -61,7 +61,7 @@ def test_a_plan_by_hand() -> None:
 
 def test_sums_on_a_plan_that_is_made() -> None:
     asked = instance(Job("a", "net", 4, 10), Job("b", "net", 4, 6, release_us=70))
-    plan = solve_phased(asked, Options(workers=1)).plan
+    plan = solve_phased(asked, Options(threads=1)).plan
     assert plan is not None
     found = require_all(asked, plan)
     assert explain_phases(asked, plan, "b") == [found[1]]

@@ -35,7 +35,7 @@ def crossing(objective: str = "makespan") -> Instance:
 
 
 def planned(instance: Instance) -> Plan:
-    plan = solve_phased(instance, Options(workers=1)).plan
+    plan = solve_phased(instance, Options(threads=1)).plan
     assert plan is not None
     return plan
 

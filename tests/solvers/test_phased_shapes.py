@@ -27,7 +27,7 @@ def long(seed: int, factor: int, objective: str = "makespan") -> Instance:
 def test_as_good_as_the_best_listed_plan(seed: int, best: int) -> None:
     """`best` is the optimum of plans that list the iterations, as `auto` proves it."""
     asked = long(seed, 7)
-    result = solve_phased(asked, Options(workers=1))
+    result = solve_phased(asked, Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
     assert result.bound <= best == result.plan.objective
 
@@ -36,7 +36,7 @@ def test_as_good_as_the_best_listed_plan(seed: int, best: int) -> None:
 def test_a_million_iterations_beside_a_data_parallel_job() -> None:
     asked = long(12, 10**6, "weighted_completion")
     assert is_long(asked, most=10**6)
-    result = solve_phased(asked, Options(workers=1))
+    result = solve_phased(asked, Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
     kinds = {type(job) for _, _, phase in result.plan.all_phases() for job in phase.jobs}
     assert kinds == {JobPlan, ShapedJobPlan}
@@ -44,10 +44,10 @@ def test_a_million_iterations_beside_a_data_parallel_job() -> None:
 
 def test_a_phased_plan_with_shapes_is_not_gone_on_from() -> None:
     asked = long(2, 7)
-    plan = solve_phased(asked, Options(workers=1)).plan
+    plan = solve_phased(asked, Options(threads=1)).plan
     assert plan is not None
     with pytest.raises(UsageError, match=r"made from another .* has a shape"):
-        resolve_phased(asked, plan, Fix(), Options(workers=1))
+        resolve_phased(asked, plan, Fix(), Options(threads=1))
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -52,7 +52,7 @@ def instance(*jobs: Job, memory: int = 200, objective: str = "makespan") -> Inst
 
 
 def solved(asked: Instance) -> tuple[Status, int, int]:
-    result = solve_phased(asked, Options(workers=1))
+    result = solve_phased(asked, Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
     assert result.bound <= result.plan.objective
     return result.status, result.plan.objective, len(result.plan.groups)
@@ -81,7 +81,7 @@ def test_jobs_with_gpus_of_their_own_keep_their_paces_beside_one_another() -> No
     servers = (Server("x", "v", 2, 200, 10**6),)
     asked = replace(instance(*jobs, objective="weighted_completion"), cluster=Cluster(servers))
     asked = replace(asked, models={**asked.models, "slow": slow})
-    result = solve_phased(asked, Options(workers=1))
+    result = solve_phased(asked, Options(threads=1))
     assert result.plan is not None
     first = result.plan.groups[0].phases[0]
     assert [(job.name, len(job.iterations)) for job in first.jobs] == [("fast", 8), ("slow", 1)]
@@ -91,7 +91,7 @@ def test_jobs_with_gpus_of_their_own_keep_their_paces_beside_one_another() -> No
 def test_balance_of_every_period_may_add_up() -> None:
     """The worker that is a level ahead is so in every period, by 500 levels in all."""
     asked = instance(Job("j", "net", 2, 500, depth=FreeDepth(balance=1)))
-    result = solve_phased(asked, Options(workers=1))
+    result = solve_phased(asked, Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
     totals = [sum(it.blocks[k].level for it in result.plan.groups[0].phases[0].jobs[0].iterations) for k in (0, 1)]  # type: ignore[union-attr]
     assert sorted(totals) == [1, 2]
@@ -100,7 +100,7 @@ def test_balance_of_every_period_may_add_up() -> None:
 def test_a_time_limit_is_kept() -> None:
     jobs = [Job(f"j{k}", "net", 2, 1000 + k) for k in range(6)]
     asked = instance(*jobs, objective="weighted_completion")
-    result = solve_phased(asked, Options(workers=1, time_limit=0.3))
+    result = solve_phased(asked, Options(threads=1, time_limit=0.3))
     assert result.plan is not None and check(asked, result.plan) == ()
 
 
@@ -113,11 +113,11 @@ def test_releases_and_deadlines_are_kept() -> None:
     for objective in ("makespan", "weighted_completion"):
         solved(instance(*jobs, objective=objective))
     soon = replace(jobs[2], deadline_us=10)
-    result = solve_phased(instance(*jobs[:2], soon), Options(workers=1))
+    result = solve_phased(instance(*jobs[:2], soon), Options(threads=1))
     assert result.plan is None and result.status is Status.INFEASIBLE
     tight = replace(jobs[2], deadline_us=701_000)
     asked = instance(*jobs[:2], tight)
-    result = solve_phased(asked, Options(workers=1))
+    result = solve_phased(asked, Options(threads=1))
     assert result.plan is None or check(asked, result.plan) == ()
 
 

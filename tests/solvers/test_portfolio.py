@@ -33,13 +33,13 @@ TINY = tuple(f"tiny/{number:03}" for number in (1, 3, 7, 9, 11, 14, 21, 26, 30, 
 
 def run(instance: Instance, workers: int = 1, **options: Any) -> Result:
     """The portfolio's result; `solve` has passed its plan to the checker."""
-    return solve(instance, "portfolio", Options(**{"workers": workers, "work_limit": 1.0, **options}))
+    return solve(instance, "portfolio", Options(**{"threads": workers, "work_limit": 1.0, **options}))
 
 
 @pytest.mark.parametrize("name", TINY)
 def test_proves_tiny_instances_as_the_exact_solver_does(name: str) -> None:
     instance = load(name)
-    exact = solve(instance, "cpsat", Options(workers=1, work_limit=1.0))
+    exact = solve(instance, "cpsat", Options(threads=1, work_limit=1.0))
     assert exact.status is Status.OPTIMAL
     for workers in (1, 2):
         result = run(instance, workers)
@@ -133,7 +133,7 @@ def test_without_a_plan_it_proves_so_and_names_the_conflict(objective: Objective
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_depth_that_no_levels_reach_ends_without_a_plan(workers: int) -> None:
     deep = replace(crowd(), jobs=(Job("a", "m", 1, 1, depth=FreeDepth(1, 2)),))
-    options = Options(workers=workers, work_limit=0.5)
+    options = Options(threads=workers, work_limit=0.5)
     result = PORTFOLIO.run(Control("portfolio", cut(deep), options, lambda event: None))
     assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
 
@@ -147,14 +147,14 @@ def test_one_thread_has_a_plan_before_it_proves_anything(monkeypatch: pytest.Mon
     objectives: list[int | None] = []
     monkeypatch.setattr("jigsaw_opt.solvers.stronger.stronger_bounds", stronger)
     instance = generate("server", 2)
-    result = solve(instance, "portfolio", Options(workers=1, work_limit=0.05), events.append)
+    result = solve(instance, "portfolio", Options(threads=1, work_limit=0.05), on_event=events.append)
     assert next(event.objective for event in events if event.objective is not None) == objectives[0]
     assert result.objective is not None and objectives[0] is not None and result.objective <= objectives[0]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_cancelled_before_it_begins_it_has_no_plan_and_an_honest_bound(workers: int) -> None:
-    options = Options(workers=workers)
+    options = Options(threads=workers)
     options.cancel.set()
     result = solve(load("server/weighted"), "portfolio", options)
     assert result.stopped_by is StoppedBy.INTERRUPT
@@ -163,7 +163,7 @@ def test_cancelled_before_it_begins_it_has_no_plan_and_an_honest_bound(workers: 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_cancelled_while_it_runs_it_keeps_its_plan_and_leaves_no_thread(workers: int) -> None:
-    options, threads = Options(workers=workers), threading.active_count()
+    options, threads = Options(threads=workers), threading.active_count()
 
     def cancel_at_first_plan(event: Event) -> None:
         if event.objective is not None:
@@ -178,7 +178,7 @@ def test_cancelled_while_it_runs_it_keeps_its_plan_and_leaves_no_thread(workers:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_stop_rules_hold_for_all_parts(workers: int) -> None:
     instance = generate("server", 2, objective="weighted_completion")
-    limited = solve(instance, "portfolio", Options(workers=workers, time_limit=0.3))
+    limited = solve(instance, "portfolio", Options(threads=workers, time_limit=0.3))
     assert limited.stopped_by is StoppedBy.TIME
     assert limited.seconds < 30
     assert run(instance, workers, gap=0.9).stopped_by is StoppedBy.GAP
@@ -187,7 +187,7 @@ def test_the_stop_rules_hold_for_all_parts(workers: int) -> None:
 
 def test_is_no_worse_than_the_search_and_the_bound_is_no_weaker() -> None:
     instance = load("server/fast")
-    alone, together = solve(instance, "search", Options(workers=1, work_limit=0.1)), run(instance, work_limit=0.3)
+    alone, together = solve(instance, "search", Options(threads=1, work_limit=0.1)), run(instance, work_limit=0.3)
     assert alone.objective is not None and together.objective is not None
     assert together.objective <= alone.objective
     assert together.bound >= alone.bound

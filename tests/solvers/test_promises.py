@@ -27,7 +27,7 @@ pytest.importorskip("ortools")
 
 
 def solved(instance: Instance, solver: str = "cpsat", workers: int = 1) -> Result:
-    return solve(instance, solver, Options(workers=workers, work_limit=0.2 if solver == "search" else 20.0))
+    return solve(instance, solver, Options(threads=workers, work_limit=0.2 if solver == "search" else 20.0))
 
 
 def agrees(instance: Instance, result: Result, best: int | None) -> str:
@@ -89,7 +89,7 @@ def test_whatever_is_found_keeps_what_was_promised(horizon: Horizon, objective: 
         if plain.objective is None:
             continue
         instance = with_promises(free, Random(seed), plain.objective)
-        result = solve(instance, solver, Options(workers=2 if solver == "auto" else 1, work_limit=0.2))
+        result = solve(instance, solver, Options(threads=2 if solver == "auto" else 1, work_limit=0.2))
         found[result.status] += 1
         assert result.plan is None or check(instance, result.plan) == ()
         assert result.status is not Status.INFEASIBLE or result.conflicts
@@ -119,7 +119,7 @@ def test_the_integer_program_agrees_with_brute_force(
         about = optimum(replace(free, objective="makespan"))
         if about is not None:
             instance = with_promises(free, Random(seed), about)
-            result = solve(instance, "ilp", Options(workers=1, engine=engine))
+            result = solve(instance, "ilp", Options(threads=1, engine=engine))
             found[agrees(instance, result, optimum(instance))] += 1
     assert found["infeasible"] > 2 and found["optimal"] > 2
 
@@ -195,5 +195,5 @@ def test_solving_anew_keeps_promises(promises: dict[str, int]) -> None:
     promised = two_on_one_gpu(**promises)
     old = solved(replace(promised, jobs=tuple(replace(job, deadline_us=None, pace_us=None) for job in promised.jobs)))
     assert old.plan is not None
-    result = resolve(promised, old.plan, options=Options(workers=1, work_limit=0.2))
+    result = resolve(promised, old.plan, options=Options(threads=1, work_limit=0.2))
     assert result.plan is not None and check(promised, result.plan) == ()

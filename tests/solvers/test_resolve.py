@@ -21,11 +21,11 @@ from tests.random_instances import GOALS, random_instance
 
 pytest.importorskip("ortools")
 
-ONE = Options(workers=1, work_limit=0.01)
+ONE = Options(threads=1, work_limit=0.01)
 
 
 def old_plan(instance: Instance) -> Plan | None:
-    return solve(instance, "greedy", Options(workers=1)).plan
+    return solve(instance, "greedy", Options(threads=1)).plan
 
 
 def changed(instance: Instance, seed: int) -> Iterator[Instance]:
@@ -123,14 +123,14 @@ def test_a_removed_job_makes_room_for_the_others() -> None:
     plan = old_plan(instance)
     assert plan is not None
     longest = max(plan.jobs, key=lambda job: sum(b.end_us - b.start_us for it in job.iterations for b in it.blocks))
-    result = resolve(remove_job(instance, longest.name), plan, options=Options(workers=1))
+    result = resolve(remove_job(instance, longest.name), plan, options=Options(threads=1))
     assert result.stopped_by is StoppedBy.COMPLETED or result.status is Status.OPTIMAL
     assert result.objective is not None and result.objective < plan.objective
 
 
 def test_a_longer_period_is_found_for_one_more_job() -> None:
     instance = replace(two_jobs(), horizon="cyclic", objective="period")
-    plan = solve(instance, "cpsat", Options(workers=1)).plan
+    plan = solve(instance, "cpsat", Options(threads=1)).plan
     assert plan is not None and plan.objective == 40
     after = add_job(instance, Job("c", "m", 1, 2))
     result = resolve(replace(after, cluster=Cluster((Server("s0", "v", 2, 1000, 10),))), plan, options=ONE)
@@ -215,6 +215,6 @@ def test_same_seed_and_work_give_the_same_plan() -> None:
     plan = old_plan(instance)
     assert plan is not None
     after = add_job(instance, replace(instance.jobs[0], name="new"))
-    runs = [resolve(after, plan, options=Options(workers=1, work_limit=0.05, seed=3)) for _ in range(2)]
+    runs = [resolve(after, plan, options=Options(threads=1, work_limit=0.05, seed=3)) for _ in range(2)]
     assert runs[0].plan is not None and runs[1].plan is not None
     assert runs[0].plan.jobs == runs[1].plan.jobs

@@ -25,7 +25,7 @@ from jigsaw_opt.solvers.solve import solve
 from tests.solvers.test_failures import chained
 
 pytest.importorskip("ortools")
-QUICK = Options(workers=1, work_limit=0.01)
+QUICK = Options(threads=1, work_limit=0.01)
 
 
 def fast_and_slow(deadline_us: int) -> Instance:

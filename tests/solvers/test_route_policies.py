@@ -66,10 +66,10 @@ def free(instance: Instance) -> Instance:
 @pytest.mark.parametrize("seed", [*CHANGED, *SAME])
 def test_optima_under_policies_are_those_of_brute_force(seed: int) -> None:
     instance = drawn(seed)
-    result = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+    result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     assert result.objective == shaped_optimum(instance)
-    without = solve(free(instance), "cpsat", Options(workers=1, work_limit=20.0)).objective
+    without = solve(free(instance), "cpsat", Options(threads=1, work_limit=20.0)).objective
     assert (result.objective != without) == (seed in CHANGED)
 
 
@@ -79,12 +79,12 @@ def test_optima_of_data_parallel_jobs_are_those_of_brute_force(seed: int) -> Non
     best = optimum(instance)
     assert best != optimum(free(instance))
     for solver in ("cpsat", "ilp") if instance.horizon == "finite" else ("cpsat",):
-        result = solve(instance, solver, Options(workers=1, work_limit=5.0))
+        result = solve(instance, solver, Options(threads=1, work_limit=5.0))
         assert (result.status, result.objective) == (Status.INFEASIBLE if best is None else Status.OPTIMAL, best)
     if best is not None:
         assert lower_bound(cut(instance)).value <= best
         for solver in ("greedy", "search"):
-            heuristic = solve(instance, solver, Options(workers=1, work_limit=0.02))
+            heuristic = solve(instance, solver, Options(threads=1, work_limit=0.02))
             assert heuristic.bound <= best and (heuristic.objective or 0) >= best
 
 
@@ -92,7 +92,7 @@ def test_optima_of_data_parallel_jobs_are_those_of_brute_force(seed: int) -> Non
 def test_optima_of_both_kinds_together_are_those_of_brute_force(seed: int) -> None:
     instance = on_two_ways(random_mixed_instance(seed, *GOALS[seed % 3]), seed)
     assert any(isinstance(job, Job) for job in instance.policed)
-    result = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+    result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     assert result.objective == shaped_optimum(instance)
 
@@ -100,7 +100,7 @@ def test_optima_of_both_kinds_together_are_those_of_brute_force(seed: int) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["greedy", "auto"])
 def test_heuristics_keep_policies(solver: str) -> None:
-    found = [solve(drawn(seed), solver, Options(workers=1, work_limit=1.0)).objective for seed in (32, 44, 79, 114)]
+    found = [solve(drawn(seed), solver, Options(threads=1, work_limit=1.0)).objective for seed in (32, 44, 79, 114)]
     assert found == [12, 24, 75, 22]
 
 
@@ -117,14 +117,14 @@ def circle(workers: int, horizon: str = "finite") -> Instance:
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 @pytest.mark.parametrize("solver", ["greedy", "search", "auto"])
 def test_jobs_find_servers_of_which_any_two_are_joined(solver: str, horizon: str) -> None:
-    result = solve(circle(2, horizon), solver, Options(workers=1, work_limit=1.0))
+    result = solve(circle(2, horizon), solver, Options(threads=1, work_limit=1.0))
     assert result.objective == 2 * (10 + 3) and result.plan is not None
     assert {abs(int(a[1]) - int(b[1])) for a, b in (job.gpus for job in result.plan.jobs)} <= {1, 5}
 
 
 def test_three_servers_in_a_row_are_no_place() -> None:
     """Each is joined to another one, and links join all: the placement model alone sees it."""
-    result = solve(circle(3), "cpsat", Options(workers=1, work_limit=5.0))
+    result = solve(circle(3), "cpsat", Options(threads=1, work_limit=5.0))
     assert result.status is Status.INFEASIBLE
     assert [(found.kind, found.jobs) for found in result.conflicts] == [("reach", ("j0",))]
     assert "'near' join no servers" in result.conflicts[0].message
@@ -135,7 +135,7 @@ def test_links_that_a_policy_leaves_are_named_as_the_cause() -> None:
     cluster = replace(
         instance.cluster, route_policies={"near": RoutePolicy(avoid_links=("l0", "l1", "l2", "l3", "l4", "l5"))}
     )
-    result = solve(replace(instance, cluster=cluster), "greedy", Options(workers=1))
+    result = solve(replace(instance, cluster=cluster), "greedy", Options(threads=1))
     assert result.status is Status.INFEASIBLE
     assert "1 of its GPUs are joined by links that its route policy 'near' allows" in result.conflicts[0].message
 
@@ -152,5 +152,5 @@ def test_groups_are_inserted_where_no_buddies_are_joined() -> None:
     assert asked is not None
     table = CandidateTable(ProblemData(operations, Layout(operations), asked))
     assert table.complete and {it.servers for it in table.of(0)} == {(0, 2, 3)}
-    result = solve(operations.instance, "search", Options(workers=1, work_limit=0.05))
+    result = solve(operations.instance, "search", Options(threads=1, work_limit=0.05))
     assert result.objective == 3 * 2500 * 10

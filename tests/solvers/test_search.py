@@ -42,7 +42,7 @@ pytest.importorskip("ortools")
 
 def searched(instance: Instance, work: float, seed: int = 0) -> Result:
     """The result within deterministic seconds; `solve` has passed its plan to the checker."""
-    return solve(instance, "search", Options(workers=1, work_limit=work, seed=seed))
+    return solve(instance, "search", Options(threads=1, work_limit=work, seed=seed))
 
 
 def values_of_placements(operations: Operations) -> list[int]:
@@ -108,7 +108,7 @@ def test_jobs_are_listed_before_functions_are_compiled(monkeypatch: pytest.Monke
     found = []
     for name in ("rack/mixed-types", "rack/weighted", "rack/tight-memory"):
         operations = cut(load(name))
-        options = Options(workers=1, work_limit=1.0)
+        options = Options(threads=1, work_limit=1.0)
         control = Control("test", operations, options, lambda event: None)
         monkeypatch.setattr(opening, "prepare", lambda wait, cancel=options.cancel: cancel.set())
         reason = Driver(control).run()
@@ -137,7 +137,7 @@ def test_assignments_that_are_forgotten_make_no_other_plan() -> None:
     instance = load("server/tight-memory")
     remembered = searched(instance, 0.06)
     params = SearchParams(candidates=CandidateParams(remembered=1))
-    forgotten = solve(instance, "search", Options(workers=1, work_limit=0.06, params=params))
+    forgotten = solve(instance, "search", Options(threads=1, work_limit=0.06, params=params))
     assert remembered.plan is not None and forgotten.plan is not None
     assert remembered.plan.jobs == forgotten.plan.jobs
 
@@ -159,14 +159,14 @@ def test_the_work_limit_ends_the_search() -> None:
 
 def test_the_time_limit_ends_the_search() -> None:
     began = time.process_time()
-    result = solve(load("server/weighted"), "search", Options(workers=1, time_limit=0.2))
+    result = solve(load("server/weighted"), "search", Options(threads=1, time_limit=0.2))
     assert result.stopped_by is StoppedBy.TIME
     assert result.plan is not None
     assert time.process_time() - began < 5
 
 
 def test_a_cancelled_search_keeps_its_first_plan() -> None:
-    options = Options(workers=1)
+    options = Options(threads=1)
     options.cancel.set()
     result = solve(load("server/weighted"), "search", options)
     assert result.stopped_by is StoppedBy.INTERRUPT
@@ -174,7 +174,7 @@ def test_a_cancelled_search_keeps_its_first_plan() -> None:
 
 
 def test_it_is_cancelled_while_it_runs() -> None:
-    options = Options(workers=1)
+    options = Options(threads=1)
 
     def cancel_at_third_plan(event: Event) -> None:
         plans.append(event.objective)
@@ -189,10 +189,10 @@ def test_it_is_cancelled_while_it_runs() -> None:
 
 def test_without_limits_it_ends_by_itself(pair: Instance) -> None:
     params = SearchParams(driver=DriverParams(patience=4))
-    result = solve(random_instance(5, "finite", "makespan", 8), "search", Options(workers=1, params=params))
+    result = solve(random_instance(5, "finite", "makespan", 8), "search", Options(threads=1, params=params))
     assert result.stopped_by in (StoppedBy.COMPLETED, StoppedBy.PROOF)
     assert result.plan is not None
-    assert solve(pair, "search", Options(workers=1)).objective == 1800
+    assert solve(pair, "search", Options(threads=1)).objective == 1800
 
 
 def crowd() -> Instance:
@@ -211,7 +211,7 @@ def deeper_than_deep() -> Instance:
 @pytest.mark.parametrize("make", [crowd, deeper_than_deep])
 @pytest.mark.parametrize("work", [None, 0.05])
 def test_what_has_no_plan_ends_without_one(make: Callable[[], Instance], work: float | None) -> None:
-    result = SEARCH.run(Control("search", cut(make()), Options(workers=1, work_limit=work), lambda event: None))
+    result = SEARCH.run(Control("search", cut(make()), Options(threads=1, work_limit=work), lambda event: None))
     assert result.status is Status.UNKNOWN
     assert result.stopped_by is (StoppedBy.COMPLETED if work is None or make is deeper_than_deep else StoppedBy.TIME)
     assert result.plan is None
@@ -233,7 +233,7 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
     assignments = next(placements(operations, asked))
     plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
-    control = Control("test", operations, Options(workers=1), lambda event: None)
+    control = Control("test", operations, Options(threads=1), lambda event: None)
     control.offer(plan)
     before = control.objective
     budget = Budget(control)
@@ -262,7 +262,7 @@ def test_a_placement_on_the_cyclic_horizon_is_left_alone_after_some_periods_in_v
     assignments = next(placements(operations, asked))
     plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
     assert plan.period_us is not None
-    control = Control("test", operations, Options(workers=1), lambda event: None)
+    control = Control("test", operations, Options(threads=1), lambda event: None)
     control.offer(plan)
     tried: list[int] = []
     monkeypatch.setattr(RepairModel, "at_period", lambda self, plan, jobs, period, work: tried.append(period))
@@ -274,7 +274,7 @@ def test_a_placement_on_the_cyclic_horizon_is_left_alone_after_some_periods_in_v
 
 def test_a_slice_of_the_budget_ends_before_the_budget() -> None:
     operations = cut(generate("tiny", 20))
-    budget = Budget(Control("test", operations, Options(workers=1, work_limit=10.0), lambda event: None), share=0.5)
+    budget = Budget(Control("test", operations, Options(threads=1, work_limit=10.0), lambda event: None), share=0.5)
     budget.spend(1.0)
     with budget.slice(0.1):
         assert not budget.spend(0.4)
@@ -293,7 +293,7 @@ def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
     operations = cut(generate("crowded", 2003, servers=4, gpus=4))
     asked = demands(operations)
     assert asked is not None
-    options = Options(workers=1, work_limit=0.4, params=SearchParams(insertion=InsertionParams(slice=0.05)))
+    options = Options(threads=1, work_limit=0.4, params=SearchParams(insertion=InsertionParams(slice=0.05)))
     control = Control("test", operations, options, lambda event: None)
     control.offer(next(timetables(operations)))
     context = Context(control, asked, Random(0), Budget(control), lambda candidate: None)
@@ -312,9 +312,9 @@ def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_is_never_behind_the_heuristic(horizon: Horizon, objective: Objective, seed: int) -> None:
     instance = random_instance(seed, horizon, objective, operations=40)
-    greedy = solve(instance, "greedy", Options(workers=1, seed=seed))
+    greedy = solve(instance, "greedy", Options(threads=1, seed=seed))
 
     others = tuple(name for name in names() if name != "heuristic")
     params = SearchParams(without=others, opening=OpeningParams(work=0.0))
-    begun = solve(instance, "search", Options(workers=1, seed=seed, params=params))
+    begun = solve(instance, "search", Options(threads=1, seed=seed, params=params))
     assert begun.objective == greedy.objective

@@ -44,7 +44,7 @@ class Search:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         without = SearchParams(without=names(), driver=DriverParams(patience=1))
         self.control = Control(
-            "test", cut(generate("server", 9)), Options(workers=1, params=without), lambda event: None
+            "test", cut(generate("server", 9)), Options(threads=1, params=without), lambda event: None
         )
         self.context = context_of(self.control)
         self.plans = plans_of(self.context)[:4]
@@ -186,7 +186,7 @@ def test_a_move_that_boasts_is_not_believed(search: Search) -> None:
 
 
 def test_the_control_says_by_how_much_a_plan_is_better(search: Search) -> None:
-    control = Control("test", search.control.operations, Options(workers=1), lambda event: None)
+    control = Control("test", search.control.operations, Options(threads=1), lambda event: None)
     assert control.incumbent is None
     answers = [control.offer(search.plans[number].timetable) for number in (1, 0, 3, 3)]
     assert answers == [Accepted(0), None, Accepted(search.values[1] - search.values[3]), None]
@@ -216,7 +216,7 @@ def test_an_insertion_in_vain_takes_longer_next_time_whatever_another_thread_fou
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     operations = cut(generate("server", 6))
-    control = Control("test", operations, Options(workers=1, work_limit=100.0), lambda event: None)
+    control = Control("test", operations, Options(threads=1, work_limit=100.0), lambda event: None)
     context = context_of(control)
     plans = plans_of(context)
     move, spent = BestFitInsertion(context), []

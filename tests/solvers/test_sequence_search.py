@@ -59,7 +59,7 @@ def never(operations: int) -> bool:
 
 
 def control_of(data: ProblemData, plan: Timetable) -> Control:
-    control = Control("test", data.operations, Options(workers=1), lambda event: None)
+    control = Control("test", data.operations, Options(threads=1), lambda event: None)
     assert control.offer(plan)
     return control
 

@@ -24,7 +24,7 @@ from tests.random_instances import random_instance
 
 pytest.importorskip("ortools")
 
-ONE = Options(workers=1, work_limit=0.01)
+ONE = Options(threads=1, work_limit=0.01)
 
 
 def two_jobs() -> Instance:

@@ -47,7 +47,7 @@ def shaped_only(seed: int, horizon: Horizon = "finite", objective: Objective = "
 def test_a_plan_is_found_wherever_there_is_one(seed: int, horizon: Horizon, objective: Objective) -> None:
     pytest.importorskip("ortools")
     instance = shaped_only(seed, horizon, objective)
-    best = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+    best = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     found = greedy(instance)
     assert (found.plan is None) == (best.status is Status.INFEASIBLE)
     if found.objective is not None and best.objective is not None:

@@ -55,7 +55,7 @@ def test_the_optimum(horizon: Horizon, objective: Objective, seed: int) -> None:
     memory = 4 + seed % 10 if seed % 2 else 100
     servers = tuple(replace(server, gpu_memory=memory) for server in drawn.cluster.servers)
     instance = replace(drawn, cluster=replace(drawn.cluster, servers=servers), jobs=drawn.shaped)
-    result = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+    result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     assert result.objective == shaped_optimum(instance)
 
@@ -67,6 +67,6 @@ def test_the_optimum_where_memory_holds_a_pipeline_back(barrier: Barrier) -> Non
     for memory in (1, 2):
         instance = instance_of(one_server(2, memory), job, horizon="cyclic")
         found.append(shaped_optimum(instance))
-        assert solve(instance, "cpsat", Options(workers=1, work_limit=20.0)).objective == found[-1]
+        assert solve(instance, "cpsat", Options(threads=1, work_limit=20.0)).objective == found[-1]
     tight, ample = found
     assert tight is not None and ample is not None and tight > ample

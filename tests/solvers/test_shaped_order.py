@@ -52,7 +52,7 @@ def test_the_optimum_of_alike_parts(horizon: Horizon) -> None:
     for seed in range(16):
         instance = alike(seed, horizon)
         assert alike_parts(cut_shape(instance.shaped[0]))
-        result = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+        result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
         found.append(result.objective)
         assert result.objective == shaped_optimum(instance), seed
     assert None in found

@@ -38,7 +38,7 @@ def there_and_back(devices: int, memory: int, *paths: list[int]) -> Instance:
 
 
 def solved(instance: Instance, solver: str = "auto") -> Result:
-    return solve(instance, solver, Options(workers=1, work_limit=20.0))
+    return solve(instance, solver, Options(threads=1, work_limit=20.0))
 
 
 @pytest.mark.parametrize(("memory", "period"), [(1, 16), (2, 8), (3, 8), (4, 4)])

@@ -39,8 +39,8 @@ def shaped_only(seed: int, horizon: Horizon = "finite", objective: Objective = "
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_small_instances_are_decided(seed: int, horizon: Horizon, objective: Objective, workers: int) -> None:
     instance = shaped_only(seed, horizon, objective)
-    found = solve(instance, "auto", Options(workers=workers, work_limit=20.0))
-    best = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+    found = solve(instance, "auto", Options(threads=workers, work_limit=20.0))
+    best = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     assert (found.status, found.objective) == (best.status, best.objective)
 
 
@@ -49,7 +49,7 @@ def test_small_instances_are_decided(seed: int, horizon: Horizon, objective: Obj
 def test_it_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon) -> None:
     job = ShapedJob("pipe", pipeline(4, 6, 1, "slot"), 2)
     instance = instance_of(one_server(4, 2), job, replace(job, name="other", iterations=1), horizon=horizon)
-    options = Options(workers=1, work_limit=0.05)
+    options = Options(threads=1, work_limit=0.05)
     first, second = (solve(instance, "auto", options) for _ in range(2))
     greedy = solve(instance, "greedy", options)
     assert first.objective is not None and greedy.objective is not None
@@ -67,7 +67,7 @@ def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Hor
         assert solve(operations.instance, "cpsat", Options(work_limit=5.0)).status is Status.INFEASIBLE
         return
     events: list[LiveEvent] = []
-    control = Control("windows", operations, Options(workers=1, work_limit=5.0), events.append)
+    control = Control("windows", operations, Options(threads=1, work_limit=5.0), events.append)
     jobs = PlacedJobs(operations, placement)
     _, timetable = jobs.schedule(Rule("in_order", 0), 10**9)
     assert timetable is not None

@@ -20,7 +20,6 @@ from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import solve_any
 from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy, relative_gap
@@ -94,7 +93,7 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> list[Instance]:
 
 @pytest.mark.parametrize("solver", ["auto", "cpsat", "greedy", "ilp", "portfolio", "search"])
 def test_an_instance_is_cut_once(solver: str, pair: Instance, cuts: list[Instance]) -> None:
-    assert solve(pair, solver, Options(workers=1, work_limit=0.1)).plan is not None
+    assert solve(pair, solver, Options(threads=1, work_limit=0.1)).plan is not None
     assert cuts == [pair]
 
 
@@ -102,14 +101,17 @@ def test_a_changed_instance_is_cut_once(pair: Instance, cuts: list[Instance]) ->
     plan = solve(pair, "greedy").plan
     assert plan is not None
     cuts.clear()
-    assert resolve(pair, plan, options=Options(workers=1)).plan is not None
+    assert resolve(pair, plan, options=Options(threads=1)).plan is not None
     assert cuts == [pair]
 
 
 def test_both_forms_of_a_solver_find_the_same(pair: Instance) -> None:
     by_itself: list[Event] = []
     handed: list[Event] = []
-    plans = [solve(pair, Scripted(), report=by_itself.append).plan, solve(pair, Handed(), report=handed.append).plan]
+    plans = [
+        solve(pair, Scripted(), on_event=by_itself.append).plan,
+        solve(pair, Handed(), on_event=handed.append).plan,
+    ]
     assert plans[0] is not None and plans[1] is not None
     assert plans[0].jobs == plans[1].jobs
     assert [event[1:] for event in by_itself] == [event[1:] for event in handed]
@@ -143,12 +145,12 @@ def test_an_exception_of_the_receiver_of_events_stays_as_it_is(pair: Instance) -
         raise ValueError("a full disk")
 
     with pytest.raises(ValueError, match=r"^a full disk$"):
-        solve(pair, Handed(), report=broken)
+        solve(pair, Handed(), on_event=broken)
 
 
 def test_the_name_of_an_instance_is_refused_with_what_gives_one(pair: Instance) -> None:
     name: Any = "server/plain"
-    for use in (solve, solve_any):
+    for use in (solve, lambda name: asyncio.run(solve_async(name))):
         with pytest.raises(UsageError, match=r"^'server/plain' is no Instance; instances\.load\(NAME\) and load_inst"):
             use(name)
     with pytest.raises(UsageError, match="solver 'scripted' is the class Scripted; an object of it is wanted"):
@@ -163,13 +165,13 @@ def test_options_are_no_dictionary(pair: Instance) -> None:
 
 
 def test_options_that_are_no_numbers_are_told_together() -> None:
-    wrong: dict[str, Any] = {"time_limit": "1", "workers": None, "seed": 1.5, "gap": None}
+    wrong: dict[str, Any] = {"time_limit": "1", "threads": None, "seed": 1.5, "gap": None}
     with pytest.raises(UsageError) as raised:
         Options(**wrong)
     assert raised.value.args == (
         "time_limit is a number, not '1'",
         "seed is a whole number, not 1.5",
-        "workers is a whole number, not None",
+        "threads is a whole number, not None",
     )
 
 
@@ -220,7 +222,7 @@ def test_a_solver_that_does_not_say_so_takes_no_route_policies(pair: Instance) -
 def test_the_example_is_proven_by_both_exact_solvers(pair: Instance) -> None:
     for name in ("cpsat", "ilp", "auto"):
         events: list[Event] = []
-        result = solve(pair, name, Options(workers=1), events.append)
+        result = solve(pair, name, Options(threads=1), on_event=events.append)
         assert (result.status, result.stopped_by) == (Status.OPTIMAL, StoppedBy.PROOF)
         assert (result.objective, result.bound, result.gap) == (1800, 1800, 0.0)
         assert tuple(events) == result.trajectory
@@ -231,10 +233,10 @@ def test_the_example_is_proven_by_both_exact_solvers(pair: Instance) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (Options(workers=1, target=10**12), StoppedBy.TARGET),
-        (Options(workers=1, gap=0.9), StoppedBy.GAP),
-        (Options(workers=1, time_limit=0), StoppedBy.TIME),
-        (Options(workers=1, no_improvement=0), StoppedBy.NO_IMPROVEMENT),
+        (Options(threads=1, target=10**12), StoppedBy.TARGET),
+        (Options(threads=1, gap=0.9), StoppedBy.GAP),
+        (Options(threads=1, time_limit=0), StoppedBy.TIME),
+        (Options(threads=1, no_improvement=0), StoppedBy.NO_IMPROVEMENT),
     ],
     ids=["target", "gap", "time", "no improvement"],
 )
@@ -246,7 +248,7 @@ def test_stop_rules(options: Options, reason: StoppedBy) -> None:
 
 
 def test_a_cancelled_solve_keeps_its_plan() -> None:
-    options = Options(workers=1)
+    options = Options(threads=1)
     options.cancel.set()
     result = solve(load("server/weighted"), "cpsat", options)
     assert result.stopped_by == StoppedBy.INTERRUPT
@@ -254,7 +256,7 @@ def test_a_cancelled_solve_keeps_its_plan() -> None:
 
 
 def test_the_options_of_a_cancelled_solve_cancel_the_next_until_their_flag_is_cleared() -> None:
-    options, weighted = Options(workers=1, work_limit=0.01), load("server/weighted")
+    options, weighted = Options(threads=1, work_limit=0.01), load("server/weighted")
     options.cancel.set()
     assert [solve(weighted, "search", options).stopped_by for _ in range(2)] == [StoppedBy.INTERRUPT] * 2
     options.cancel.clear()
@@ -262,7 +264,7 @@ def test_the_options_of_a_cancelled_solve_cancel_the_next_until_their_flag_is_cl
 
 
 def test_a_control_that_has_ended_takes_no_other_solve(pair: Instance) -> None:
-    options = Options(workers=1)
+    options = Options(threads=1)
     options.cancel.set()
     control = Control("twice", cut(pair), options, lambda event: None)
     assert control.conclude(lambda: None).stopped_by is StoppedBy.INTERRUPT
@@ -294,8 +296,8 @@ def test_the_gap_over_time_counts_as_one_before_there_is_a_plan() -> None:
 
 def test_a_solve_in_an_event_loop_ends_with_its_task(pair: Instance) -> None:
     async def both() -> tuple[Status, Options]:
-        found = await solve_async(pair, "greedy", Options(workers=1))
-        options = Options(workers=1, time_limit=60)
+        found = await solve_async(pair, "greedy", Options(threads=1))
+        options = Options(threads=1, time_limit=60)
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(solve_async(load("pod/weighted"), "search", options), 0.05)
         return found.status, options

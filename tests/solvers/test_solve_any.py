@@ -9,11 +9,14 @@ import pytest
 
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.solvers import solve as call
+from jigsaw_opt.solvers.auto import Auto
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import either, not_taken, solve_any, solve_phased
+from jigsaw_opt.solvers.phased import PHASED, either, solve_phased
 from jigsaw_opt.solvers.phased.result import phased_result
+from jigsaw_opt.solvers.registry import ignored
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.stop import NoPlan
@@ -26,14 +29,14 @@ def one_server(*jobs: Job) -> Instance:
 
 
 def test_short_jobs_get_a_plan_that_lists_all_iterations() -> None:
-    result = solve_any(one_server(Job("a", "net", 1, 3), Job("b", "net", 1, 2)), Options(workers=1))
+    result = solve(one_server(Job("a", "net", 1, 3), Job("b", "net", 1, 2)), options=Options(threads=1))
     assert result.solver == "portfolio"
     assert (result.status, result.objective) == (Status.OPTIMAL, 21)
 
 
 def test_an_instance_is_validated_once_and_that_is_part_of_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = one_server(Job("a", "net", 1, 3))
-    done, now = solve(instance, "greedy", Options(workers=1)), iter([100.0, 102.5])
+    done, now = solve(instance, "greedy", Options(threads=1)), iter([100.0, 102.5])
     calls: list[Instance] = []
     limits: list[float | None] = []
 
@@ -41,40 +44,42 @@ def test_an_instance_is_validated_once_and_that_is_part_of_the_limit(monkeypatch
         calls.append(instance)
         return instance
 
-    def solved(instance: Instance, solver: str, options: Options, report: object) -> Result:
+    def solved(instance: Instance, solver: str, options: Options, *_: object) -> Result:
         limits.append(options.time_limit)
         return done
 
-    monkeypatch.setattr(either, "validate", validated)
-    monkeypatch.setattr(either, "solve_valid", solved)
-    monkeypatch.setattr(either, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    assert solve_any(instance, Options(time_limit=10, workers=1)) is done
+    monkeypatch.setattr(call, "validate", validated)
+    monkeypatch.setattr(either, "solve_listed", solved)
+    clock = SimpleNamespace(monotonic=lambda: next(now))
+    monkeypatch.setattr(call, "time", clock)
+    monkeypatch.setattr(either, "time", clock)
+    assert solve(instance, options=Options(time_limit=10, threads=1)) is done
     assert (len(calls), limits) == (1, [7.5])
 
 
 def test_jobs_that_no_plan_lists_get_a_phased_plan() -> None:
-    result = solve_any(one_server(Job("a", "net", 1, 10**8)), Options(workers=1))
+    result = solve(one_server(Job("a", "net", 1, 10**8)), options=Options(threads=1))
     assert result.plan is not None and result.plan.is_phased
     assert (result.status, result.objective) == (Status.OPTIMAL, 7 * 10**8)
 
 
 def test_optimal_phased_plan_is_all_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
-    monkeypatch.setattr(either, "solve_valid", None)
-    assert solve_any(one_server(Job("a", "net", 1, 5)), Options(workers=1)).solver == "phased"
+    monkeypatch.setattr(either, "solve_listed", None)
+    assert solve(one_server(Job("a", "net", 1, 5)), options=Options(threads=1)).solver == "phased"
 
 
 @pytest.mark.parametrize(("more", "kind"), [(0, "phased"), (2, "portfolio")])
 def test_the_better_of_both_is_the_result(more: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A phased plan that is said to be one better or one worse than the optimum, and not known to be optimal."""
     asked = one_server(Job("a", "net", 1, 5))
-    result = solve_phased(asked, Options(workers=1))
+    result = solve_phased(asked, Options(threads=1))
     assert result.plan is not None and result.plan.objective == 35
     plan = replace(result.plan, objective=34 + more)
     told = replace(result, status=Status.FEASIBLE, objective=plan.objective, plan=plan)
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
-    monkeypatch.setattr(either, "solve_phased_valid", lambda *_: told)
-    found = solve_any(asked, Options(workers=1))
+    monkeypatch.setattr(either, "solve_phased", lambda *_: told)
+    found = solve(asked, options=Options(threads=1))
     assert found.solver == kind and found.objective == min(35, 34 + more)
 
 
@@ -82,32 +87,32 @@ def test_the_better_of_both_is_the_result(more: int, kind: str, monkeypatch: pyt
 def test_no_plan_is_begun_that_cannot_be_listed_in_time(rate: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
     monkeypatch.setattr(either, "_OPERATIONS_A_SECOND", rate)
-    monkeypatch.setattr(either, "solve_phased_valid", lambda *_: phased_result(Options(), 0.0, Bound(0, Proof())))
-    asked = Options(workers=1, time_limit=1.0)
-    assert solve_any(one_server(Job("a", "net", 1, 5)), asked).solver == kind
+    monkeypatch.setattr(either, "solve_phased", lambda *_: phased_result(Options(), 0.0, Bound(0, Proof())))
+    asked = Options(threads=1, time_limit=1.0)
+    assert solve(one_server(Job("a", "net", 1, 5)), options=asked).solver == kind
 
 
 def test_options_that_phased_plans_are_not_made_with_ask_for_a_listed_one() -> None:
-    options = Options(workers=1, target=1)
-    assert not_taken(options) == ["target"] and not_taken(Options(seed=3)) == []
-    with pytest.raises(TooLargeError, match="solve_phased"):
-        solve_any(one_server(Job("a", "net", 1, 10**8)), options)
+    options = Options(threads=1, target=1)
+    assert ignored(PHASED, options) == ("target",) and ignored(PHASED, Options(seed=3)) == ()
+    with pytest.raises(TooLargeError, match="phased"):
+        solve(one_server(Job("a", "net", 1, 10**8)), options=options)
 
 
 def test_of_short_jobs_a_phased_plan_is_tried_where_no_other_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three jobs whose memory two GPUs hold only in turn; and jobs that `auto` has no plan of after its share."""
     jobs = [Job(name, "net", 1, 3) for name in "abc"]
     turns = replace(one_server(*jobs), cluster=Cluster((Server("s", "v", 2, 30, 10**6),)))
-    found = solve_any(turns, Options(workers=1))
+    found = solve(turns, options=Options(threads=1))
     assert found.solver == "phased" and found.objective == 42
     listed: list[float] = []
 
-    def run(solver: either._PlanBy, control: Control) -> Result:
-        listed.append(solver.limit)
+    def run(solver: Auto, control: Control) -> Result:
+        listed.append(next(rule.limit for rule in control._rules if isinstance(rule, NoPlan)))
         return control.result(StoppedBy.TIME)
 
-    monkeypatch.setattr(either._PlanBy, "run", run)
-    found = solve_any(one_server(*jobs), Options(workers=1, time_limit=10.0))
+    monkeypatch.setattr(Auto, "run", run)
+    found = solve(one_server(*jobs), options=Options(threads=1, time_limit=10.0))
     assert found.solver == "phased" and found.objective == 42
     assert 6.0 < listed[0] <= 7.0
 

@@ -47,7 +47,7 @@ def test_servers_are_below_their_switches() -> None:
 def test_the_page_has_all_effects_as_data() -> None:
     jobs = (replace(chained().jobs[0], name="<!--<b>", deadline_us=15),)
     instance = replace(chained(), jobs=jobs)
-    plan = solve(instance, "greedy", Options(workers=1)).plan
+    plan = solve(instance, "greedy", Options(threads=1)).plan
     assert plan is not None
     effects = list(each_failure(effects_on(instance, plan)))
     assert [severity(effect) for effect in effects] == [3, 0, 0, 0, 3, 3]
@@ -101,7 +101,7 @@ def test_a_repair_without_all_jobs_has_no_gain() -> None:
 
 def test_the_command_writes_it(tmp_path: Path) -> None:
     instance = chained()
-    plan = solve(instance, "greedy", Options(workers=1)).plan
+    plan = solve(instance, "greedy", Options(threads=1)).plan
     assert plan is not None
     files = [tmp_path / name for name in ("i.json", "p.json", "page.html")]
     for path, content in zip(files, (encode_instance(instance), encode_plan(plan)), strict=False):

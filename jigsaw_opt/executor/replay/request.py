@@ -12,14 +12,14 @@ from jigsaw_opt.documents.files import HOW_LISTED
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.replay import Policy
-from jigsaw_opt.solvers.options import MOST_WORKERS
+from jigsaw_opt.solvers.options import MOST_THREADS
 
 __all__ = ["ReplayRequest", "ReplaySettings"]
 
 _MOST = 1e6
 _NUMBERS = (
     ("passes", "the number of times that the plan is carried out", 1, inf),
-    ("threads", "the number of threads", 1, MOST_WORKERS),
+    ("threads", "the number of threads", 1, MOST_THREADS),
     ("warm_up", "the number of rounds before the clock starts", 0, inf),
     ("every", "the number of iterations between checkpoints", 1, inf),
     ("seed", "the seed", 0, 2**31 - 1),

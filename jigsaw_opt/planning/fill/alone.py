@@ -16,9 +16,9 @@ from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status
-from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["Alone", "alone"]
 
@@ -70,7 +70,7 @@ def alone(instance: Instance, part: Callable[[float], Options]) -> Alone:
 
 
 def _solved(instance: Instance, options: Options) -> Result:
-    result = solve(instance, "auto", options)
+    result = solve_listed(instance, "auto", options)
     if result.status is Status.INFEASIBLE:
         raise InfeasibleError("; ".join(it.message for it in result.conflicts) or "the foreground alone has no plan")
     return result
@@ -119,7 +119,7 @@ def _on_one_server(instance: Instance) -> Instance:
 
 
 def _plan(instance: Instance, options: Options) -> Plan | None:
-    return solve(instance, "auto", options).plan
+    return solve_listed(instance, "auto", options).plan
 
 
 def _elsewhere(instance: Instance, gpus: tuple[str, ...], used: Counter[int]) -> tuple[str, ...] | None:

@@ -112,7 +112,7 @@ class ExactHoles:
         while done < most and not over():
             self._model.aim(value, period_us)
             self._model.hint(starts, period_us)
-            solver, proto = new_solver(options.workers, options.seed), self._model.proto
+            solver, proto = new_solver(options.threads, options.seed), self._model.proto
             solver.parameters.max_time_in_seconds = min(end - time.monotonic(), _FOREVER_SECONDS)
             solver.parameters.max_deterministic_time = min(most - done, _FOREVER_SECONDS)
             try:

@@ -63,7 +63,7 @@ class Limits:
     def of(cls, options: Options) -> Limits:
         """Limits of time, work, seed, workers and cancel alone."""
         work = _WORK if options.time_limit is None and options.work_limit is None else options.work_limit
-        plain = Options(options.time_limit, work_limit=work, seed=options.seed, workers=options.workers)
+        plain = Options(options.time_limit, work_limit=work, seed=options.seed, threads=options.threads)
         return cls(replace(plain, cancel=options.cancel))
 
     @property

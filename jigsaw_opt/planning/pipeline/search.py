@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable
 
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import peak_bytes, timetable_of_orders
@@ -12,12 +10,9 @@ from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instan
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
-from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.auto import AUTO
-from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.listed import offering, solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result
-from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["fitting", "orders_of", "search_schedule"]
 
@@ -49,8 +44,7 @@ def search_schedule(
     """
     instance = pipeline_instance(pipeline, name, horizon)
     starts = [timetable_of_orders(pipeline, instance, orders) for orders in fitting(pipeline).values()]
-    method = _FromSchedules(starts)
-    return instance, solve(instance, method, options, report) if report else solve(instance, method, options)
+    return instance, solve_listed(instance, "auto", options, report, offering(starts))
 
 
 def fitting(pipeline: PipelineProblem) -> dict[str, Orders]:
@@ -88,28 +82,3 @@ def _pass(name: str) -> Pass:
     batch, _, stage = name[1:].partition(".")
     kinds = {"F": "F", "B": "B", "W": "W"}
     return Pass(kinds[name[0]], int(batch), int(stage))  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class _FromSchedules:
-    """`auto`, with plans to begin with."""
-
-    starts: Sequence[Timetable]
-    name: str = "auto"
-    display_name: str = "auto, from named schedules of a pipeline"
-
-    shapes: ClassVar[bool] = True
-
-    def unavailable(self) -> str | None:
-        """Never, as `auto`."""
-        return AUTO.unavailable()
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """As `auto`."""
-        return AUTO.unsupported(instance)
-
-    def run(self, control: Control) -> Result:
-        """Offer the plans, then solve."""
-        for timetable in self.starts:
-            control.offer(timetable)
-        return AUTO.run(control)

@@ -48,7 +48,7 @@ def exact_placement(groups: Groups, start: Placed | None, options: Options) -> P
         model = _DeviceModel(groups, None if start is None else start.max_load_ns)
         if start is not None:
             model.hint(start)
-        solver = new_solver(options.workers, options.seed)
+        solver = new_solver(options.threads, options.seed)
         try:
             status = run_stoppable(lambda: solver.solve(model.proto), solver.stop_search, "placement")
         except OutOfTimeError:  # the engine does not listen, and is left behind

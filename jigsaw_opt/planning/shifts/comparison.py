@@ -17,8 +17,8 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.interruptible import interruptible
+from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["Comparison", "ShiftedPlacement", "best_placement", "candidates", "compare", "shared_times"]
 
@@ -171,7 +171,7 @@ def shared_times(
 
 
 def _solved(instance: Instance, options: Options) -> Plan:
-    plan = solve(instance, "auto", options).plan
+    plan = solve_listed(instance, "auto", options).plan
     if plan is None:
         raise OutOfTimeError("no plan was found within the limits")
     return plan

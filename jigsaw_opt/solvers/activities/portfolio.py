@@ -38,10 +38,10 @@ def run_shaped(control: Control, operations: Operations) -> StoppedBy | None:
         return control.reason()
     fits = exact.fits(control, operations)
     if control.best is None:
-        return solve_shaped(control, operations, control.options.workers, work)
-    if control.options.workers > 1 and fits:
+        return solve_shaped(control, operations, control.options.threads, work)
+    if control.options.threads > 1 and fits:
         if exact.interval_count(operations) <= _SMALL:
-            solve_shaped(control, operations, control.options.workers, min(work, _FIRST_PROOF))
+            solve_shaped(control, operations, control.options.threads, min(work, _FIRST_PROOF))
         return control.reason() or _side_by_side(control, operations, work)
     seconds = math.inf if control.remaining is None else control.remaining
     share = _SEARCH_SHARE if fits else 1.0
@@ -54,7 +54,7 @@ def run_shaped(control: Control, operations: Operations) -> StoppedBy | None:
 
 def _side_by_side(control: Control, operations: Operations, work: float) -> StoppedBy | None:
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
-        prove = partial(solve_shaped, control, operations, control.options.workers - 1, work)
+        prove = partial(solve_shaped, control, operations, control.options.threads - 1, work)
         proof = pool.submit(in_context(prove))
         improve(control, operations, work)
         return control.reason() or proof.result()

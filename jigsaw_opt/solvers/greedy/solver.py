@@ -9,6 +9,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
+from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
 
 __all__ = ["GREEDY", "Greedy", "offer_greedy"]
@@ -23,7 +24,7 @@ class Greedy:
 
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
-    conditions: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "condition")
     route_policies: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:

@@ -18,6 +18,7 @@ from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import too_wide
+from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound, require_phasable
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
@@ -31,7 +32,6 @@ from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.valuation import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
 from jigsaw_opt.solvers.result import Result
-from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["resolve_phased"]
 
@@ -313,9 +313,9 @@ class _Work:
         if self._hurried and seconds <= 0:
             raise OutOfTimeError("no time was left for another plan of a group")
         limit = max(seconds, _LEAST_SECONDS) if math.isfinite(seconds) else None
-        options = Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
+        options = Options(time_limit=limit, seed=asked.seed, threads=asked.threads, cancel=asked.cancel)
         there = {job.name: placements[job.name] for job in cyclic.jobs}
-        plan = solve(cyclic, FixedPlacementTiming(there), options).plan
+        plan = solve_listed(cyclic, FixedPlacementTiming(there), options).plan
         if plan is None:
             raise OutOfTimeError("no cyclic plan of a phase was found")
         return plan

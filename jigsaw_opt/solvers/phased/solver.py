@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, islice
 
-from jigsaw_opt.documents import instance_sha256, validate
+from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
@@ -36,7 +36,7 @@ from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
 from jigsaw_opt.solvers.result import Conflict, Result
 
-__all__ = ["is_long", "solve_phased", "solve_phased_valid"]
+__all__ = ["is_long", "solve_phased"]
 
 _MOST = 4
 _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
@@ -71,25 +71,18 @@ def solve_phased(instance: Instance, options: Options | None = None) -> Result:
     Parameters
     ----------
     instance
-        Of the finite horizon.
+        A valid one, of the finite horizon.
     options
         Limits, seed and cores. Jobs are placed by ``greedy``, and within a time limit by ``auto``, too.
 
     Raises
     ------
-    InvalidInputError
-        The instance breaks a rule of the document.
     UsageError
         It is cyclic.
     MissingEngineError
         There is a time limit, and what ``auto`` needs is not installed.
     """
-    return solve_phased_valid(validate(instance), required_options(options))
-
-
-def solve_phased_valid(instance: Instance, options: Options) -> Result:
-    """As `solve_phased`, of an instance that was read from a document or that `validate` has given."""
-    started = time.monotonic()
+    options, started = required_options(options), time.monotonic()
     require_phasable(instance, shaped=True)
     with clock.limited(clock.Clock(options.time_limit, options.cancel, options.grace)):
         bound, causes, plan = _solved(instance, options, started)

@@ -15,11 +15,11 @@ from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.result import Result, StoppedBy
-from jigsaw_opt.solvers.solve import solve_valid
 
 __all__ = ["PhaseTimer", "UntimedError"]
 
@@ -84,7 +84,7 @@ class PhaseTimer:
         """
         self._require_time()
         own = len(part.jobs) / len(self._instance.jobs)
-        return solve_valid(part, solver, self._within(share * own)).plan
+        return solve_listed(part, solver, self._within(share * own)).plan
 
     def timed(self, gpus: Mapping[str, Sequence[str]], shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
         """A cyclic plan of jobs that run together.
@@ -141,7 +141,7 @@ class PhaseTimer:
         if self._end is not None:
             left = self._end - time.monotonic()
             limit = max(share * left, min(share * _LEAST_SECONDS, left + asked.grace) if self.first else 0.0, _INSTANT)
-        return Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
+        return Options(time_limit=limit, seed=asked.seed, threads=asked.threads, cancel=asked.cancel)
 
 
 def _made(part: Instance, gpus: _Placements, known: Timetable | None, options: Options) -> Result | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from jigsaw_opt.documents import validate
 from jigsaw_opt.errors import WrongPlanError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.listed import solve_listed
+from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.resolve.fix import Fix, breaches, placements_of
 from jigsaw_opt.solvers.resolve.warm import Warm
 from jigsaw_opt.solvers.result import Report, Result
-from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["Fix", "placements_of", "resolve"]
 
@@ -19,7 +20,7 @@ def resolve(
     plan: Plan,
     fix: Fix | None = None,
     options: Options | None = None,
-    report: Report | None = None,
+    on_event: Report | None = None,
 ) -> Result:
     """Solve a changed instance from the plan of the old one.
 
@@ -36,7 +37,7 @@ def resolve(
         What of the old plan must stay; nothing by default.
     options
         Limits, seed, cores, as in `solve`.
-    report
+    on_event
         Receives the progress stream.
 
     Returns
@@ -59,7 +60,7 @@ def resolve(
     require_a(Plan, plan)
     fix = fix or Fix()
     require_a(Fix, fix)
-    result = solve(instance, Warm(plan, fix), options, report)
+    result = solve_listed(validate(instance), Warm(plan, fix), required_options(options), on_event)
     broken = list(breaches(result.plan.data_parallel, plan, fix)) if result.plan is not None else []
     if broken:
         raise WrongPlanError(f"what was fixed did not hold: {'; '.join(broken[:5])}")

@@ -10,12 +10,12 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan, PlanStatus
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
+from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.resolve.failed_parts import left_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects
 from jigsaw_opt.solvers.result import Result, Status
-from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["FailureRepair", "repaired"]
 
@@ -101,7 +101,7 @@ def _alone(instance: Instance, options: Options) -> tuple[Instance, dict[str, st
     unplaced = {}
     for job in instance.jobs:
         if job in instance.shaped or job in instance.policed:
-            result = solve(replace(instance, jobs=(job,)), "auto", options)
+            result = solve_listed(replace(instance, jobs=(job,)), "auto", options)
             if result.status is Status.INFEASIBLE:
                 unplaced[job.name] = "; ".join(conflict.message for conflict in result.conflicts) or "it has no plan"
     return replace(instance, jobs=tuple(job for job in instance.jobs if job.name not in unplaced)), unplaced
@@ -109,7 +109,7 @@ def _alone(instance: Instance, options: Options) -> tuple[Instance, dict[str, st
 
 def _solved(left: Instance, plan: Plan, options: Options) -> Result:
     if left.shaped:
-        return solve(left, "auto", options)
+        return solve_listed(left, "auto", options)
     names = {job.name for job in left.jobs}
     return resolve(left, plan.with_jobs(tuple(job for job in plan.jobs if job.name in names)), options=options)
 

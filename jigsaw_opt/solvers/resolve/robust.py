@@ -7,10 +7,10 @@ without route policies, a cluster without its bridges has just the placements th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 from jigsaw_opt.documents import instance_sha256, validate
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes
@@ -18,15 +18,15 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.control import Control, first_bound
+from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.listed import offering, solve_listed
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.registry import ControlledSolver, find
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import Report, Result, Status
-from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["LinkFailures", "bridges", "solve_robust"]
 
@@ -67,11 +67,11 @@ def solve_robust(
     dead = bridges(instance.cluster) if not instance.policed else frozenset()
     narrow = replace(instance, cluster=instance.cluster.without(dead)) if dead else instance
     asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
-    method = find(solver)
+    method, opening = find(solver), None
     if instance.promising and instance.cluster.links and not callable(method):
         first = list(_first_plans(narrow, method, _shared(asked, _FIRST_SHARE / 2)))
-        method, asked = _Begun(method, first), _shared(asked, 1 - _FIRST_SHARE)
-    result = solve(narrow, method, asked, report)
+        opening, asked = offering(first), _shared(asked, 1 - _FIRST_SHARE)
+    result = solve_listed(narrow, method, asked, report, opening)
     if result.status is Status.INFEASIBLE:
         told = [replace(it, message=f"no plan outlives every link: {it.message}") for it in result.conflicts]
         return replace(result, conflicts=tuple(told))
@@ -84,13 +84,12 @@ def _first_plans(instance: Instance, method: ControlledSolver, options: Options)
     Those of slow links are timed anew in their order with the links as they are.
     """
     cluster = instance.cluster
-    plan = solve(
-        replace(instance, cluster=cluster.without({link.name for link in cluster.links})), method, options
-    ).plan
+    apart = replace(instance, cluster=cluster.without({link.name for link in cluster.links}))
+    plan = solve_listed(apart, method, options).plan
     if plan is not None:
         yield timetable_in(plan)
     slow = replace(cluster, links=tuple(_slowed(cluster)))
-    plan = solve(replace(instance, cluster=slow), method, replace(options, condition=None)).plan
+    plan = solve_listed(replace(instance, cluster=slow), method, replace(options, condition=None)).plan
     if plan is not None:
         order, routes = KeptOrder.of(instance, plan), Routes(cluster)
         timing = order.timed((), (), routes)
@@ -124,33 +123,6 @@ def bridges(cluster: Cluster) -> frozenset[str]:
     graph: nx.Graph[Any] = nx.Graph()
     graph.add_edges_from((*link.ends, {"name": link.name}) for link in cluster.links)
     return frozenset(graph[one][other]["name"] for one, other in nx.bridges(graph))
-
-
-class _Begun:
-    """A solver that goes on from plans."""
-
-    conditions: ClassVar[bool] = True
-    promises: ClassVar[bool] = True
-    shapes: ClassVar[bool] = True
-    route_policies: ClassVar[bool] = True
-    display_name = "from plans"
-
-    def __init__(self, method: ControlledSolver, first: Sequence[Timetable]) -> None:
-        self._method, self._first, self.name = method, first, method.name
-
-    def unavailable(self) -> str | None:
-        """As the solver, which has made the plans."""
-        return self._method.unavailable()
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """As the solver."""
-        return self._method.unsupported(instance)
-
-    def run(self, control: Control) -> Result:
-        """Take the plans and go on."""
-        for timetable in self._first:
-            control.offer(timetable)
-        return self._method.run(control)
 
 
 def _shared(options: Options, share: float) -> Options:

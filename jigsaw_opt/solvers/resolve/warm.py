@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.resolve.carrying import carried
 from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted, repaired
 from jigsaw_opt.solvers.resolve.finite_insertion import FiniteInsertion
@@ -24,7 +26,7 @@ from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
-__all__ = ["Warm"]
+__all__ = ["Warm", "offer_repaired"]
 
 _PATIENCE = 50
 """Fruitless steps after which an improvement without any limit ends."""
@@ -57,6 +59,7 @@ class Warm(OrtoolsSolver):
 
     promises: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
 
     def run(self, control: Control) -> Result:
         """Solve the instance.
@@ -68,12 +71,39 @@ class Warm(OrtoolsSolver):
         TooLargeError
             For more blocks than a plan is written for.
         """
-        operations = control.operations
-        require_size(operations)
-        found = tuple(problems(operations, self.plan, self.fix))
-        if found:
-            raise InvalidInputError(found)
-        return control.conclude(_Resolving(control, operations, self.plan, self.fix).run, engines=["ortools"])
+        return control.conclude(_resolving(control, self.plan, self.fix).run, engines=["ortools"])
+
+
+def offer_repaired(control: Control, plan: Plan) -> None:
+    """Offer a plan of another instance, repaired, as far as that is soon done.
+
+    Parameters
+    ----------
+    control
+        The solve of the changed instance, of data-parallel jobs only.
+    plan
+        The old plan.
+
+    Raises
+    ------
+    InvalidInputError
+        They do not go together.
+    UsageError
+        Some job has a shape.
+    """
+    if control.operations.shaped:
+        name = control.operations.instance.shaped[0].name
+        raise UsageError(f"no plan of another instance is repaired where a job has a shape, such as {name!r}")
+    with suppress(OutOfTimeError):
+        _resolving(control, plan, Fix()).repair()
+
+
+def _resolving(control: Control, plan: Plan, fix: Fix) -> _Resolving:
+    require_size(control.operations)
+    found = tuple(problems(control.operations, plan, fix))
+    if found:
+        raise InvalidInputError(found)
+    return _Resolving(control, control.operations, plan, fix)
 
 
 class _Resolving:
@@ -87,6 +117,10 @@ class _Resolving:
 
     def run(self) -> StoppedBy:
         """Repair, then improve as long as the limits permit."""
+        return self.repair(improving=True) or self._search()
+
+    def repair(self, *, improving: bool = False) -> StoppedBy | None:
+        """Offer the old plan with as little changed as its jobs need, and where asked, improve it; why it ended."""
         asked = demands(self.operations)
         if asked is None:
             return StoppedBy.COMPLETED
@@ -96,14 +130,13 @@ class _Resolving:
         index_of = {job.name: index for index, job in enumerate(now.jobs)}
         self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}
         kept = carried(self.operations, self.plan, self.fix)
-        reason = self._on_cyclic_horizon(kept) if now.horizon == "cyclic" else self._on_finite_horizon(kept)
-        return reason or self._search()
+        return self._on_cyclic_horizon(kept) if now.horizon == "cyclic" else self._on_finite_horizon(kept, improving)
 
     def _released(self, job: OperationGraph) -> OperationGraph:
         """What has not begun starts no earlier than the moment."""
         return job if job.name in self.begun else replace(job, release_us=max(job.release_us, self.fix.moment))
 
-    def _on_finite_horizon(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
+    def _on_finite_horizon(self, kept: Mapping[int, JobPlan], improving: bool) -> StoppedBy | None:
         insertion = self._insertion()
         unassigned = []
         for index in range(len(self.operations.jobs)):
@@ -116,7 +149,7 @@ class _Resolving:
         if found is None:
             return None if self.fix.empty else self._reason() or StoppedBy.COMPLETED
         self.control.offer(found.schedule.timetable())
-        return self._improve(found, unassigned)
+        return self._improve(found, unassigned) if improving else None
 
     def _insertion(self) -> FiniteInsertion:
         """A schedule that holds what has started.

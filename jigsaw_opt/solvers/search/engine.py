@@ -74,7 +74,7 @@ class Engine:
                 solver.stop_search()
 
         calls = [partial(solver.solve, model) for solver, model in zip(solvers, models, strict=True)]
-        statuses = self.control.run_all(calls, cancel, self.control.options.workers)
+        statuses = self.control.run_all(calls, cancel, self.control.options.threads)
         deterministic = sum(solver.response_proto.deterministic_time for solver in solvers)
         self.budget.spend(self.params.engine * deterministic)
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)

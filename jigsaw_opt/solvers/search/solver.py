@@ -8,6 +8,7 @@ from typing import ClassVar
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size
+from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves import Move
@@ -31,6 +32,7 @@ class Search(OrtoolsSolver):
 
     promises: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

@@ -13,9 +13,9 @@ from jigsaw_opt import __version__
 from jigsaw_opt.documents import decode_instance
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
-from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["SolveLimits", "measure"]
 
@@ -52,7 +52,7 @@ def measure(document: bytes, solver: str, limits: SolveLimits) -> dict[str, Any]
     """
     instance = decode_instance(document)
     started, cpu = time.monotonic(), _cpu_seconds()
-    outcome = _solved(instance, solver, Options(**asdict(limits)))
+    outcome = _solved(instance, solver, _options(limits))
     return {
         **outcome,
         "seconds": round(time.monotonic() - started, 3),
@@ -63,9 +63,14 @@ def measure(document: bytes, solver: str, limits: SolveLimits) -> dict[str, Any]
     }
 
 
+def _options(limits: SolveLimits) -> Options:
+    named = asdict(limits)
+    return Options(threads=named.pop("workers"), **named)
+
+
 def _solved(instance: Instance, solver: str, options: Options) -> dict[str, Any]:
     try:
-        return _outcome(solve(instance, solver, options), options.time_limit)
+        return _outcome(solve_listed(instance, solver, options), options.time_limit)
     except JigsawError as error:
         return {"error": str(error)}
 

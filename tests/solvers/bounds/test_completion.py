@@ -196,7 +196,7 @@ def test_bucket_1_is_ready_before_a_deeper_least_level_is(seed: int) -> None:
     # Two workers and three levels: the staircase is (2, 3), so the first transfer hides a part of every block.
     changes = {"objective": "weighted_completion", "depths": (StaircaseDepth(),), "load": 200, "iterations": (2, 3)}
     instance = generate("tiny", seed, **changes)
-    plan = solve(instance, "cpsat", Options(work_limit=1.0, workers=1)).objective
+    plan = solve(instance, "cpsat", Options(work_limit=1.0, threads=1)).objective
     assert plan is not None
     assert lower_bound(cut(instance)).value < best_bound(cut(instance)) <= plan
 

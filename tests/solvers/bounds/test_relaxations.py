@@ -138,10 +138,10 @@ def test_the_name_of_no_relaxation_is_a_usage_error() -> None:
 
 def test_the_result_carries_the_proof_of_its_bound() -> None:
     instance = generate("server", 1, objective="makespan")
-    result = solve(instance, "greedy", Options(workers=1))
+    result = solve(instance, "greedy", Options(threads=1))
     assert result.proof == lower_bound(cut(instance)).proof
     assert result.bound_reason == result.proof.sentence
-    less = solve(instance, "greedy", Options(workers=1, without_bounds=(result.proof.relaxation,)))
+    less = solve(instance, "greedy", Options(threads=1, without_bounds=(result.proof.relaxation,)))
     assert less.bound < result.bound
     assert less.proof.relaxation != result.proof.relaxation
 

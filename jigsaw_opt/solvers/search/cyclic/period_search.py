@@ -40,7 +40,7 @@ class PeriodSearch:
 
     def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
         """Jobs assigned to groups of servers and blocks in these."""
-        threads = self.control.options.workers
+        threads = self.control.options.threads
         return HierarchicalAssignment(self.candidate_table, target, longest, self.rng, threads, self._count_annealing)
 
     def _count_annealing(self, steps: int) -> None:

@@ -1,0 +1,183 @@
+"""A plan that lists all iterations, or repeats one period: cut once, then certain causes, the method, and the check."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError
+from jigsaw_opt.problem import clock
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.bounds import Bound, Proof
+from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
+from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.engines.parameters import require_parameters
+from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.registry import Solver, find, ignored, refusal, require_solver
+from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.system.interrupts import on_interrupt
+
+__all__ = ["Opening", "find_solver", "offering", "solve_listed"]
+
+_LOGGER = logging.getLogger(__name__)
+
+Opening = Callable[[Control], None]
+"""What a solve does before its method: it offers first plans, or adds a rule to stop by."""
+
+
+def solve_listed(
+    instance: Instance,
+    method: str | Solver,
+    options: Options,
+    on_event: Report | None = None,
+    opening: Opening | None = None,
+) -> Result:
+    """Solve an instance by one method, and check the plan.
+
+    Parameters
+    ----------
+    instance
+        A valid one.
+    method, options, on_event
+        As of `jigsaw_opt.solve`; ``auto`` never makes a phased plan here.
+    opening
+        What comes before the method, unless that is one that is called.
+
+    Raises
+    ------
+    JigsawError
+        As of `jigsaw_opt.solve`.
+    """
+    report = on_event or _ignore
+    solver = find_solver(method)
+    _require(solver, instance, options)
+    limit = clock.Clock(options.time_limit, options.cancel, options.grace)
+    _LOGGER.info("solving %r with %s", instance.name, solver.name)
+    with on_interrupt(options.cancel.set):
+        with clock.limited(limit):
+            result = _solved(solver, instance, options, report, opening)
+        result = _checked(instance, result)
+    told = (result.status, result.objective, result.bound, result.stopped_by, result.seconds)
+    _LOGGER.info("%r is solved: %s, objective %s, bound %s, stopped by %s after %.2f s", instance.name, *told)
+    return result
+
+
+def offering(timetables: Iterable[Timetable]) -> Opening:
+    """Return an opening that offers plans."""
+
+    def offer(control: Control) -> None:
+        for timetable in timetables:
+            control.offer(timetable)
+
+    return offer
+
+
+def find_solver(solver: str | Solver) -> Solver:
+    """Return the solver of a name, or a solver itself; refuse what is none."""
+    if isinstance(solver, str):
+        return find(solver)
+    require_solver(getattr(solver, "name", str(solver)), solver)
+    return solver
+
+
+def _solved(method: Solver, instance: Instance, options: Options, report: Report, opening: Opening | None) -> Result:
+    """The method's result; or none of its plans, where a certain cause rules out all of them, or time is over at once.
+
+    Whatever is raised once the time is over ends here, also where a solver of others lets it through.
+    """
+
+    def none(status: Status, stopped_by: StoppedBy, bound: Bound, causes: tuple[Conflict, ...] = ()) -> Result:
+        return Result(
+            status=status,
+            stopped_by=stopped_by,
+            objective=None,
+            bound=bound.value,
+            plan=None,
+            proof=bound.proof,
+            conflicts=causes,
+            solver=method.name,
+            seed=options.seed,
+        )
+
+    try:
+        # Before anything is cut: the operations of workers that no cluster holds might not fit into memory.
+        causes = too_wide(instance)
+        if causes:
+            return none(Status.INFEASIBLE, StoppedBy.PROOF, Bound(0, Proof("there is no plan")), causes)
+        operations = cut(instance, shaped=True)
+        causes = certain_causes(operations)
+        if causes:
+            return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(operations, options), causes)
+        run = _run if type(method).__module__.startswith("jigsaw_opt.") else _run_of_others
+        return run(method, operations, options, report, opening)
+    except OutOfTimeError:
+        return none(Status.UNKNOWN, StoppedBy.INTERRUPT if options.cancel.is_set() else StoppedBy.TIME, NO_BOUND)
+
+
+def _run(method: Solver, operations: Operations, options: Options, report: Report, opening: Opening | None) -> Result:
+    if callable(method):
+        return method(operations.instance, options, report)
+    control = Control(method.name, operations, options, report)
+    if opening is not None:
+        opening(control)
+    return method.run(control)
+
+
+def _run_of_others(
+    method: Solver, operations: Operations, options: Options, report: Report, opening: Opening | None
+) -> Result:
+    """As `_run`; an exception then names the solver, but one of the receiver of events stays as it is."""
+    of_report: list[Exception] = []
+
+    def reported(event: Event) -> None:
+        try:
+            report(event)
+        except Exception as error:
+            of_report.append(error)
+            raise
+
+    try:
+        return _run(method, operations, options, reported, opening)
+    except (JigsawError, MemoryError):
+        raise
+    except Exception as error:
+        if error in of_report:
+            raise
+        raise PluginError(f"the solver {method.name!r} raised {type(error).__name__}: {error}") from error
+
+
+def _require(method: Solver, instance: Instance, options: Options) -> None:
+    missing = method.unavailable()
+    if missing is not None:
+        raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
+    reason = refusal(method, instance)
+    if reason is not None:
+        raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
+    engines: tuple[str, ...] = getattr(method, "engines", ())
+    if options.engine is not None and options.engine not in engines:
+        raise UsageError(
+            f"solver {method.name!r} has no engine {options.engine!r}; "
+            + (f"it has {' and '.join(engines)}" if engines else "it has none to choose from")
+        )
+    if options.engine_parameters or options.engine_log is not None:
+        if not engines:
+            raise UsageError(f"solver {method.name!r} hands no parameters and no log through to an engine")
+        require_parameters(options.engine or engines[0], options.engine_parameters)
+    left = ignored(method, options)
+    if left:
+        raise UsageError(*(f"solver {method.name!r} takes no option {name}" for name in left))
+
+
+def _checked(instance: Instance, result: Result) -> Result:
+    if result.plan is None:
+        return result
+    require_correct(instance, result.plan, f"solver {result.solver!r}")
+    return replace(result, objective=result.plan.objective)
+
+
+def _ignore(event: Event) -> None:
+    """Drop an event of the progress stream."""

@@ -1,0 +1,180 @@
+"""One call for all solving: options by keyword, a plan to start from for every method, names of the release before."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, Literal
+
+import pytest
+
+import jigsaw_opt as jo
+from jigsaw_opt.instances import generate
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Plan, Segment, Server
+from jigsaw_opt.solvers.options import GivenOptions, Options
+from jigsaw_opt.solvers.registry import find, ignored, names
+from jigsaw_opt.solvers.resolve import Fix
+from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
+from tests.random_instances import random_instance
+
+ONE: dict[str, Any] = {"threads": 1, "work_limit": 0.1}
+
+
+def chosen(horizon: Literal["finite", "cyclic"] = "finite") -> tuple[Instance, Plan]:
+    """An instance, and a better plan of it than `greedy` has."""
+    for seed in range(20):
+        instance = generate("server", seed)
+        if horizon == "cyclic":
+            jobs = tuple(replace(job, release_us=0, iterations=2) for job in instance.jobs)
+            instance = replace(instance, jobs=jobs, horizon="cyclic", objective="period")
+        first, best = solve(instance, "greedy").plan, solve(instance, "search", threads=1, work_limit=0.3).plan
+        if first is not None and best is not None and best.objective < first.objective:
+            return instance, best
+    raise AssertionError("no seed has such a plan")
+
+
+@pytest.fixture(scope="module")
+def finite() -> tuple[Instance, Plan]:
+    pytest.importorskip("ortools")
+    return chosen()
+
+
+class Idle:
+    """A solver that is called, finds nothing and proves little."""
+
+    name = display_name = "idle"
+
+    def unavailable(self) -> str | None:
+        return None
+
+    def unsupported(self, instance: Instance) -> str | None:
+        return None
+
+    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+        return Result(status=Status.UNKNOWN, stopped_by=StoppedBy.COMPLETED, objective=None, bound=1, plan=None)
+
+
+def test_options_go_by_keyword_as_in_their_object(finite: tuple[Instance, Plan]) -> None:
+    instance, _ = finite
+    by_name, by_object = (solve(instance, "search", **ONE), solve(instance, "search", Options(**ONE)))
+    assert by_name.plan is not None and by_object.plan is not None and by_name.plan.jobs == by_object.plan.jobs
+    both = solve(instance, "search", Options(threads=1), work_limit=0.1)
+    assert both.plan is not None and both.plan.jobs == by_name.plan.jobs
+    assert set(GivenOptions.__annotations__) == {field.name for field in fields(Options)}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"time_limt": 1, "seed": 2}, "there is no option 'time_limt'; did you mean 'time_limit'?"),
+        ({"options": Options(gap=0.1), "gap": 0.2}, "gap is given twice: in the options and by keyword"),
+        ({"options": Options(), "cancel": Options().cancel}, "cancel is given twice"),
+        ({"params": jo.SearchParams(without=("x",))}, "solver 'greedy' takes no option params"),
+        ({"engine": "cbc"}, "solver 'greedy' has no engine 'cbc'"),
+        ({"method": "phased", "gap": 0.1}, "a phased plan is made without gap"),
+        ({"fix": Fix(before_us=3)}, "what is fixed is part of a plan"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(given: dict[str, Any], told: str) -> None:
+    instance = random_instance(1, "finite", "makespan", 4)
+    with pytest.raises(jo.UsageError) as caught:
+        solve(instance, **{"method": "greedy", **given})
+    assert str(caught.value.args[0]).startswith(told)
+
+
+def test_every_method_says_what_it_takes_and_takes_the_limits() -> None:
+    limits = Options(time_limit=1, gap=0.1, target=1, no_improvement=1, work_limit=1, seed=3, without_bounds=("x",))
+    for name in names():
+        if hasattr(find(name), "takes"):
+            assert ignored(find(name), limits) == ()
+    assert ignored(find("cpsat"), Options(params=jo.SearchParams(without=("x",)))) == ("params",)
+    assert ignored(Idle(), Options(condition=lambda *_: True, gap=0.1)) == ("condition",)
+
+
+@pytest.mark.parametrize("method", ["auto", "portfolio", "search", "cpsat", "greedy", "ilp", "phased", Idle()])
+def test_no_method_is_worse_than_its_start(method: Any, finite: tuple[Instance, Plan]) -> None:
+    if method == "ilp":
+        pytest.importorskip("pulp")
+        pytest.importorskip("highspy")
+    instance, plan = finite
+    seen: list[Event] = []
+    limits = {"threads": 1, "time_limit": 5} if method == "phased" else ONE
+    result = solve(instance, method, start=plan, on_event=seen.append, **limits)
+    assert result.plan is not None and result.objective is not None and not jo.check(instance, result.plan)
+    assert result.objective <= plan.objective and result.status in (Status.OPTIMAL, Status.FEASIBLE)
+    if method not in ("phased",) and not isinstance(method, Idle):
+        assert next(event.objective for event in seen if event.objective is not None) == plan.objective
+
+
+def test_a_period_starts_from_a_plan_too() -> None:
+    pytest.importorskip("ortools")
+    instance, plan = chosen("cyclic")
+    result = solve(instance, "greedy", start=plan)
+    assert result.objective == plan.objective and result.plan is not None and not jo.check(instance, result.plan)
+
+
+def test_a_start_that_is_wrong_is_refused_with_every_rule_it_breaks(finite: tuple[Instance, Plan]) -> None:
+    instance, plan = finite
+    wrong = replace(plan.with_jobs(plan.jobs[:-1]), objective=plan.objective + 1)
+    with pytest.raises(jo.InvalidInputError) as caught:
+        solve(instance, "greedy", start=wrong)
+    assert len(caught.value.problems) == len(jo.check(instance, wrong)) >= 1
+    assert all(problem.path.startswith("start: $") for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize("method", ["cpsat", "greedy"])
+def test_a_plan_of_another_instance_is_repaired_for_any_method(method: str, finite: tuple[Instance, Plan]) -> None:
+    instance, plan = finite
+    changed = replace(instance, jobs=(*instance.jobs, replace(instance.jobs[0], name="late")))
+    result = solve(changed, method, start=plan, fix=Fix(), **ONE)
+    assert result.plan is not None and not jo.check(changed, result.plan)
+    with pytest.raises(jo.UsageError, match=f"solver '{method}' keeps nothing of a plan"):
+        solve(changed, method, start=plan, fix=Fix(before_us=1))
+
+
+def test_a_phased_plan_starts_what_makes_phased_ones() -> None:
+    net = Model((Segment("l", {"v": 3}, {"v": 4}, 5, 6),))
+    jobs = (Job("a", "net", 1, 10**8), Job("b", "net", 1, 10**8))
+    instance = Instance("long", Cluster((Server("s", "v", 1, 100, 10**6),)), {"net": net}, jobs)
+    plan = solve(instance, threads=1).plan
+    assert plan is not None and plan.is_phased
+    for method in ("auto", "phased"):
+        again = solve(instance, method, start=plan, threads=1).objective
+        assert again is not None and again <= plan.objective
+    with pytest.raises(jo.UsageError, match="solver 'greedy' lists all iterations"):
+        solve(instance, "greedy", start=plan)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda instance, plan: jo.solve(instance, solver="greedy"),
+        lambda instance, plan: jo.solve(instance, "greedy", jo.Options(), lambda event: None),
+        lambda instance, plan: jo.solve(instance, "greedy", report=lambda event: None),
+        lambda instance, plan: jo.solve(instance, "greedy", jo.Options(workers=1)),
+        lambda instance, plan: jo.solve(instance, "greedy", workers=1),
+        lambda instance, plan: jo.solve_any(instance, jo.Options(work_limit=0.01)),
+        lambda instance, plan: jo.solve_phased(instance, jo.Options(time_limit=5)),
+        lambda instance, plan: jo.resolve(instance, plan, jo.Fix(), jo.Options(work_limit=0.01)),
+        lambda instance, plan: jo.solving(instance, solver="greedy"),
+    ],
+)
+def test_scripts_of_the_release_before_run_with_a_warning(
+    use: Callable[[Instance, Plan], Any], finite: tuple[Instance, Plan]
+) -> None:
+    with pytest.warns(DeprecationWarning) as caught:
+        found = use(*finite)
+    assert caught[0].filename == __file__
+    result = found.result if isinstance(found, jo.Solving) else found
+    assert result.plan is not None
+
+
+def test_the_names_of_now_warn_of_nothing(finite: tuple[Instance, Plan]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert solve(finite[0], "greedy", threads=1, seed=3).plan is not None
+        assert replace(Options(threads=3), seed=2).threads == 3
+    with pytest.warns(DeprecationWarning, match="called threads"):
+        assert Options(threads=3).workers == 3
