@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any
 
 from jigsaw_opt.documents.encoding import encode_depth, encode_part
-from jigsaw_opt.documents.instance_decoding import decode_instance_tree
+from jigsaw_opt.documents.instance_decoding import VALID, as_valid, decode_instance_tree
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Model, Segment, Shape
@@ -280,7 +280,8 @@ def _given(**values: int | str | None) -> Json:
 def validate(instance: Instance) -> Instance:
     """The instance as the decoder of documents reads it, such as one that was made of its parts by hand.
 
-    A depth rule that is not registered stays the object that it is.
+    A depth rule that is not registered stays the object that it is. An instance that was read, built or validated
+    before is not looked at again.
 
     Raises
     ------
@@ -290,9 +291,13 @@ def validate(instance: Instance) -> Instance:
         It is no instance, such as the name of one.
     """
     require_a(Instance, instance)
+    return instance.noted(VALID, lambda: _validated(instance)) or instance
+
+
+def _validated(instance: Instance) -> Instance | None:
     valid = decode_instance_tree(lambda report: {"format": _FORMAT, **_plain(instance, "$", report)})
-    pairs = zip(valid.jobs, instance.jobs, strict=True)
-    return replace(valid, jobs=tuple(starmap(_with_own_rule, pairs)))
+    jobs = tuple(starmap(_with_own_rule, zip(valid.jobs, instance.jobs, strict=True)))
+    return valid if jobs == valid.jobs else as_valid(replace(valid, jobs=jobs))
 
 
 def _with_own_rule(job: Job | ShapedJob, made: Job | ShapedJob) -> Job | ShapedJob:

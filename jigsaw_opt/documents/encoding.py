@@ -36,7 +36,7 @@ def canonical_json(instance: Instance) -> bytes:
 
 def instance_sha256(instance: Instance) -> str:
     """SHA-256 of the canonical form in lower-case hex, as plans state it (specification: hash)."""
-    return hashlib.sha256(canonical_json(instance)).hexdigest()
+    return instance.noted("sha256", lambda: hashlib.sha256(canonical_json(instance)).hexdigest())
 
 
 def encode_instance(instance: Instance) -> bytes:

@@ -28,7 +28,10 @@ from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["decode_depth", "decode_instance", "decode_instance_tree"]
+__all__ = ["VALID", "as_valid", "decode_depth", "decode_instance", "decode_instance_tree"]
+
+VALID = "valid"
+"""Under this name an instance has a note of its valid form: another instance, or None where it is valid itself."""
 
 Json = dict[str, Any]
 
@@ -49,7 +52,7 @@ def decode_instance(data: bytes | str, source: str = "$") -> Instance:
         With every problem of the document and its path.
     """
     with collection_paused():
-        return _instance(parsed(data, source, _check))
+        return as_valid(_instance(parsed(data, source, _check)))
 
 
 def decode_instance_tree(read: Callable[[Report], Json]) -> Instance:
@@ -66,7 +69,13 @@ def decode_instance_tree(read: Callable[[Report], Json]) -> Instance:
         With every problem and its path.
     """
     with collection_paused():
-        return _instance(checked(read, "$", _check_made))
+        return as_valid(_instance(checked(read, "$", _check_made)))
+
+
+def as_valid(instance: Instance) -> Instance:
+    """Note of an instance that it keeps all rules, and return it."""
+    instance.noted(VALID, lambda: None)
+    return instance
 
 
 def _check_made(tree: Json, report: Report) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
@@ -17,11 +17,28 @@ __all__ = ["Horizon", "Instance", "Objective"]
 Horizon = Literal["finite", "cyclic"]
 Objective = Literal["makespan", "weighted_completion", "period"]
 _ALONE = "only data-parallel jobs are taken here"
+_T = TypeVar("_T")
+
+
+class _Noting:
+    """Remembers what was found out about an object that never changes; no copy and no changed one knows of it."""
+
+    __slots__ = ("_notes",)
+    _notes: dict[str, object]
+
+    def noted(self, name: str, find: Callable[[], _T]) -> _T:
+        """Return what `find` returned when it was first asked for under a name."""
+        if not hasattr(self, "_notes"):
+            object.__setattr__(self, "_notes", {})
+        if name not in self._notes:
+            self._notes[name] = find()
+        found: _T = self._notes[name]  # type: ignore[assignment]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
-    """What is to be scheduled. Fields as in the document ``jigsaw-instance/1``."""
+class Instance(_Noting):
+    """What is to be scheduled. Fields as in the document ``jigsaw-instance/1``; none of them is changed afterwards."""
 
     name: str
     cluster: Cluster

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -10,6 +12,7 @@ from typing import Any, Literal
 import pytest
 
 import jigsaw_opt as jo
+from jigsaw_opt.documents import building, decode_instance, encode_instance, encoding
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Plan, Segment, Server
 from jigsaw_opt.solvers.options import GivenOptions, Options
@@ -178,3 +181,22 @@ def test_the_names_of_now_warn_of_nothing(finite: tuple[Instance, Plan]) -> None
         assert replace(Options(threads=3), seed=2).threads == 3
     with pytest.warns(DeprecationWarning, match="called threads"):
         assert Options(threads=3).workers == 3
+
+
+def test_an_instance_is_looked_at_once_however_often_it_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = random_instance(1, "finite", "makespan", 4)
+    read = decode_instance(encode_instance(built))
+    made = replace(read, jobs=read.jobs)
+    looked: list[object] = []
+    tree = building.decode_instance_tree
+    monkeypatch.setattr(building, "decode_instance_tree", lambda *it: (looked.append(it), tree(*it))[1])
+    hashed: list[Instance] = []
+    canonical = encoding.canonical_json
+    monkeypatch.setattr(encoding, "canonical_json", lambda it: (hashed.append(it), canonical(it))[1])
+    for instance in (read, read, made, made):
+        result = solve(instance, "greedy")
+        assert result.plan is not None and jo.check(instance, result.plan) == ()
+    assert len(looked) == 1 and len(hashed) == 2
+    assert pickle.loads(pickle.dumps(read)) == read == copy.copy(read)
+    with pytest.raises(jo.InvalidInputError):
+        solve(replace(read, jobs=(replace(read.jobs[0], weight=-1), *read.jobs[1:])), "greedy")

@@ -169,7 +169,9 @@ def test_cancelled_while_it_runs_it_keeps_its_plan_and_leaves_no_thread(workers:
         if event.objective is not None:
             options.cancel.set()
 
-    result = solve(generate("server", 2, objective="weighted_completion"), "portfolio", options, cancel_at_first_plan)
+    result = solve(
+        generate("server", 2, objective="weighted_completion"), "portfolio", options, on_event=cancel_at_first_plan
+    )
     assert result.stopped_by is StoppedBy.INTERRUPT
     assert result.status is Status.FEASIBLE
     assert threading.active_count() == threads
