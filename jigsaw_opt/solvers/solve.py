@@ -89,7 +89,7 @@ def solve(
         require_a(Fix, fix)
     asked, instance = options_of(options, option), validate(instance)
     if method == PHASED.name or (start is not None and start.is_phased):
-        _require_phased(method, asked)
+        _require_phases(method, asked)
     if start is None:
         if fix is not None and not fix.empty:
             raise UsageError("what is fixed is part of a plan: give it as start")
@@ -133,7 +133,7 @@ def _resolved(
     return solve_listed(instance, method, options, on_event, partial(offer_repaired, plan=start))
 
 
-def _require_phased(method: str | Solver, options: Options) -> None:
+def _require_phases(method: str | Solver, options: Options) -> None:
     """Refuse methods that take no phased plan to start from, and options that none is made with."""
     left = ignored(PHASED, options)
     if left:
