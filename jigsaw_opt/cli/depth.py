@@ -39,11 +39,10 @@ def warn_of_levels(instance: Instance, plan: Plan) -> None:
     from jigsaw_opt.problem.plan import JobPlan
 
     deepest = {job.name: instance.models[job.model].depth for job in instance.jobs if isinstance(job, Job)}
-    parts = [phase.jobs for _, _, phase in plan.all_phases()] if plan.is_phased else [plan.jobs]
     bent = (
         job.name
-        for part in parts
-        for job in part
+        for _, _, phase in plan.all_phases()
+        for job in phase.jobs
         if isinstance(job, JobPlan)
         and any(block.level < deepest[job.name] for iteration in job.iterations for block in iteration.blocks)
     )

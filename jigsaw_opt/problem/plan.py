@@ -158,13 +158,12 @@ class Phase:
     @property
     def end_us(self) -> int:
         """When the last operation of its last repetition ends, in microseconds."""
-        ends = (
-            operation.end_us
-            for job in self.jobs
-            for iteration in job.iterations
-            for operation in (*iteration.blocks, *iteration.transfers)
-        )
-        return self.last_start_us + max(ends, default=0)
+        return max(map(self.end_of, self.jobs), default=self.last_start_us)
+
+    def end_of(self, job: JobPlan | ShapedJobPlan) -> int:
+        """When the last operation of one of its jobs ends in its last repetition, in microseconds."""
+        every = (operation for it in job.iterations for operation in (*it.blocks, *it.transfers))
+        return self.last_start_us + max((operation.end_us for operation in every), default=0)
 
     def numbers_in(self, instance: Instance) -> tuple[int, ...]:
         """Numbers of its jobs in an instance that has them."""

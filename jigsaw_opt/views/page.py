@@ -15,13 +15,16 @@ _PART = re.compile(r"\{\{([\w./]+\.(?:css|js|txt))\}\}")
 
 
 def template(name: str) -> str:
-    """A page of this folder with ``{{title}}`` and ``{{data}}`` where these belong.
+    """A page of this folder in the frame of all, with ``{{title}}`` and ``{{data}}`` where these belong.
 
     Files of this folder that it names, as in ``{{look.css}}``, are put in their places, so it needs no other file.
     """
-    folder = files(__package__)
-    page = folder.joinpath(name).read_text(encoding="utf-8")
-    return _PART.sub(lambda place: folder.joinpath(place[1]).read_text(encoding="utf-8"), page)
+    page = _text("frame.html").replace("{{page}}", _text(name))
+    return _PART.sub(lambda place: _text(place[1]), page)
+
+
+def _text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def filled(name: str, title: str, data: object) -> str:

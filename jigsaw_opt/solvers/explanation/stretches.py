@@ -119,9 +119,7 @@ class _JobPart:
 
     @property
     def end_us(self) -> int:
-        every = (operation for it in self.job.iterations for operation in (*it.blocks, *it.transfers))
-        last: int = max(operation.end_us for operation in every)
-        return self.phase.last_start_us + last
+        return self.phase.end_of(self.job)
 
 
 def explain_phases(instance: Instance, plan: Plan, job: str | None = None) -> list[JobStretches]:

@@ -58,7 +58,7 @@ class PhaseFailures:
             if effect.stopped or effect.rerouted
         )
         groups, lost = self._groups(failed)
-        ends = {job.name: end for group in groups for phase in group.phases for job, end in _ends(phase)}
+        ends = {job.name: phase.end_of(job) for group in groups for phase in group.phases for job in phase.jobs}
         names = [job.name for job in self._instance.jobs]
         late = {job.name for job in self._instance.jobs if job.deadline_us is not None} & {
             *stopped,
@@ -116,7 +116,7 @@ class PhaseFailures:
             if effect.stopped or effect.rerouted:
                 plan = effects.left(failed)[1]
                 jobs, period_us = plan.jobs, plan.objective
-            begins = [releases[job.name] - min(start for start, _ in _times(job)) for job in jobs]
+            begins = [releases[job.name] - _first_start_us(job) for job in jobs]
             again = replace(phase, start_us=max(now, phase.start_us, *begins), period_us=period_us, jobs=jobs)
             found.append(again)
             now = again.end_us
@@ -128,17 +128,10 @@ class PhaseFailures:
         return sum(job.weight * ends[job.name] for job in self._instance.jobs if job.name in ends)
 
 
-def _times(job: JobPlan | ShapedJobPlan) -> list[tuple[int, int]]:
-    """Starts and ends of all operations of one repetition."""
-    return [
-        (it.start_us, it.end_us) for iteration in job.iterations for it in (*iteration.blocks, *iteration.transfers)
-    ]
-
-
-def _ends(phase: Phase) -> Iterator[tuple[JobPlan | ShapedJobPlan, int]]:
-    """Jobs of a phase, and when each ends in it."""
-    for job in phase.jobs:
-        yield job, phase.last_start_us + max(end for _, end in _times(job))
+def _first_start_us(job: JobPlan | ShapedJobPlan) -> int:
+    """The earliest start of its operations in a repetition."""
+    starts: Iterator[int] = (it.start_us for own in job.iterations for it in (*own.blocks, *own.transfers))
+    return min(starts)
 
 
 def _transfers(effects: Sequence[FailureEffect]) -> dict[str, tuple[TransferChange, ...]]:
