@@ -87,7 +87,7 @@ def with_power_caps(instance: Instance, random: Random) -> Instance:
     """The instance with one or two power caps, which let one block run on their servers and perhaps not two at once."""
     names = [server.name for server in instance.cluster.servers]
     caps = tuple(
-        PowerCap(f"cap{k}", tuple(random.sample(names, random.randint(1, len(names)))), random.randint(3, 7))
+        PowerCap(f"cap{k}", tuple(random.sample(names, random.randint(1, len(names)))), random.randint(2, 5))
         for k in range(random.choice((1, 1, 2)))
     )
     models = {name: replace(model, power_w=_watts(random)) for name, model in instance.models.items()}
@@ -101,7 +101,7 @@ def _drawing(job: ShapedJob, random: Random) -> ShapedJob:
 
 
 def _watts(random: Random) -> dict[str, int] | None:
-    return random.choice((None, {"v": 1}, {"v": random.randint(0, 3), "w": random.randint(1, 3)}))
+    return random.choice((None, {"v": 2}, *({"v": random.randint(1, 4), "w": random.randint(0, 4)} for _ in range(3))))
 
 
 def _cluster(random: Random) -> Cluster:

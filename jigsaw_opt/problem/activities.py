@@ -38,6 +38,8 @@ class Activity:
         GPUs, and indices of links, that it occupies all that time.
     release_us
         It starts no earlier.
+    watts
+        What it draws meanwhile on each of its GPUs, in their order; empty where it draws nothing.
     """
 
     job: int
@@ -46,6 +48,7 @@ class Activity:
     gpus: tuple[Gpu, ...]
     links: tuple[int, ...]
     release_us: int
+    watts: tuple[int, ...] = ()
 
 
 class Wait(NamedTuple):
@@ -118,14 +121,16 @@ class ActivityNetwork:
         channel = self.routes.under(graph.route_policy).channel(Counter(server for server, _ in gpus))
         if channel is None:
             raise ValueError(f"no path joins all servers of job {graph.name}")
-        tables = [block.duration_us[servers[gpus[block.slot][0]].gpu_type] for block in graph.blocks]
+        types = [servers[gpus[block.slot][0]].gpu_type for block in graph.blocks]
+        tables = [block.duration_us[kind] for block, kind in zip(graph.blocks, types, strict=True)]
+        watts = [(graph.power_w[kind],) if kind in graph.power_w else () for kind in types]
         begin, job = len(self.activities), len(self.jobs)
         self.jobs.append(begin)
         for iteration, row in enumerate(levels):
-            for block, table in zip(graph.blocks, tables, strict=True):
+            for block, table, drawn in zip(graph.blocks, tables, watts, strict=True):
                 gpu = (gpus[block.slot],)
                 length = table[row[block.slot] - 1]
-                self.activities.append(Activity(job, iteration, length, gpu, (), graph.release_us))
+                self.activities.append(Activity(job, iteration, length, gpu, (), graph.release_us, drawn))
             for transfer in graph.transfers:
                 length = graph.transfer_us(transfer.bucket, contributors(row, transfer.bucket), channel)
                 self.activities.append(Activity(job, iteration, length, (), channel.links, graph.release_us))
@@ -157,7 +162,7 @@ class ActivityNetwork:
         once = [self._shaped_activity(graph, operation, gpus, job) for operation in range(graph.size)]
         for iteration in range(graph.job.iterations):
             self.activities += [
-                Activity(it.job, iteration, it.duration_us, it.gpus, it.links, it.release_us) for it in once
+                Activity(it.job, iteration, it.duration_us, it.gpus, it.links, it.release_us, it.watts) for it in once
             ]
 
         def number(at: tuple[int, int]) -> int:
@@ -177,8 +182,10 @@ class ActivityNetwork:
         used = tuple(gpus[slot] for slot in graph.takes_part[operation])
         release = graph.job.release_us
         if operation < graph.blocks:
-            types = (self.routes.cluster.servers[server].gpu_type for server, _ in used)
-            return Activity(job, 0, graph.block_us(operation, types), used, (), release)
+            types = [self.routes.cluster.servers[server].gpu_type for server, _ in used]
+            power_w = graph.shape.blocks[operation].power_w
+            watts = () if power_w is None else tuple(power_w.get(kind, 0) for kind in types)
+            return Activity(job, 0, graph.block_us(operation, types), used, (), release, watts)
         channel = graph.channel(operation, [server for server, _ in used], self.routes)
         if channel is None:
             raise ValueError(f"no path joins all servers of job {graph.job.name}")

@@ -12,7 +12,7 @@ contributors only once levels are chosen, so each formulation and kernel states 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import mul
 
@@ -99,6 +99,8 @@ class OperationGraph:
         Memory of activations by largest level (index ``level - 1``); never falls.
     deadline_us, route_policy
         As in the job.
+    power_w
+        Watts that a GPU draws while it runs a block, by GPU type; 0 on types that are not named.
     """
 
     name: str
@@ -115,6 +117,7 @@ class OperationGraph:
     activation_bytes: tuple[int, ...]
     deadline_us: int | None = None
     route_policy: str | None = None
+    power_w: Mapping[str, int] = field(default_factory=dict)
 
     def transfer_us(self, bucket: int, contributors: int, channel: Channel) -> int:
         """Duration of the transfer of `bucket` (1-based) with `contributors` of the slots over `channel`."""
@@ -259,6 +262,7 @@ class _ModelCut:
         self.buckets = tuple(TransferOperation(b, size) for b, size in enumerate(model.bucket_bytes(), 1))
         self.state_bytes = model.state_bytes
         self.activation_bytes = model.activation_bytes()
+        self.power_w = model.power_w or {}
         self._blocks: dict[int, tuple[BlockOperation, ...]] = {}
 
     def cut(self, job: Job) -> OperationGraph:
@@ -279,6 +283,7 @@ class _ModelCut:
             activation_bytes=self.activation_bytes,
             deadline_us=job.deadline_us,
             route_policy=job.route_policy,
+            power_w=self.power_w,
         )
 
 

@@ -1,21 +1,61 @@
-"""Power caps: methods that ignore them refuse an instance that has some."""
+"""Power caps: plans of list scheduling, and methods that refuse them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
-from jigsaw_opt import solve
+from jigsaw_opt import Options, solve
+from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem import Instance
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.phased import solve_phased
+from tests.random_instances import GOALS, random_instance, with_power_caps
+from tests.random_shapes import random_mixed_instance
+
+_ONE = Options(workers=1)
 
 
 @pytest.fixture
 def capped(pair: Instance) -> Instance:
     return replace(pair, cluster=replace(pair.cluster, power_caps=(PowerCap("room", ("s0",), 600),)))
+
+
+def drawn(seed: int, horizon: Horizon, objective: Objective, operations: int = 6) -> Instance:
+    """A random instance under caps, most of which bind."""
+    return with_power_caps(random_instance(seed, horizon, objective, operations), Random(seed))
+
+
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_plans_of_list_scheduling_keep_caps(horizon: Horizon, objective: Objective) -> None:
+    """`solve` checks every plan."""
+    plans = 0
+    for seed in range(12):
+        plans += solve(drawn(seed, horizon, objective), "greedy", _ONE).plan is not None
+        mixed = with_power_caps(random_mixed_instance(seed, horizon, objective), Random(seed))
+        plans += solve(mixed, "greedy", _ONE).plan is not None
+    assert plans >= 10, plans
+
+
+@pytest.mark.parametrize("horizon", ["finite", "cyclic"])
+def test_many_jobs_keep_a_cap_of_a_room(horizon: Horizon) -> None:
+    """Sixteen GPUs of 300 W under a cap that lets five of them run: the work of all blocks by five is a bound."""
+    servers = tuple(Server(f"s{k}", "v", 4, 10**9, 10**9) for k in range(4))
+    cap = PowerCap("room", tuple(server.name for server in servers), 1500)
+    net = Model((Segment("x", {"v": 400}, {"v": 800}, 0, 0),), power_w={"v": 300})
+    jobs, least = tuple(Job(f"j{k}", "net", 1, 2) for k in range(60)), 60 * 2 * 1200 // 5
+    goal: Objective = "makespan" if horizon == "finite" else "period"
+    instance = Instance("room", Cluster(servers, power_caps=(cap,)), {"net": net}, jobs, horizon, goal)
+    found = solve(instance, "greedy", _ONE)
+    assert found.plan is not None and check(instance, found.plan) == ()
+    assert found.objective is not None and least <= found.objective <= 1.1 * least
+    blocks = [block for job in found.plan.jobs for iteration in job.iterations for block in iteration.blocks]
+    moments = [sum(it.start_us <= block.start_us < it.end_us for it in blocks) for block in blocks]
+    assert max(moments) == 5
 
 
 @pytest.mark.parametrize("method", ["search", "ilp", "portfolio"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -45,6 +46,10 @@ class FlatActivities(NamedTuple):
         By GPU, the bytes that slots and workers leave free.
     job, iteration
         By activity.
+    draws
+        By activity, the power caps that it draws under, by number, and its watts there; empty without caps.
+    caps
+        Watts of each power cap.
     """
 
     duration_us: list[int]
@@ -56,6 +61,13 @@ class FlatActivities(NamedTuple):
     room: list[int]
     job: list[int]
     iteration: list[int]
+    draws: Sequence[Sequence[tuple[int, int]]] = ()
+    caps: Sequence[int] = ()
+
+    @property
+    def keeps_caps_alone(self) -> bool:
+        """Whether every activity keeps all power caps where it runs alone."""
+        return all(watts <= self.caps[cap] for own in self.draws for cap, watts in own)
 
     def successors(self) -> list[list[tuple[int, int]]]:
         """By activity, what waits for it within one period, and how long after its start."""
@@ -123,7 +135,22 @@ def flatten(network: ActivityNetwork) -> FlatActivities:
         [network.room(gpu) for gpu in gpus],
         [it.job for it in network.activities],
         [it.iteration for it in network.activities],
+        _draws(network),
+        [cap.watts for cap in cluster.power_caps or ()],
     )
+
+
+def _draws(network: ActivityNetwork) -> list[list[tuple[int, int]]]:
+    """What each activity draws under each power cap; no list where the cluster has none."""
+    cluster, found = network.routes.cluster, list[list[tuple[int, int]]]()
+    names = [server.name for server in cluster.servers]
+    under = [[k for k, cap in enumerate(cluster.power_caps or ()) if name in cap.servers] for name in names]
+    for it in network.activities if cluster.power_caps else ():
+        drawn: Counter[int] = Counter()
+        for (server, _), watts in zip(it.gpus, it.watts, strict=False):
+            drawn.update(dict.fromkeys(under[server], watts))
+        found.append([(cap, watts) for cap, watts in drawn.items() if watts])
+    return found
 
 
 def _arcs(network: ActivityNetwork, durations: Sequence[int], resources: Sequence[tuple[int, ...]]) -> Iterator[Arc]:

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
 from jigsaw_opt.solvers.activities.moving import WorkerMoves
 from jigsaw_opt.solvers.activities.placing import Placement, placements
 from jigsaw_opt.solvers.activities.ranks import Ranks, Rule
-from jigsaw_opt.solvers.activities.repeating import repeated
+from jigsaw_opt.solvers.activities.repeating import repeated, repeated_as_it_is
 from jigsaw_opt.solvers.activities.timing import timetable_of
 
 __all__ = ["PlacedJobs", "shaped_timetables"]
@@ -44,7 +44,7 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
     Parameters
     ----------
     operations
-        The instance, cut; some of its jobs have shapes.
+        The instance, cut; some of its jobs have shapes, or its cluster has power caps.
     seed
         The same seed gives the same schedules.
     """
@@ -55,6 +55,8 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
         if len(placed) * size > _MOST_LISTED:
             break
         jobs = PlacedJobs(operations, placement)
+        if not jobs.flat.keeps_caps_alone:
+            continue
         for rule in jobs.ranks.rules:
             value, timetable = jobs.schedule(rule, least)
             placed.append((value, len(placed), jobs, rule))
@@ -67,12 +69,14 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
         moved = moves.moved(jobs.placement, random) if operations.jobs and random.random() < _MOVED else None
         if moved is not None:
             jobs = PlacedJobs(operations, moved)
+            if not jobs.flat.keeps_caps_alone:
+                continue
         value, timetable = jobs.schedule(rule, least, None if moved else random)
         if moved is not None and value < least:
             placed.insert(0, (value, len(placed), jobs, rule))
         least = min(least, value)
         yield timetable
-    if placed and operations.horizon == "cyclic" and not spans_suffice(operations):
+    if placed and operations.horizon == "cyclic" and not (spans_suffice(operations) or operations.cluster.power_caps):
         yield from placed[0][2].modulo_schedules(random, int(least))
 
 
@@ -92,7 +96,7 @@ class PlacedJobs:
         self.network: ActivityNetwork = network_of(operations, placement.gpus, placement.levels)
         self.flat: FlatActivities = flatten(self.network)
         begins = self.network.jobs[len(operations.jobs) :]
-        reserve = list(range(begins[0]))
+        reserve = list(range(begins[0] if begins else len(self.network.activities)))
         for begin, graph, order in zip(begins, operations.shaped, placement.orders, strict=True):
             for iteration in range(graph.job.iterations):
                 reserve += [begin + iteration * graph.size + operation for operation in order]
@@ -107,7 +111,10 @@ class PlacedJobs:
             rule = rule._replace(ahead=rule.ahead * random.uniform(*_BLURRED_AHEAD))
         starts, order = self.scheduler.run(self.ranks.rank(rule.order, random), rule.patience, rule.ahead)
         period = None
-        if self.operations.horizon == "cyclic":
+        if self.operations.horizon == "cyclic" and self.flat.caps:
+            # Other starts in the same order might draw more at once.
+            period = repeated_as_it_is(self.flat, starts)
+        elif self.operations.horizon == "cyclic":
             end = max(start + length for start, length in zip(starts, self.flat.duration_us, strict=True))
             found = repeated(self.flat, order, int(min(end, least - 1)))
             if found is None:

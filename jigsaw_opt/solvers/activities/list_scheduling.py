@@ -1,6 +1,7 @@
 """List scheduling of placed activities on the finite horizon, by a rank of all of them.
 
-At each moment every free GPU and link takes, of what is ready, the activity of the best rank for which memory suffices.
+At each moment every free GPU and link takes, of what is ready, the activity of the best rank for which memory suffices
+and that no power cap forbids beside what runs.
 It never locks itself up on memory. Beside the schedule there is a *reserve*: an order of all activities in which memory
 suffices when they are done one after the other. An activity is started only if the rest of the reserve is still such an
 order behind it. The first of the reserve can therefore always be started once nothing runs, and so it ends.
@@ -29,7 +30,7 @@ class ListScheduler:
     flat
         The activities.
     reserve
-        An order of them, each after those that it waits for, in which memory suffices.
+        An order of them, each after those that it waits for, in which memory suffices. Each keeps all power caps alone.
     """
 
     def __init__(self, flat: FlatActivities, reserve: Sequence[int]) -> None:
@@ -43,6 +44,10 @@ class ListScheduler:
             for gpu in {gpu for gpu, _, _ in (*flat.opens[activity], *flat.closes[activity])}:
                 self.reserves[gpu].append(activity)
         self.waits = _waits(flat, self.successors)
+        self.under: list[set[int]] = [set() for _ in flat.caps]
+        for resources, draws in zip(flat.resources, flat.draws, strict=False):
+            for cap, _ in draws:
+                self.under[cap].update(resources)
         used = [resource for own in flat.resources for resource in own]
         self.width = max([len(flat.room), *(resource + 1 for resource in used)])
 
@@ -84,6 +89,7 @@ class _ListRun:
         self.free = [0] * scheduler.width
         self.start, self.order = [0] * len(rank), list[int]()
         self.openings = None if ahead is None else _Openings(self.flat, scheduler.waits, ahead)
+        self.power = _PowerInUse(self.flat, scheduler.under) if self.flat.caps else None
         # What becomes ready, and (as negative numbers) resources that become free.
         self.events = [(self.ready[a], a) for a, count in enumerate(self.missing) if count == 0]
         self.events.sort()
@@ -109,6 +115,8 @@ class _ListRun:
                         self.coming[resource].discard(number)
                         insort(self.waiting[resource], self.rank[number])
                         looked_at.add(resource)
+            if self.power is not None:
+                looked_at |= self.power.release(now)
             for resource in sorted(looked_at):
                 if self.free[resource] <= now:
                     self._take(resource, now)
@@ -123,6 +131,8 @@ class _ListRun:
             if self._better_comes(activity, place, now):
                 continue
             if self.openings is not None and self.openings.hold_back(activity):
+                continue
+            if self.power is not None and not self.power.fits(activity):
                 continue
             if self.memory.fits(activity) and self.safety.holds(self.memory, activity):
                 for other in self.flat.resources[activity]:
@@ -139,6 +149,8 @@ class _ListRun:
             self.memory.do(number)
             if self.openings is not None:
                 self.openings.do(number)
+            if self.power is not None:
+                self.power.take(number, moment + self.flat.duration_us[number])
             for resource in self.flat.resources[number]:
                 self.free[resource] = moment + self.flat.duration_us[number]
                 heappush(self.events, (self.free[resource], ~resource))
@@ -162,6 +174,42 @@ class _ListRun:
             for resource in self.flat.resources[activity]
             for other in self.coming[resource]
         )
+
+
+class _PowerInUse:
+    """What is drawn under each power cap.
+
+    Parameters
+    ----------
+    flat
+        The activities.
+    under
+        By cap, the GPUs of activities that draw under it.
+    """
+
+    def __init__(self, flat: FlatActivities, under: Sequence[set[int]]) -> None:
+        self.draws, self.left, self.under = flat.draws, list(flat.caps), under
+        self.running: list[tuple[int, int]] = []
+
+    def fits(self, activity: int) -> bool:
+        """Whether an activity may start beside what runs."""
+        return all(watts <= self.left[cap] for cap, watts in self.draws[activity])
+
+    def take(self, activity: int, end: int) -> None:
+        """Let an activity draw up to its end."""
+        for cap, watts in self.draws[activity]:
+            self.left[cap] -= watts
+        if self.draws[activity]:
+            heappush(self.running, (end, activity))
+
+    def release(self, now: int) -> set[int]:
+        """End what ends by now; returns the GPUs that may take something for it."""
+        freed: set[int] = set()
+        while self.running and self.running[0][0] <= now:
+            for cap, watts in self.draws[heappop(self.running)[1]]:
+                self.left[cap] += watts
+                freed |= self.under[cap]
+        return freed
 
 
 class _Openings:

@@ -65,7 +65,7 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
     For weighted completions, jobs inserted by their ratios follow the plain trials.
     """
     require_size(operations)
-    if operations.shaped:
+    if operations.shaped or operations.cluster.power_caps:
         # It places data-parallel jobs by what is here.
         from jigsaw_opt.solvers.activities.heuristic import shaped_timetables
 

@@ -26,6 +26,7 @@ class Greedy:
     promises: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "condition")
     route_policies: ClassVar[bool] = True
+    power_caps: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         """Never: it needs no engine."""
