@@ -1,18 +1,19 @@
 """The optimum by brute force, for instances of a handful of operations.
 
 Finite: over every placement and every choice of levels, all orders in which operations can be appended to their
-resources. That visits every semi-active schedule, and one of them is best, for both objectives are regular.
+resources, each as early as power caps allow. That visits every active schedule, and one of them is best, for both
+objectives are regular.
 Cyclic: the same for each period from 1 upward, with every start inside the job's window tried.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
 
-from jigsaw_opt.problem import Instance, OperationGraph, Operations, cut
+from jigsaw_opt.problem import Cluster, Instance, OperationGraph, Operations, cut
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import Gpu
 
@@ -32,6 +33,7 @@ class Operation:
     duration: int
     resources: tuple[object, ...]
     after: list[tuple[int, int]] = field(default_factory=list)  # (operation, delay counted from its start)
+    draws: dict[str, int] = field(default_factory=dict)  # watts by power cap
 
 
 def optimum(instance: Instance) -> int | None:
@@ -114,7 +116,8 @@ def _add_job(
         first = len(parts)
         for slot, level in enumerate(row):
             waits = [(k, parts[k].duration) for k in barrier]
-            parts.append(Operation(index, iteration, True, tables[slot][level - 1], (gpus[slot],), waits))
+            draws = _draws(operations, job, gpus[slot])
+            parts.append(Operation(index, iteration, True, tables[slot][level - 1], (gpus[slot],), waits, draws))
         for transfer in job.transfers:
             b = transfer.bucket
             duration = job.transfer_us(b, contributors(row, b), channel)
@@ -123,6 +126,25 @@ def _add_job(
                 waits.append((len(parts) - 1, parts[-1].duration))
             parts.append(Operation(index, iteration, False, duration, links if duration else (), waits))
         barrier = list(range(first, len(parts)))
+
+
+def _draws(operations: Operations, job: OperationGraph, gpu: Gpu) -> dict[str, int]:
+    (model,) = (it.model for it in operations.instance.data_parallel if it.name == job.name)
+    server = operations.cluster.servers[gpu[0]]
+    watts = (operations.instance.models[model].power_w or {}).get(server.gpu_type, 0)
+    return {cap.name: watts for cap in operations.cluster.power_caps or () if server.name in cap.servers}
+
+
+def _keeps_caps(
+    cluster: Cluster, parts: Sequence[Operation], starts: Mapping[int, int], period: int | None = None
+) -> bool:
+    for cap in cluster.power_caps or ():
+        drawn = [(at, parts[k].duration, parts[k].draws.get(cap.name, 0)) for k, at in starts.items()]
+        for moment, _, _ in drawn:
+            ago = [((moment - at) % period if period else moment - at, length, watts) for at, length, watts in drawn]
+            if sum(watts for since, length, watts in ago if 0 <= since < length) > cap.watts:
+                return False
+    return True
 
 
 class _FiniteSearch:
@@ -155,7 +177,15 @@ class _FiniteSearch:
         held = {resource: self.free.get(resource, 0) for resource in part.resources}
         ready = [self.start[before] + delay for before, delay in part.after]
         release = self.operations.jobs[part.job].release_us
-        self.start[k] = max([release, *ready, *held.values()])
+        earliest = max([release, *ready, *held.values()])
+        ends = {at + self.parts[other].duration for other, at in self.start.items()}
+        for moment in sorted({earliest, *(end for end in ends if end > earliest)}):
+            self.start[k] = moment
+            if _keeps_caps(self.operations.cluster, self.parts, self.start):
+                break
+        else:  # Alone it exceeds a cap.
+            del self.start[k]
+            return
         self.free.update(dict.fromkeys(part.resources, self.start[k] + part.duration))
         deadline = self.operations.instance.jobs[part.job].deadline_us
         if deadline is None or self.start[k] + part.duration <= deadline:
@@ -183,13 +213,13 @@ def _least_period(operations: Operations, parts: list[Operation], best: int | No
     paces = [job.pace_us * job.iterations for job in operations.instance.jobs if job.pace_us is not None]
     enough = min([max(1, sum(part.duration for part in parts)), *paces])
     while period <= enough and (best is None or period < best):
-        if _fits_period(parts, [None] * len(parts), 0, period):
+        if _fits_period(operations.cluster, parts, [None] * len(parts), 0, period):
             return period
         period += 1
     return best
 
 
-def _fits_period(parts: list[Operation], starts: list[int | None], k: int, period: int) -> bool:
+def _fits_period(cluster: Cluster, parts: list[Operation], starts: list[int | None], k: int, period: int) -> bool:
     """Whether operations from number `k` on can be started; the first block of each job starts in [0, T)."""
     if k == len(parts):
         return True
@@ -205,7 +235,9 @@ def _fits_period(parts: list[Operation], starts: list[int | None], k: int, perio
     for start in range(low, high + 1):
         if _free(parts, starts, part, start, period) and _within(parts, starts, part, start, period):
             starts[k] = start
-            if _fits_period(parts, starts, k + 1, period):
+            known = {number: at for number, at in enumerate(starts) if at is not None}
+            capped = _keeps_caps(cluster, parts, known, period)
+            if capped and _fits_period(cluster, parts, starts, k + 1, period):
                 return True
             starts[k] = None
     return False

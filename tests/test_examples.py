@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,13 @@ def test_the_notebook_runs_cell_by_cell() -> None:
         assert shown is None or "<t" in shown._repr_html_() or "<iframe" in shown._repr_html_()
     fifo, srtf = (names["days"][policy].summary.mean_completion_h for policy in ("fifo", "srtf"))  # type: ignore[index]
     assert srtf < fifo
+
+
+def test_the_example_of_a_power_cap_is_solved_and_takes_twice_as_long_for_its_cap() -> None:
+    """Of both V100 only one may run at once, beside both L4: six blocks by 1200, not by 600."""
+    instance = load_instance(EXAMPLES / "power-cap.json")
+    found = solve(instance, threads=1)
+    assert found.status == "optimal" and found.objective == optimum(instance) == 1200
+    assert found.plan is not None and check(instance, found.plan) == ()
+    free = replace(instance, cluster=replace(instance.cluster, power_caps=None))
+    assert optimum(free) == 600

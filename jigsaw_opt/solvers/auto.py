@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.greedy.solver import GREEDY
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
-from jigsaw_opt.solvers.registry import ControlledSolver
+from jigsaw_opt.solvers.registry import ControlledSolver, refusal
 from jigsaw_opt.solvers.result import Result
 
 __all__ = ["AUTO", "Auto"]
@@ -17,7 +18,7 @@ __all__ = ["AUTO", "Auto"]
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Chooses `portfolio`, or `greedy` where the engine of `portfolio` is missing."""
+    """Chooses `portfolio`, or the next method that takes the instance and whose engine is installed."""
 
     name: str = "auto"
     display_name: str = "portfolio, or greedy where OR-Tools is not installed"
@@ -25,6 +26,7 @@ class Auto:
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    power_caps: ClassVar[bool] = True
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -48,13 +50,14 @@ class Auto:
 
     def run(self, control: Control) -> Result:
         """Solve with the chosen solver; the result names it."""
-        chosen = self.choose()
+        chosen = self.choose(control.operations.instance)
         control.name = chosen.name
         return chosen.run(control)
 
-    def choose(self) -> ControlledSolver:
-        """The solver for this installation."""
-        return PORTFOLIO if PORTFOLIO.unavailable() is None else GREEDY
+    def choose(self, instance: Instance | None = None) -> ControlledSolver:
+        """The solver for this installation and an instance, or for most of them."""
+        installed = [method for method in (PORTFOLIO, CPSAT) if method.unavailable() is None]
+        return next((method for method in installed if instance is None or refusal(method, instance) is None), GREEDY)
 
 
 AUTO = Auto()

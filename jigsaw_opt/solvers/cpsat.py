@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.options import LIMITS
@@ -23,7 +24,14 @@ class Cpsat(OrtoolsSolver):
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    power_caps: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Power caps with shaped jobs, whose model does not state them."""
+        if instance.shaped and instance.cluster.power_caps:
+            return f"job {instance.shaped[0].name!r} has a shape, and the cluster has power caps"
+        return None
 
     def run(self, control: Control) -> Result:
         """Solve the instance with the model of its horizon."""

@@ -1,4 +1,4 @@
-"""Power caps: plans of list scheduling, and methods that refuse them."""
+"""Power caps: optima against brute force, plans of list scheduling, and methods that refuse them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt import Options, solve
+from jigsaw_opt import Options, Status, solve
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.phased import solve_phased
+from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_power_caps
 from tests.random_shapes import random_mixed_instance
 
-_ONE = Options(workers=1)
+_ONE = Options(threads=1)
 
 
 @pytest.fixture
@@ -30,6 +31,25 @@ def drawn(seed: int, horizon: Horizon, objective: Objective, operations: int = 6
     return with_power_caps(random_instance(seed, horizon, objective, operations), Random(seed))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_the_exact_model_agrees_with_brute_force(horizon: Horizon, objective: Objective) -> None:
+    pytest.importorskip("ortools")
+    bound = none = 0
+    for seed in range(24):
+        instance = drawn(seed, horizon, objective, 4 if horizon == "cyclic" else 6)
+        best, free = optimum(instance), optimum(replace(instance, cluster=replace(instance.cluster, power_caps=None)))
+        for method in ("cpsat", "auto"):
+            found = solve(instance, method, _ONE)
+            assert found.status is (Status.INFEASIBLE if best is None else Status.OPTIMAL), f"{seed} by {method}"
+            assert found.objective == best, f"{seed} by {method}"
+        listed = solve(instance, "greedy", _ONE)
+        assert listed.objective is None or (best is not None and listed.objective >= best >= listed.bound)
+        bound += best is not None and best != free
+        none += best is None and free is not None
+    assert bound >= 1 and none >= 1, (bound, none)
+
+
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_plans_of_list_scheduling_keep_caps(horizon: Horizon, objective: Objective) -> None:
     """`solve` checks every plan."""
@@ -38,6 +58,8 @@ def test_plans_of_list_scheduling_keep_caps(horizon: Horizon, objective: Objecti
         plans += solve(drawn(seed, horizon, objective), "greedy", _ONE).plan is not None
         mixed = with_power_caps(random_mixed_instance(seed, horizon, objective), Random(seed))
         plans += solve(mixed, "greedy", _ONE).plan is not None
+        with pytest.raises(UsageError, match="has a shape, and the cluster has power caps"):
+            solve(mixed, "cpsat", _ONE)
     assert plans >= 10, plans
 
 

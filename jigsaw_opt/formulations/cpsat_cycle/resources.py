@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_power import PowerUse
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
 from jigsaw_opt.formulations.cpsat_timetable.resources import contended_links, lasting
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
@@ -87,20 +88,30 @@ class ModuloClock:
 def add_blocks_disjoint(
     model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], clock: ModuloClock
 ) -> None:
-    """On a GPU, blocks do not overlap (specification: exclusive, cyclic-horizon)."""
+    """On a GPU, blocks do not overlap, and all keep to the caps (specification: exclusive, power, cyclic-horizon)."""
+    power = PowerUse(ground.operations.cluster)
     for g in range(len(ground.gpus)):
-        model.add_no_overlap(blocks_on(model, ground, jobs, g, clock))
+        model.add_no_overlap(blocks_on(model, ground, jobs, g, clock, power))
+    power.close(model)
 
 
 def blocks_on(
-    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], g: int, clock: ModuloClock
+    model: cp_model.CpModel,
+    ground: Ground,
+    jobs: Sequence[JobVariables],
+    g: int,
+    clock: ModuloClock,
+    power: PowerUse | None = None,
 ) -> list[cp_model.IntervalVar]:
-    """What blocks take of a GPU."""
+    """What blocks take of a GPU; what they draw there is added to `power`."""
     intervals: list[cp_model.IntervalVar] = []
     for it, phase in zip(jobs, clock.phases, strict=True):
         for starts, levels in zip(it.starts if g in it.here else (), it.levels, strict=False):
             size = _size(model, block_us(it.job, ground.gpu_type(g)), levels[g])
-            intervals += clock.lay(model, phase, starts[g], size, it.here[g])
+            copies = clock.lay(model, phase, starts[g], size, it.here[g])
+            intervals += copies
+            if power is not None:
+                power.add(ground.server(g), copies, it.job.power_w.get(ground.gpu_type(g), 0))
     return intervals
 
 

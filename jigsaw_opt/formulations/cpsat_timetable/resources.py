@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_power import PowerUse
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
 from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
@@ -23,9 +24,17 @@ __all__ = [
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
-    """On a GPU, blocks do not overlap (specification: exclusive)."""
+    """On a GPU, blocks do not overlap, and all that run keep to the power caps (specification: exclusive, power)."""
+    power = PowerUse(ground.operations.cluster)
     for g in range(len(ground.gpus)):
-        model.add_no_overlap([block for it in jobs if g in it.here for block in blocks_on(model, ground, it, g)])
+        blocks: list[cp_model.IntervalVar] = []
+        for it in jobs:
+            if g in it.here:
+                own = blocks_on(model, ground, it, g)
+                power.add(ground.server(g), own, it.job.power_w.get(ground.gpu_type(g), 0))
+                blocks += own
+        model.add_no_overlap(blocks)
+    power.close(model)
 
 
 def blocks_on(model: cp_model.CpModel, ground: Ground, it: JobVariables, g: int) -> list[cp_model.IntervalVar]:

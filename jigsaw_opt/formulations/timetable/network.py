@@ -78,11 +78,11 @@ def identical_servers(network: RoutedNetwork) -> list[list[int]]:
     """Servers in groups whose swap changes nothing: alike, and on equal links to the same neighbour.
 
     In a ring over a cluster without cycles the order of the servers is of no effect; elsewhere it decides
-    which routes are taken, and every server is a group of its own, as where policies name servers and links.
+    which routes are taken, and every server is a group of its own, as where policies or power caps name servers.
     """
     cluster = network.cluster
     policed = any(job.route_policy is not None for job in network.ground.operations.jobs)
-    forest = len(network.sides) == len(cluster.links) and not policed
+    forest = len(network.sides) == len(cluster.links) and not policed and not cluster.power_caps
     groups: dict[Hashable, list[int]] = {}
     for s, server in enumerate(cluster.servers):
         cables = [

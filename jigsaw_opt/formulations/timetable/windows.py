@@ -68,13 +68,14 @@ def serial_end(operations: Operations) -> int:
     rate = min([server.fabric_bandwidth for server in servers] + [link.bandwidth for link in links])
     latency = max([server.fabric_latency_us for server in servers] + [link.latency_us for link in links])
     slowest = Channel((), rate, latency)
-    lengths = (job.iterations * _serial_iteration(job, slowest) for job in operations.jobs)
+    capped = bool(operations.cluster.power_caps)  # Then even the blocks of one job may have to take turns.
+    lengths = (job.iterations * _serial_iteration(job, slowest, job.slots if capped else 1) for job in operations.jobs)
     return max(job.release_us for job in operations.jobs) + sum(lengths)
 
 
-def _serial_iteration(job: OperationGraph, slowest: Channel) -> int:
-    blocks = max((times[-1] for times in job.blocks[0].duration_us.values()), default=0)
-    return blocks + sum(job.transfer_us(operation.bucket, job.slots, slowest) for operation in job.transfers)
+def _serial_iteration(job: OperationGraph, slowest: Channel, turns: int) -> int:
+    block = max((times[-1] for times in job.blocks[0].duration_us.values()), default=0)
+    return turns * block + sum(job.transfer_us(operation.bucket, job.slots, slowest) for operation in job.transfers)
 
 
 def windows(
