@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems
 from jigsaw_opt.text import nearest
 
 if TYPE_CHECKING:
@@ -88,7 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan, RemainingWork | None]:
     """What the arguments say; everything that is wrong with them is told at once."""
     from jigsaw_opt.cli.source import checked_plan
-    from jigsaw_opt.documents.files import HOW_LISTED
     from jigsaw_opt.solvers.resolve.remaining import remaining_at
 
     problems, read, rest = Problems(), None, None
@@ -101,11 +100,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Pla
         read = checked_plan(arguments.instance, arguments.plan)
     with problems.of("--at"):
         _require_moment(arguments.at)
-    if read is not None and read[1].is_phased:
-        if arguments.repair or arguments.at is not None:
-            why = "a phased plan fails before it begins, and is not repaired"
-            raise UsageError(f"{why}; leave out --at and --repair, or take another plan: {HOW_LISTED}")
-    elif read is not None and arguments.at is not None and arguments.at >= 0:
+    if read is not None and arguments.at is not None and arguments.at >= 0:
         with problems.of("--at"):
             rest = remaining_at(read[0], read[1], arguments.at)
     problems.tell()
@@ -144,13 +139,13 @@ def _found(
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
     """Effects, and repairs of those that hit a job where they are asked for; after a signal, of no more."""
     from jigsaw_opt.solvers.resolve.failures import FailureEffects, each_failure
+    from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
     from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 
-    effects = effects_on(instance, plan)
-    each = each_failure(effects, kinds, arguments.pairs)
     if not arguments.repair:
-        return [(effect, None) for effect in each]
-    assert isinstance(effects, FailureEffects), "--repair of phases was refused"
+        return [(effect, None) for effect in each_failure(effects_on(instance, plan), kinds, arguments.pairs)]
+    effects = FailureEffects(KeptOrder.of(instance, plan))
+    each = each_failure(effects, kinds, arguments.pairs)
     from jigsaw_opt.solvers.interruptible import interruptible
     from jigsaw_opt.solvers.resolve.failure_repair import repaired
 

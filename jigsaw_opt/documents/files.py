@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = [
-    "HOW_LISTED",
     "exists",
     "load_document",
     "load_instance",
@@ -28,9 +27,6 @@ __all__ = [
     "save_instance",
     "save_plan",
 ]
-
-HOW_LISTED = "jigsaw solve --solver search makes a plan that lists all iterations"
-"""What helps where a phased plan is not taken; ``auto`` may make one unasked."""
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

@@ -8,7 +8,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
-from jigsaw_opt.documents.files import HOW_LISTED
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.replay import Policy
@@ -110,7 +109,7 @@ class ReplayRequest(ReplaySettings):
             if self.minutes is not None:
                 yield "phases of a plan are repeated a number of times, not for a number of minutes"
             if self.baseline is not None:
-                yield f"a baseline is compared with a plan of one phase that has no number of repetitions: {HOW_LISTED}"
+                yield "a baseline is for plans that list all iterations: jigsaw solve --solver search makes one"
 
     def cut(self) -> ReplayRequest:
         """The same with no more repetitions of phases in the plan than are carried out."""
