@@ -119,7 +119,7 @@ class Options:
             if value is not None and not value >= 0:
                 raise UsageError(f"{name} is at least 0, not {value}")
         if not 1 <= self.threads <= MOST_THREADS:
-            raise UsageError(f"threads lie between 1 and {MOST_THREADS}, not {self.threads}")
+            raise UsageError(f"threads lies between 1 and {MOST_THREADS}, not {self.threads}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
 

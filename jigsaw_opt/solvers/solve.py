@@ -94,13 +94,17 @@ def solve(
         if fix is not None and not fix.empty:
             raise UsageError("what is fixed is part of a plan: give it as start")
         return _solved(instance, method, asked, on_event, None, begun)
-    if fix is not None:
+    if fix is None:
+        _require_correct(instance, start)
+    elif _is_carried_over(instance, method, start, fix):
         return _resolved(instance, method, asked, start, fix, on_event)
-    _require_correct(instance, start)
-    if start.is_phased:
-        return resolve_phased(instance, start, Fix(), asked)
-    started = offering([timetable_in(_in_order(instance, start))])
-    result = _solved(instance, method, asked, on_event, started, begun)
+    if not start.is_phased:
+        opening = offering([timetable_in(_in_order(instance, start))])
+        result = _solved(instance, method, asked, on_event, opening, begun)
+    elif instance.shaped:
+        result = solve_phased(instance, asked)
+    else:
+        result = resolve_phased(instance, start, Fix(), asked)
     return _no_worse(result, start) if asked.condition is None else result
 
 
@@ -117,6 +121,12 @@ def _solved(
     if method == PHASED.name:
         return solve_phased(instance, options)
     return solve_listed(instance, method, options, on_event, opening)
+
+
+def _is_carried_over(instance: Instance, method: str | Solver, start: Plan, fix: Fix) -> bool:
+    """Whether jobs are to be matched by name, as of a plan of another instance: always by what repairs such plans."""
+    repairs = method in ("auto", PHASED.name) and not instance.shaped
+    return repairs or not fix.empty or bool(violations(instance, start))
 
 
 def _resolved(
@@ -161,7 +171,8 @@ def _no_worse(result: Result, start: Plan) -> Result:
     """The result, or the start with its bound where a method that takes no start has found nothing better."""
     if result.objective is not None and result.objective <= start.objective:
         return result
-    is_best = start.objective <= result.bound
-    plan = replace(start, bound=result.bound, status="optimal" if is_best else "feasible")
+    bound = min(result.bound, start.objective)
+    is_best = bound == start.objective
+    plan = replace(start, bound=bound, status="optimal" if is_best else "feasible")
     status = Status.OPTIMAL if is_best else Status.FEASIBLE
-    return replace(result, plan=plan, objective=start.objective, status=status, conflicts=())
+    return replace(result, plan=plan, objective=start.objective, bound=bound, status=status, conflicts=())

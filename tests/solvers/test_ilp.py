@@ -187,7 +187,7 @@ def test_an_interrupt_keeps_the_incumbent_and_the_bound(engine: str) -> None:
         if event.objective is not None:
             signal.raise_signal(signal.SIGINT)
 
-    result = solve(instance, ILP, Options(threads=1, engine=engine), interrupt_after_the_first_plan)
+    result = solve(instance, ILP, Options(threads=1, engine=engine), on_event=interrupt_after_the_first_plan)
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.INTERRUPT)
     assert result.objective == next(event.objective for event in events if event.objective is not None)
     assert result.plan is not None

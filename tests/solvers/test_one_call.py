@@ -21,6 +21,7 @@ from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import random_instance
+from tests.random_shapes import random_shaped_instance
 
 ONE: dict[str, Any] = {"threads": 1, "work_limit": 0.1}
 
@@ -116,6 +117,19 @@ def test_a_period_starts_from_a_plan_too() -> None:
     instance, plan = chosen("cyclic")
     result = solve(instance, "greedy", start=plan)
     assert result.objective == plan.objective and result.plan is not None and not jo.check(instance, result.plan)
+
+
+@pytest.mark.parametrize("fix", [None, Fix()])
+@pytest.mark.parametrize("method", ["auto", "cpsat", "phased"])
+def test_jobs_with_a_shape_start_from_a_correct_plan(method: str, fix: Fix | None) -> None:
+    pytest.importorskip("ortools")
+    instance = random_shaped_instance(3)
+    plan = solve(instance, "greedy").plan
+    assert plan is not None
+    limits: dict[str, Any] = {"threads": 1, "time_limit": 5} if method == "phased" else ONE
+    result = solve(instance, method, start=plan, fix=fix, **limits)
+    assert result.objective is not None and result.objective <= plan.objective
+    assert result.plan is not None and not jo.check(instance, result.plan)
 
 
 def test_a_start_that_is_wrong_is_refused_with_every_rule_it_breaks(finite: tuple[Instance, Plan]) -> None:
