@@ -9,8 +9,10 @@ from pathlib import Path
 from tests.test_layers import ROOMS
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-STOPS = re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE)
+PAGE, GUIDE = (
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("architecture", "adding-a-constraint")
+)
+STOPS = re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE + GUIDE)
 
 
 def defined(path: Path) -> set[str]:
@@ -34,6 +36,12 @@ def test_the_ways_through_the_code_lead_to_what_is_there() -> None:
         if not (path := ROOT / "jigsaw_opt" / file).is_file() or name not in defined(path)
     ]
     assert not missing
+
+
+def test_the_guide_names_files_that_are_there() -> None:
+    files = re.findall(r"`([\w./-]+\.(?:py|json|md))(?=[`:])", GUIDE)
+    assert len(files) > 40
+    assert [file for file in files if not any((room / file).is_file() for room in (ROOT, ROOT / "jigsaw_opt"))] == []
 
 
 def test_the_table_has_all_rooms_from_the_ground_up() -> None:

@@ -219,6 +219,13 @@ def _microseconds(what: str, seconds: float) -> int:
 
 def _cluster(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str, Model] | None]:
     """The cluster, and the models of the instance that it comes from."""
+    cluster, models = _cluster_as_given(given)
+    if cluster.power_caps:
+        raise UsageError(f"the cluster has power cap {cluster.power_caps[0].name!r}; a simulation keeps none")
+    return cluster, models
+
+
+def _cluster_as_given(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str, Model] | None]:
     if not isinstance(given, str):
         cluster, models = (given, None) if isinstance(given, Cluster) else (given.cluster, given.models)
         require_size(cluster, str(told(given)))

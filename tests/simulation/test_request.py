@@ -12,6 +12,7 @@ from jigsaw_opt.documents import load_instance, save_instance
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance
+from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.performance.stages import Stages
@@ -65,6 +66,14 @@ def test_models_come_with_the_instance_of_the_cluster_or_from_another(trace: str
     assert other.cluster != load_instance(path).cluster
     with pytest.raises(InvalidInputError, match="no model 'm'"):
         read_setting(trace, "2x8:v100", "fifo", performance=f"profiled:{path}")
+
+
+def test_a_cluster_with_power_caps_is_refused(trace: str, tmp_path: Path, pair: Instance) -> None:
+    caps = (PowerCap("room", (pair.cluster.servers[0].name,), 1),)
+    path = tmp_path / "capped.json"
+    save_instance(replace(pair, cluster=replace(pair.cluster, power_caps=caps)), path)
+    with pytest.raises(UsageError, match="power cap 'room'; a simulation keeps none"):
+        read_setting(trace, str(path), "fifo")
 
 
 def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
