@@ -125,7 +125,7 @@ def _solved(
 
 def _is_carried_over(instance: Instance, method: str | Solver, start: Plan, fix: Fix) -> bool:
     """Whether jobs are to be matched by name, as of a plan of another instance: always by what repairs such plans."""
-    repairs = method in ("auto", PHASED.name) and not instance.shaped
+    repairs = (method == "auto" or start.is_phased) and not instance.shaped
     return repairs or not fix.empty or bool(violations(instance, start))
 
 
