@@ -74,6 +74,22 @@ class Instance(_Noting):
             job.iterations * (job.workers if isinstance(job, Job) else len(job.shape.blocks)) for job in self.jobs
         )
 
+    def require_no_power_caps(self, why: str) -> None:
+        """Refuse power caps, for whoever keeps none.
+
+        Parameters
+        ----------
+        why
+            Who that is, as a sentence.
+
+        Raises
+        ------
+        UsageError
+            Its cluster has some.
+        """
+        if self.cluster.power_caps:
+            raise UsageError(f"instance {self.name!r} has power cap {self.cluster.power_caps[0].name!r}; {why}")
+
     @property
     def data_parallel(self) -> tuple[Job, ...]:
         """All of its jobs, for whoever takes data-parallel ones alone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -10,10 +11,13 @@ import pytest
 from jigsaw_opt import Options, Status, solve
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning.fill import fill
+from jigsaw_opt.planning.shifts.comparison import compare
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.phased import solve_phased
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_power_caps
 from tests.random_shapes import random_mixed_instance
@@ -84,6 +88,21 @@ def test_many_jobs_keep_a_cap_of_a_room(horizon: Horizon) -> None:
 def test_a_method_that_ignores_caps_refuses_them(capped: Instance, method: str) -> None:
     with pytest.raises(UsageError, match="power cap 'room'"):
         solve(capped, method)
+
+
+def test_nothing_is_said_of_a_plan_by_its_order_alone(capped: Instance) -> None:
+    """With the order kept, jobs that are left after a failure might exceed the cap."""
+    found = solve(capped, "greedy", _ONE)
+    assert found.plan is not None
+    order = KeptOrder.of(capped, found.plan)
+    with pytest.raises(UsageError, match="power cap 'room'; the order of a plan alone"):
+        order.timed((), (), order.operations.routes)
+
+
+@pytest.mark.parametrize("call", [lambda it: fill(it, ["a"], _ONE), lambda it: compare(it, _ONE)])
+def test_fills_and_shifts_refuse_caps(capped: Instance, call: Callable[[Instance], object]) -> None:
+    with pytest.raises(UsageError, match="power cap 'room'"):
+        call(replace(capped, horizon="cyclic", objective="period"))
 
 
 def test_no_phased_plan_is_made_under_caps(capped: Instance) -> None:

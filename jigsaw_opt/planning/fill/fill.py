@@ -56,13 +56,15 @@ def fill(
     InvalidInputError
         There is no such job.
     UsageError
-        The horizon is finite, no job is left as background, or one of these promises a pace.
+        The horizon is finite, the cluster has power caps, no job is left as background, or one of these promises a
+        pace.
     InfeasibleError
         The foreground alone has no plan.
     OutOfTimeError
         None was found.
     """
     began, instance, options = time.monotonic(), validate(instance), required_options(options)
+    instance.require_no_power_caps("filling keeps none")
     background = _background(instance, foreground)
     if not slowdown >= 1:
         raise UsageError(f"slowdown is at least 1, not {slowdown}")

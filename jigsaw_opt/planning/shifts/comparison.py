@@ -94,12 +94,14 @@ def compare(
     Raises
     ------
     UsageError
-        The instance is not cyclic, a job has a shape, or no candidate has a GPU of its own for each worker.
+        The instance is not cyclic, its cluster has power caps, a job has a shape, or no candidate has a GPU of its own
+        for each worker.
     OutOfTimeError
         No plan was found within the limits.
     """
     if instance.horizon != "cyclic":
         raise UsageError(f"instance {instance.name!r} has a finite horizon; time shifts are for cyclic ones")
+    instance.require_no_power_caps("time shifts keep none")
     operations = cut(instance)
     with interruptible(options):
         return _compared(instance, operations, options, plans, drawn, most, grid_us)

@@ -43,9 +43,7 @@ def require_phasable(instance: Instance, *, shaped: bool = False) -> None:
     """
     if instance.horizon != "finite":
         raise UsageError(f"instance {instance.name!r} is cyclic; a phased plan is one of the finite horizon")
-    if instance.cluster.power_caps:
-        name = instance.cluster.power_caps[0].name
-        raise UsageError(f"instance {instance.name!r} has power cap {name!r}; no phased plan is made under power caps")
+    instance.require_no_power_caps("no phased plan is made under power caps")
     if instance.shaped and not shaped:
         job = instance.shaped[0].name
         raise UsageError(f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a shape")

@@ -120,11 +120,18 @@ class KeptOrder:
             Jobs whose transfers take other routes.
         routes
             Routes of the cluster that is left; it has the servers of the old one.
+
+        Raises
+        ------
+        UsageError
+            The cluster has power caps, by which operations wait for others that are not before them in any order.
         """
         return self.timed_as(self.patched(stopped, rerouted, routes))
 
     def timed_as(self, flat: FlatActivities) -> KeptTiming | None:
         """As `timed`, of the activities of the plan with other durations, resources or waits."""
+        why = "the order of a plan alone does not say when its operations start"
+        self.operations.instance.require_no_power_caps(why)
         if self._old.period_us is None:
             return KeptTiming(flat, _earliest(flat, self._order), None)
         found = repeated(flat, self._order, sum(flat.duration_us) + 1)
