@@ -30,7 +30,9 @@ def options(request: dict[str, Any]) -> Options:
         more["params"] = from_toml(request["params"])
     if request["without_bounds"]:
         more["without_bounds"] = tuple(request["without_bounds"])
-    limits = {name: request[name] for name in ("time_limit", "work_limit", "seed", "workers")}
+    limits = {name: request[name] for name in ("time_limit", "work_limit", "seed")}
+    # Trees of earlier releases call it otherwise.
+    more["threads" if hasattr(Options, "threads") else "workers"] = request["workers"]
     return Options(**limits, **more)
 
 

@@ -75,9 +75,9 @@ def test_a_proof_before_the_model_is_no_lack_of_it(pair: Instance, monkeypatch: 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_portfolio_says_whether_the_model_took_part(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(load("server/demo"), "portfolio", workers=workers, work_limit=0.5).exact_model == ExactModel(True)
+    assert run(load("server/demo"), "portfolio", threads=workers, work_limit=0.5).exact_model == ExactModel(True)
     monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
-    left_out = run(load("server/demo"), "portfolio", workers=workers, work_limit=0.5)
+    left_out = run(load("server/demo"), "portfolio", threads=workers, work_limit=0.5)
     assert left_out.exact_model is not None and "at most 10 are taken" in left_out.exact_model.reason
     assert left_out.stopped_by is not StoppedBy.MODEL_TOO_LARGE
 
