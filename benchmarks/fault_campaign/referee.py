@@ -124,6 +124,8 @@ def _structure(instance: Json, plan: Json) -> Iterator[str]:
         for iteration in job["iterations"]:
             yield from _keys(iteration, {"blocks", "transfers"})
             for kind, key in (("blocks", "level"), ("transfers", "bucket")):
+                if not isinstance(iteration[kind], list):
+                    yield f"{kind}: no list"
                 for interval in iteration[kind]:
                     yield from _keys(interval, {"start_us", "end_us"} | (set() if job["name"] in shapes else {key}))
                     numbers += interval.values()
