@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Number
@@ -15,6 +15,7 @@ __all__ = [
     "InvalidInputError",
     "JigsawError",
     "MissingEngineError",
+    "OptionError",
     "OutOfTimeError",
     "PluginError",
     "Problem",
@@ -73,6 +74,28 @@ class UsageError(JigsawError):
 
     def __str__(self) -> str:
         return "\n  ".join(map(str, self.args))
+
+
+class OptionError(UsageError):
+    """Options of a solve that are out of range, or that a method does not take.
+
+    Parameters
+    ----------
+    wrong
+        At least one name of an option, and what is wrong, where ``{option}`` stands for that name.
+    """
+
+    def __init__(self, wrong: Iterable[tuple[str, str]]) -> None:
+        self.wrong = tuple(wrong)
+        super().__init__(*self.told(str))
+
+    def __reduce__(self) -> tuple[type[OptionError], tuple[tuple[tuple[str, str], ...]]]:
+        """How to make it anew in another process."""
+        return type(self), (self.wrong,)
+
+    def told(self, spelled: Callable[[str], str]) -> list[str]:
+        """What is wrong, with options spelled as where they were given."""
+        return [text.replace("{option}", spelled(name)) for name, text in self.wrong]
 
 
 class InvalidInputError(JigsawError):

@@ -45,6 +45,13 @@ COMMANDS = (
     "schema",
     "completion",
 )
+_SPELLED = {
+    "condition": "--robust",
+    "engine_parameters": "--engine-parameter",
+    "fix": "--fix-placement or --fix-before",
+    "without_bounds": "--without-bound",
+}
+"""Arguments of `solve` that have another name on the command line."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -101,9 +108,11 @@ def _exit_code(argv: list[str] | None) -> int:
 
 def _told(error: Exception) -> JigsawError | None:
     """What the system or the interpreter refused, in one line; None where it is a bug."""
-    from jigsaw_opt.errors import JigsawError, MissingEngineError, reason_of
+    from jigsaw_opt.errors import JigsawError, MissingEngineError, OptionError, UsageError, reason_of
 
     match error:
+        case OptionError():
+            return UsageError(*error.told(_spelled))
         case JigsawError():
             return error
         case ModuleNotFoundError(name=str(name)) if not name.startswith("jigsaw_opt"):
@@ -119,6 +128,11 @@ def _told(error: Exception) -> JigsawError | None:
         case RecursionError():
             return JigsawError(f"too deep for Python: {error}")
     return None
+
+
+def _spelled(option: str) -> str:
+    """What the command line calls an argument of `solve`."""
+    return _SPELLED.get(option, "--" + option.replace("_", "-"))
 
 
 def _is_nowhere() -> bool:

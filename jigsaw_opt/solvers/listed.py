@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError
+from jigsaw_opt.errors import JigsawError, MissingEngineError, OptionError, OutOfTimeError, PluginError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
@@ -169,7 +169,7 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
         require_parameters(options.engine or engines[0], options.engine_parameters)
     left = ignored(method, options)
     if left:
-        raise UsageError(*(f"solver {method.name!r} takes no option {name}" for name in left))
+        raise OptionError((name, f"solver {method.name!r} takes no option {{option}}") for name in left)
 
 
 def _checked(instance: Instance, result: Result) -> Result:

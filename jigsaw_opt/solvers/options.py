@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import OptionError, UsageError
 from jigsaw_opt.solvers.engines.parameters import Parameter
 from jigsaw_opt.text import suggestion
 
@@ -114,23 +114,26 @@ class Options:
 
     def __post_init__(self) -> None:
         self._require_numbers()
-        for name in ("time_limit", "gap", "no_improvement", "work_limit"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise UsageError(f"{name} is at least 0, not {value}")
+        wrong = [
+            (name, f"{{option}} is at least 0, not {value}")
+            for name in ("time_limit", "gap", "no_improvement", "work_limit")
+            if (value := getattr(self, name)) is not None and not value >= 0
+        ]
         if not 1 <= self.threads <= MOST_THREADS:
-            raise UsageError(f"threads lies between 1 and {MOST_THREADS}, not {self.threads}")
+            wrong.append(("threads", f"{{option}} lies between 1 and {MOST_THREADS}, not {self.threads}"))
         if not 0 <= self.seed < 2**31:
-            raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
+            wrong.append(("seed", f"{{option}} lies between 0 and 2^31 - 1, not {self.seed}"))
+        if wrong:
+            raise OptionError(wrong)
 
     def _require_numbers(self) -> None:
         wrong = [
-            f"{name} is a {'whole ' if kind is Integral else ''}number, not {value!r}"
+            (name, f"{{option}} is a {'whole ' if kind is Integral else ''}number, not {value!r}")
             for name, kind in _NUMBERS.items()
             if not isinstance(value := getattr(self, name), kind) and not (kind is Real and value is None)
         ]
         if wrong:
-            raise UsageError(*wrong)
+            raise OptionError(wrong)
 
     @property
     def workers(self) -> int:

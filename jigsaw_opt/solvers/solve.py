@@ -9,7 +9,7 @@ from typing import Unpack
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import validate
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a
+from jigsaw_opt.errors import InvalidInputError, OptionError, Problem, UsageError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.listed import Opening, find_solver, offering, solve_listed
@@ -139,7 +139,8 @@ def _resolved(
         return resolve(instance, start, fix, options, on_event)
     if not fix.empty:
         name = find_solver(method).name
-        raise UsageError(f"solver {name!r} keeps nothing of a plan; leave it out where something is fixed")
+        told = f"solver {name!r} keeps nothing of a plan; auto and phased do what {{option}} asks"
+        raise OptionError([("fix", told)])
     return solve_listed(instance, method, options, on_event, partial(offer_repaired, plan=start))
 
 
@@ -147,7 +148,7 @@ def _require_phases(method: str | Solver, options: Options) -> None:
     """Refuse methods that take no phased plan to start from, and options that none is made with."""
     left = ignored(PHASED, options)
     if left:
-        raise UsageError(*(f"a phased plan is made without {name}" for name in left))
+        raise OptionError((name, "a phased plan is made without {option}") for name in left)
     if method not in ("auto", PHASED.name):
         name = find_solver(method).name
         raise UsageError(f"solver {name!r} lists all iterations, and the plan to start from is phased")

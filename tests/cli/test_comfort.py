@@ -203,7 +203,20 @@ def test_a_dash_is_standard_output_or_refused(
         ),
         (("solve", "tiny/000", "--time-limit", "5s"), 2, "SECONDS is a number without a unit, not '5s'"),
         (("solve", "tiny/000", "--seed", "x"), 2, "N is a whole number, not 'x'"),
-        (("solve", "tiny/000", "--threads", "0"), 2, "threads lies between 1 and 1000, not 0"),
+        (
+            ("solve", "tiny/000", "--phased", "--no-improvement", "3"),
+            2,
+            "error: a phased plan is made without --no-improvement",
+        ),
+        (
+            (
+                *("solve", str(DATA / "pair.json"), "--solver", "greedy"),
+                *("--warm", str(DATA / "pair.plan.json"), "--fix-before", "5"),
+            ),
+            2,
+            "'greedy' keeps nothing of a plan; auto and phased do what --fix-placement or --fix-before asks",
+        ),
+        (("solve", "tiny/000", "--threads", "0"), 2, "--threads lies between 1 and 1000, not 0"),
         (
             ("solve", "odd.csv"),
             3,

@@ -25,7 +25,7 @@ def test_jobs_that_only_run_in_turn_get_a_phased_plan(
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
     path, plan = tmp_path / "i.json", tmp_path / "p.json"
     save_instance(one_server(30, *(Job(name, "net", 1, 3) for name in "abc")), path)
-    assert main(["solve", str(path), "--json", "--time-limit", "2", "-o", str(plan)]) == 0
+    assert main(["solve", str(path), "--json", "-o", str(plan)]) == 0
     assert json.loads(capsys.readouterr().out)["solver"] == "phased"
     assert load_plan(plan).is_phased
     assert main(["check", str(path), str(plan)]) == 0
@@ -50,3 +50,8 @@ def test_short_jobs_that_do_not_fit_together_get_a_phased_plan(
 def test_who_makes_no_phased_plan_names_them(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["solve", str(CASE), "--threads", "1", "-q", *more]) == 4
     assert "try --phased" in capsys.readouterr().err
+
+
+def test_phased_is_listed_among_the_solvers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solvers", "--json"]) == 0
+    assert "phased" in [solver["name"] for solver in json.loads(capsys.readouterr().out)]

@@ -29,7 +29,11 @@ class _Phased:
     """What `solve_phased` says of itself."""
 
     name: str = "phased"
+    display_name: str = "phases that repeat, for jobs too long to list all iterations; finite horizon"
     takes: tuple[str, ...] = ("time_limit", "seed", "threads", "without_bounds", "cancel")
+
+    def unavailable(self) -> None:
+        """Nothing is missing: what is chosen for the phases falls back on what is installed."""
 
 
 PHASED = _Phased()
