@@ -33,7 +33,7 @@ from tests.oracle import optimum
 T = TypeVar("T")
 GRACE_SECONDS = 60.0
 """A solver answers so long after its time limit at the latest, on a busy machine too."""
-COLD_MODULES = ("jigsaw_opt.solvers.cpsat_search", "jigsaw_opt.solvers.ilp")
+COLD_MODULES = ("jigsaw_opt.solvers.cpsat.search", "jigsaw_opt.solvers.ilp.solver")
 """Where the exact solvers ask the heuristic for a first plan."""
 MOST_OPERATIONS, MOST_GPUS = 6, 4
 """Brute force takes longer than a solver beyond these."""

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.solve_async import solve_async as solve_async
     from jigsaw_opt.solvers.solving import Solving as Solving
     from jigsaw_opt.solvers.solving import solving as solving
-    from jigsaw_opt.views.lanes import picture as picture
+    from jigsaw_opt.views.notebook import picture as picture
 
 __version__ = "0.2.0"
 
@@ -120,7 +120,7 @@ _HOMES = {
     "instance_sha256": "documents",
     "load_instance": "documents",
     "load_plan": "documents",
-    "picture": "views.lanes",
+    "picture": "views.notebook",
     "placements_of": "solvers.resolve",
     "remove_job": "documents",
     "run_plan": "executor.run_plan",

@@ -104,7 +104,7 @@ def _plan(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import CheckFailedError
     from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.solvers.ilp_solution import plan_of_solution
+    from jigsaw_opt.solvers.ilp.solution import plan_of_solution
 
     path, instance = arguments.read_solution, instance_from(arguments.instance)
     solution = read_solution(read_file(path), str(path))

@@ -2,67 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from functools import wraps
-from inspect import Parameter, signature
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.solvers.resolve import Fix
+from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["resolve", "resolve_phased", "solve_any", "solve_phased", "takes_former_arguments"]
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-_FORMER = {"solver": "method", "report": "on_event", "workers": "threads"}
-"""Arguments of `solve`, by their names then."""
-
-
-def takes_former_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let `solve` and its like take arguments by their former names, and the receiver of events in fourth place."""
-    kinds = [parameter.kind for parameter in signature(function).parameters.values()]
-    most = kinds.index(Parameter.KEYWORD_ONLY)
-
-    @wraps(function)
-    def call(*arguments: _P.args, **more: _P.kwargs) -> _R:
-        named: dict[str, Any] = dict(more)
-        given = {old: named.pop(old) for old in _FORMER if old in named}
-        if len(arguments) > most:
-            given["report"] = arguments[most]
-        for old, value in given.items():
-            warnings.warn(f"the argument {old} is called {_FORMER[old]} now", DeprecationWarning, stacklevel=2)
-            if named.setdefault(_FORMER[old], value) is not value:
-                raise UsageError(f"{_FORMER[old]} is given twice, once as {old}")
-        return function(*arguments[:most], **named)  # type: ignore[arg-type]
-
-    return call
+__all__ = ["resolve", "resolve_phased", "solve_any", "solve_phased"]
 
 
 def solve_any(instance: Any, options: Any = None, report: Any = None) -> Any:
     """Return what ``solve(instance, options=options, on_event=report)`` does."""
-    return _solve()(instance, options=options, on_event=report)
+    return solve(instance, options=options, on_event=report)
 
 
 def solve_phased(instance: Any, options: Any = None) -> Any:
     """Return what ``solve(instance, "phased", options)`` does."""
-    return _solve()(instance, "phased", options)
+    return solve(instance, "phased", options)
 
 
 def resolve(instance: Any, plan: Any, fix: Any = None, options: Any = None, report: Any = None) -> Any:
     """Return what ``solve(instance, options=options, start=plan, fix=fix or Fix(), on_event=report)`` does."""
-    from jigsaw_opt.solvers.resolve import Fix
-
-    return _solve()(instance, options=options, start=plan, fix=Fix() if fix is None else fix, on_event=report)
+    return solve(instance, options=options, start=plan, fix=Fix() if fix is None else fix, on_event=report)
 
 
 def resolve_phased(instance: Any, plan: Any, fix: Any = None, options: Any = None) -> Any:
     """Return what ``solve(instance, "phased", options, start=plan, fix=fix or Fix())`` does."""
-    from jigsaw_opt.solvers.resolve import Fix
-
-    return _solve()(instance, "phased", options, start=plan, fix=Fix() if fix is None else fix)
-
-
-def _solve() -> Callable[..., Any]:
-    from jigsaw_opt.solvers.solve import solve
-
-    return solve
+    return solve(instance, "phased", options, start=plan, fix=Fix() if fix is None else fix)

@@ -13,7 +13,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.auto import AUTO
-from jigsaw_opt.solvers.old_names import takes_former_arguments
+from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.options import GivenOptions, Options
 from jigsaw_opt.solvers.resolve import Fix, placements_of
 from jigsaw_opt.solvers.resolve.fix import has_begun

@@ -12,8 +12,8 @@ from jigsaw_opt.documents import validate
 from jigsaw_opt.errors import InvalidInputError, OptionError, Problem, UsageError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.listed import Opening, find_solver, offering, solve_listed
-from jigsaw_opt.solvers.old_names import takes_former_arguments
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.phased import PHASED, resolve_phased, solve_either, solve_phased
 from jigsaw_opt.solvers.registry import Solver, ignored

@@ -13,7 +13,7 @@ from weakref import WeakSet, finalize
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.old_names import takes_former_arguments
+from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.registry import Solver
 from jigsaw_opt.solvers.resolve import Fix

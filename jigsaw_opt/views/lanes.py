@@ -102,16 +102,6 @@ class Picture:
     chosen: int | None = None
     proven: Bound | None = None
 
-    def _repr_html_(self) -> str:
-        """The timeline page in a frame, as a notebook shows it; scripts in it reach nothing of the notebook."""
-        from html import escape
-
-        from jigsaw_opt.views.explained import explained_picture
-        from jigsaw_opt.views.html import timeline_html
-
-        page = escape(timeline_html(explained_picture(self)))
-        return f'<iframe title="timeline" sandbox="allow-scripts" width="100%" height="480" srcdoc="{page}"></iframe>'
-
     @property
     def colours(self) -> list[str]:
         """Colour of each job."""

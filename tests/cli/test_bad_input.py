@@ -195,7 +195,7 @@ def test_names_too_long_for_the_file_system(tmp_path: Path, capsys: pytest.Captu
 def test_without_pulp_an_export_says_what_to_install(
     pair_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("jigsaw_opt.solvers.ilp.find_spec", lambda name: None)
+    monkeypatch.setattr("jigsaw_opt.solvers.ilp.solver.find_spec", lambda name: None)
     assert run("export", pair_path, "--to", "mps", "-o", tmp_path / "x.mps") == 6
     assert "pip install 'pulp" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

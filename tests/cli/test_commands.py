@@ -59,7 +59,7 @@ def test_solve_says_that_the_exact_model_is_too_large(
     solver: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ortools")
-    monkeypatch.setattr("jigsaw_opt.solvers.cpsat_search._MOST_INTERVALS", 10)
+    monkeypatch.setattr("jigsaw_opt.solvers.cpsat.search._MOST_INTERVALS", 10)
     verbose = ["-v"] if solver == "auto" else []
     arguments = ("solve", "server/demo", "--solver", solver, "--threads", 1, "--work-limit", 0.1, "--json", *verbose)
     assert run(*arguments) == 0

@@ -6,7 +6,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth
-from jigsaw_opt.solvers import cpsat_search
+from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve

@@ -9,7 +9,8 @@ from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.windows import windows
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon
-from jigsaw_opt.solvers import cpsat_search, ilp
+from jigsaw_opt.solvers.cpsat import search as cpsat_search
+from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve

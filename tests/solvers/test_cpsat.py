@@ -13,9 +13,9 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, cut
 from jigsaw_opt.problem.timetable import objective_of
-from jigsaw_opt.solvers import cpsat_search
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat import CPSAT
+from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy

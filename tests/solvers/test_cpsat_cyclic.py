@@ -10,10 +10,12 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances import generate, load
 from jigsaw_opt.problem import Instance, Operations, cut
-from jigsaw_opt.solvers import cpsat_model, cpsat_search, cpsat_targets
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat import CPSAT
+from jigsaw_opt.solvers.cpsat import model as cpsat_model
+from jigsaw_opt.solvers.cpsat import search as cpsat_search
+from jigsaw_opt.solvers.cpsat import targets as cpsat_targets
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from tests.oracle import optimum

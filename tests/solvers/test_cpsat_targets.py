@@ -9,8 +9,8 @@ from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import build_model, is_small
-from jigsaw_opt.solvers.cpsat_targets import Targets
+from jigsaw_opt.solvers.cpsat.model import build_model, is_small
+from jigsaw_opt.solvers.cpsat.targets import Targets
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from tests.extreme_instances import extreme_instance

@@ -12,7 +12,7 @@ import pytest
 from jigsaw_opt import Instance, Options, Result, Status, UsageError, solve
 from jigsaw_opt.cli import main
 from jigsaw_opt.instances import load
-from jigsaw_opt.solvers import cpsat_model
+from jigsaw_opt.solvers.cpsat import model as cpsat_model
 from jigsaw_opt.solvers.resolve import resolve
 
 ENGINES = [("cpsat", None), ("ilp", "highs"), ("ilp", "cbc")]

@@ -7,8 +7,8 @@ import pytest
 from jigsaw_opt.formulations.ilp_timetable import program_size
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Instance, cut
-from jigsaw_opt.solvers import cpsat_search, ilp
-from jigsaw_opt.solvers.activities import exact
+from jigsaw_opt.solvers.cpsat import search as cpsat_search
+from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import ExactModel, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
@@ -38,7 +38,7 @@ def test_cpsat_says_when_the_time_is_too_short_to_build(monkeypatch: pytest.Monk
 
 
 def test_cpsat_says_so_of_jobs_with_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "_MOST_INTERVALS", 10)
+    monkeypatch.setattr(cpsat_search, "_MOST_SHAPED_INTERVALS", 10)
     result = run(load("shop/job-6x4"), "cpsat")
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.MODEL_TOO_LARGE)
     assert result.exact_model is not None and "at most 10 are taken" in result.exact_model.reason
@@ -83,7 +83,7 @@ def test_portfolio_says_whether_the_model_took_part(workers: int, monkeypatch: p
 
 
 def test_portfolio_says_that_the_search_has_the_time_of_a_larger_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jigsaw_opt.solvers.cpsat_model.is_small", lambda operations: False)
+    monkeypatch.setattr("jigsaw_opt.solvers.cpsat.model.is_small", lambda operations: False)
     result = run(load("server/demo"), "portfolio", work_limit=0.5)
     assert result.exact_model is not None and "goes to the search" in result.exact_model.reason
 

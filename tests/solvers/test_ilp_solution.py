@@ -20,7 +20,7 @@ from jigsaw_opt.formulations.program_files import FileKind
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.solvers.ilp import model_document
-from jigsaw_opt.solvers.ilp_solution import _interval, plan_of_solution
+from jigsaw_opt.solvers.ilp.solution import _interval, plan_of_solution
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 

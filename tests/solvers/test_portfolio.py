@@ -14,9 +14,9 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Operations, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers import cpsat_search
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy

@@ -12,8 +12,8 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers import ilp
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy

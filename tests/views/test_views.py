@@ -28,6 +28,7 @@ from jigsaw_opt.views.gap_profile import gap_profile_png
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import Interval, Picture, picture
+from jigsaw_opt.views.notebook import picture as notebook_picture
 from jigsaw_opt.views.perfetto import perfetto_trace
 from jigsaw_opt.views.text import timeline_text
 from tests.extras import needs_plot
@@ -146,7 +147,8 @@ def test_perfetto_counts_what_is_taken() -> None:
 
 
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own(pair: Instance, pair_plan: Plan) -> None:
-    shown = named(pair, pair_plan, EVIL)
+    drawn = named(pair, pair_plan, EVIL)
+    shown = notebook_picture(drawn.instance, drawn.plan)
     frame = shown._repr_html_()
     found = re.fullmatch(r'<iframe [^<>]*sandbox="allow-scripts"[^<>]*srcdoc="([^"<>]*)"></iframe>', frame)
     assert found and unescape(found[1]) == timeline_html(explained_picture(shown))

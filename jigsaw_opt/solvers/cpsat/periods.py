@@ -5,40 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_activities import channel_count, interval_count
-from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
-from jigsaw_opt.formulations.timetable.windows import readiness_count
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, largest_objective, run_engine
-from jigsaw_opt.solvers.cpsat_targets import Targets
+from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, largest_objective, run_engine
+from jigsaw_opt.solvers.cpsat.targets import Targets
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
-from jigsaw_opt.solvers.magnitude import engine_excess, first_excess
 from jigsaw_opt.solvers.result import StoppedBy
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["fits", "interval_count", "prove_period"]
-
-_MOST_INTERVALS = 100_000
-"""Above so many optional intervals the engine takes gigabytes."""
-_MOST_READINESS = 2_000_000
-"""So many conditions of one constraint each take gigabytes, too."""
-_MOST_CHANNELS = 20_000
-"""The model has a condition for each."""
-
-
-def fits(control: Control, operations: Operations) -> bool:
-    """Whether the model of an instance with shaped jobs can be built; records why not."""
-    reason = first_excess(
-        ("optional intervals", interval_count(operations), _MOST_INTERVALS),
-        ("conditions of readiness", readiness_count(operations), _MOST_READINESS),
-        ("combinations of servers for one transfer", channel_count(operations), _MOST_CHANNELS),
-    ) or engine_excess(serial_limit(operations))
-    if reason is not None:
-        control.leave_out_model(reason)
-    return reason is None
+__all__ = ["prove_period"]
 
 
 def prove_period(control: Control, operations: Operations, workers: int, work: float = math.inf) -> StoppedBy | None:

@@ -6,12 +6,12 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from jigsaw_opt.formulations.cpsat_activities import interval_count
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.activities import exact
 from jigsaw_opt.solvers.activities.improving import improve
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_search import solve_shaped
+from jigsaw_opt.solvers.cpsat.search import explore, fits
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.result import StoppedBy
 
@@ -36,25 +36,25 @@ def run_shaped(control: Control, operations: Operations) -> StoppedBy | None:
     offer_greedy(control, operations, control.options.seed)
     if control.reason() is not None:
         return control.reason()
-    fits = exact.fits(control, operations)
+    exact = fits(control, operations)
     if control.best is None:
-        return solve_shaped(control, operations, control.options.threads, work)
-    if control.options.threads > 1 and fits:
-        if exact.interval_count(operations) <= _SMALL:
-            solve_shaped(control, operations, control.options.threads, min(work, _FIRST_PROOF))
+        return explore(control, operations, control.options.threads, work)
+    if control.options.threads > 1 and exact:
+        if interval_count(operations) <= _SMALL:
+            explore(control, operations, control.options.threads, min(work, _FIRST_PROOF))
         return control.reason() or _side_by_side(control, operations, work)
     seconds = math.inf if control.remaining is None else control.remaining
-    share = _SEARCH_SHARE if fits else 1.0
+    share = _SEARCH_SHARE if exact else 1.0
     most = share * work if min(work, seconds) < math.inf else _FIRST_WORK
     spent = improve(control, operations, most, share * seconds)
-    if control.reason() is not None or not fits:
+    if control.reason() is not None or not exact:
         return control.reason()
-    return solve_shaped(control, operations, 1, max(0.0, work - spent))
+    return explore(control, operations, 1, max(0.0, work - spent))
 
 
 def _side_by_side(control: Control, operations: Operations, work: float) -> StoppedBy | None:
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
-        prove = partial(solve_shaped, control, operations, control.options.threads - 1, work)
+        prove = partial(explore, control, operations, control.options.threads - 1, work)
         proof = pool.submit(in_context(prove))
         improve(control, operations, work)
         return control.reason() or proof.result()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations import cpsat_activities
+from jigsaw_opt.formulations.cpsat_activities import serial
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count, serial_limit
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.activities import exact
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, is_small, propagate_strongly, run_engine
-from jigsaw_opt.solvers.cpsat_targets import Targets
+from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, is_small, propagate_strongly, run_engine
+from jigsaw_opt.solvers.cpsat.periods import prove_period
+from jigsaw_opt.solvers.cpsat.targets import Targets
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.magnitude import engine_excess, first_excess
@@ -21,10 +23,14 @@ from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["explore", "fits", "misfit", "solve_exactly", "solve_shaped"]
+__all__ = ["explore", "fits", "solve_exactly"]
 
 _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
+_MOST_SHAPED_INTERVALS = 100_000
+"""With shaped jobs it takes gigabytes above so many."""
+_MOST_CHANNELS = 20_000
+"""The model with shaped jobs has a condition for each combination of servers."""
 _MOST_READINESS = 2_000_000
 """So many conditions of one constraint each take gigabytes, too: models of thousands of segments."""
 _INTERVALS_PER_SECOND = 5_000
@@ -51,45 +57,13 @@ def solve_exactly(control: Control, operations: Operations) -> StoppedBy | None:
     """
     control.leave_out_model()
     work = math.inf if control.options.work_limit is None else control.options.work_limit
-    if operations.shaped:
-        offer_greedy(control, operations, control.options.seed)
-        ended = control.reason() or solve_shaped(control, operations, control.options.threads, work)
-    else:
-        _warm_start(control, operations)
-        if operations.objective == "weighted_completion" and control.reason() is None and fits(control, operations):
-            # What bounds say of the ends of single jobs makes the model smaller.
-            raise_bounds(control, operations, min(BOUND_WORK, work))
-        ended = control.reason() or explore(control, operations, control.options.threads, work)
+    _warm_start(control, operations)
+    weighted = operations.objective == "weighted_completion" and not operations.shaped
+    if weighted and control.reason() is None and fits(control, operations):
+        # What bounds say of the ends of single jobs makes the model smaller.
+        raise_bounds(control, operations, min(BOUND_WORK, work))
+    ended = control.reason() or explore(control, operations, control.options.threads, work)
     return ended or (None if control.model_built else StoppedBy.MODEL_TOO_LARGE)
-
-
-def solve_shaped(control: Control, operations: Operations, workers: int, work: float) -> StoppedBy | None:
-    """Run the exact model of an instance of shaped jobs from the incumbent and the bound at hand.
-
-    Parameters
-    ----------
-    control
-        The solve under way; it may receive plans and bounds from elsewhere at the same time.
-    operations
-        The instance, cut.
-    workers
-        Number of the engine's threads.
-    work
-        Limit in the engine's deterministic seconds.
-
-    Returns
-    -------
-    StoppedBy or None
-        Why it ended; None where the model is too large to be built.
-    """
-    if not exact.fits(control, operations):
-        return None
-    if operations.horizon == "cyclic":
-        return exact.prove_period(control, operations, workers, work)
-    model = build_model(control, operations, control.bound, control.objective)
-    if control.best is not None:
-        model.hint(control.best)
-    return _search(control, operations, model, workers, work, math.inf)
 
 
 def explore(
@@ -117,8 +91,10 @@ def explore(
     """
     if not fits(control, operations):
         return None
+    if operations.shaped and operations.horizon == "cyclic":
+        return prove_period(control, operations, workers, work)
     started = control.seconds
-    if is_small(operations):
+    if is_small(operations) and not operations.shaped:
         work -= _close_in(control, operations, workers, work, seconds)
         if control.reason() is not None:
             return control.reason()
@@ -139,21 +115,21 @@ def _close_in(control: Control, operations: Operations, workers: int, work: floa
 def _warm_start(control: Control, operations: Operations) -> None:
     """Offer the heuristic's plan; the best of a few on a cyclic horizon, where one start more often decides."""
     seed = control.options.seed
-    for start in range(_CYCLIC_STARTS if operations.horizon == "cyclic" else 1):
+    for start in range(_CYCLIC_STARTS if operations.horizon == "cyclic" and not operations.shaped else 1):
         if not offer_greedy(control, operations, seed + start) or control.reason() is not None:
             break
 
 
 def fits(control: Control, operations: Operations) -> bool:
     """Whether the model can be built, and be built in time; records why not."""
-    reason = misfit(operations, control.remaining)
+    reason = (_shaped_misfit if operations.shaped else _misfit)(operations, control.remaining)
     if reason is not None:
         control.leave_out_model(reason)
     return reason is None
 
 
-def misfit(operations: Operations, seconds: float | None) -> str | None:
-    """Return why the model of an instance cannot be built within so many seconds; None where it can."""
+def _misfit(operations: Operations, seconds: float | None) -> str | None:
+    """Return why the model of data-parallel jobs cannot be built within so many seconds; None where it can."""
     intervals = interval_count(operations)
     excess = first_excess(
         ("optional intervals", intervals, _MOST_INTERVALS),
@@ -163,6 +139,15 @@ def misfit(operations: Operations, seconds: float | None) -> str | None:
     if excess is None and seconds is not None and building > seconds:
         return f"{intervals:,} optional intervals take about {building:.1f} s to build, and {seconds:.1f} s are left"
     return excess
+
+
+def _shaped_misfit(operations: Operations, _: float | None) -> str | None:
+    """Return why the model with shaped jobs cannot be built; None where it can."""
+    return first_excess(
+        ("optional intervals", cpsat_activities.interval_count(operations), _MOST_SHAPED_INTERVALS),
+        ("conditions of readiness", readiness_count(operations), _MOST_READINESS),
+        ("combinations of servers for one transfer", cpsat_activities.channel_count(operations), _MOST_CHANNELS),
+    ) or engine_excess(serial.serial_limit(operations))
 
 
 def _search(

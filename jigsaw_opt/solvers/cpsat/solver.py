@@ -35,7 +35,7 @@ class Cpsat(OrtoolsSolver):
 
     def run(self, control: Control) -> Result:
         """Solve the instance with the model of its horizon."""
-        from jigsaw_opt.solvers.cpsat_search import solve_exactly
+        from jigsaw_opt.solvers.cpsat.search import solve_exactly
 
         return control.conclude(lambda: solve_exactly(control, control.operations), engines=["ortools"])
 

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.ilp import exported_model
+from jigsaw_opt.solvers.ilp.solver import exported_model
 
 __all__ = ["plan_of_solution"]
 

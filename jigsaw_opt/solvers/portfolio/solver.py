@@ -64,7 +64,7 @@ class Portfolio(OrtoolsSolver):
         run: Callable[[Control, Operations], StoppedBy | None]
         run = _side_by_side if control.options.threads > 1 else _in_turn
         if control.operations.shaped:
-            from jigsaw_opt.solvers.activities.portfolio import run_shaped as run
+            from jigsaw_opt.solvers.portfolio.shaped import run_shaped as run
         return control.conclude(lambda: run(control, control.operations), engines=["ortools"])
 
 
@@ -89,8 +89,8 @@ def _side_by_side(control: Control, operations: Operations) -> StoppedBy:
 
 
 def _in_turn(control: Control, operations: Operations) -> StoppedBy:
-    from jigsaw_opt.solvers.cpsat_model import is_small
-    from jigsaw_opt.solvers.cpsat_search import explore, fits
+    from jigsaw_opt.solvers.cpsat.model import is_small
+    from jigsaw_opt.solvers.cpsat.search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
 
     exact = fits(control, operations)
@@ -118,8 +118,8 @@ def _prove(control: Control, operations: Operations, workers: int, work: float, 
 
     `begun` says when the first search has been through what the second would begin with.
     """
-    from jigsaw_opt.solvers.cpsat_model import is_small
-    from jigsaw_opt.solvers.cpsat_search import explore, fits
+    from jigsaw_opt.solvers.cpsat.model import is_small
+    from jigsaw_opt.solvers.cpsat.search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
     from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
 
@@ -157,7 +157,7 @@ def _prove(control: Control, operations: Operations, workers: int, work: float, 
 
 def _close_in(control: Control, operations: Operations, work: float, in_between: bool) -> None:
     """Ask for targets, with stronger bounds `in_between` once one is left open."""
-    from jigsaw_opt.solvers.cpsat_targets import Targets
+    from jigsaw_opt.solvers.cpsat.targets import Targets
 
     targets = Targets(control, operations, 1)
     if in_between:

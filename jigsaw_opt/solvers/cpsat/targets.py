@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, propagate_strongly, run_engine
+from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, propagate_strongly, run_engine
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
