@@ -9,10 +9,10 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.planning.fill.calendar import Calendar, earliest
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
 from jigsaw_opt.planning.fill.stretching import KeptPlan
+from jigsaw_opt.problem.calendar import Calendar, union
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
@@ -75,8 +75,8 @@ def test_a_calendar_finds_what_going_through_all_moments_finds() -> None:
         free = (
             at for at in range(moment, moment + 2 * period) if not busy & {it % period for it in range(at, at + length)}
         )
-        assert calendar.fit(moment, length) == next(free, None)
-        assert calendar.free_us == period - len(busy)
+        assert calendar.earliest(moment, length) == next(free, None)
+        assert calendar.busy_us == len(busy)
         start, end = calendar.hole(moment)
         assert all(at % period not in busy for at in range(start, end))
         assert len(busy) == period or not busy or {(start - 1) % period, end % period} <= busy
@@ -84,11 +84,10 @@ def test_a_calendar_finds_what_going_through_all_moments_finds() -> None:
 
 def test_resources_are_free_together() -> None:
     first, second = Calendar(10, [(0, 3), (5, 6)]), Calendar(10, [(3, 4), (8, 11)])
-    assert earliest([first, second], 0, 1) == 4
-    assert earliest([first, second], 0, 2) == 6
-    assert earliest([first, second], 0, 3) is None
-    assert earliest([first, second], 7, 1) == 7
-    assert earliest([], 7, 5) == 7
+    both = union([first, second], 10)
+    assert [both.earliest(0, length) for length in (1, 2, 3)] == [4, 6, None]
+    assert both.earliest(7, 1) == 7
+    assert union([], 10).earliest(7, 5) == 7
 
 
 def test_gaps_delay_what_starts_later_and_hold_no_more_memory() -> None:

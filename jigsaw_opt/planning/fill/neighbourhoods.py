@@ -158,7 +158,7 @@ class PackingSearch:
     def _placed(self, gaps: Gaps) -> _RatedPeriod:
         """All jobs placed anew, those of the best weight for their work first."""
         packing = FilledPeriod(self._operations, self._foreground, gaps, self._jobs())
-        ranked = [(0, -packing.calendar(gpu).free_us, gpu) for gpu in gpu_numbers(self._operations).values()]
+        ranked = [(0, packing.calendar(gpu).busy_us, gpu) for gpu in gpu_numbers(self._operations).values()]
         ranked.sort()
         for index in (j for group in self._groups for j in group):
             if self._late(0.0):
@@ -235,7 +235,7 @@ class PackingSearch:
         gpus = [*gpu_numbers(self._operations).values()]
         pick.shuffle(gpus)
         if pick.random() < _GREEDY:
-            gpus.sort(key=lambda gpu: -packing.calendar(gpu).free_us)
+            gpus.sort(key=lambda gpu: packing.calendar(gpu).busy_us)
         spread = pick.random() < _SPREAD
         for index in sorted(out, key=lambda j: (-self._density(j), pick.random())):
             chosen = self._chosen(packing, index, gpus)

@@ -15,9 +15,9 @@ from graphlib import TopologicalSorter
 from itertools import islice, permutations
 from typing import NamedTuple
 
-from jigsaw_opt.planning.fill.calendar import Calendar, earliest
 from jigsaw_opt.planning.fill.stretching import Gaps, KeptPlan, Resource
 from jigsaw_opt.problem.activities import ActivityNetwork
+from jigsaw_opt.problem.calendar import Calendar, union
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, ShapedIteration, ShapedJobPlan, Transfer
@@ -299,7 +299,7 @@ class FilledPeriod:
         for operation in pattern.order:
             moment = max([ready, *(starts[before] + us for before, us in pattern.waits[operation])])
             calendars = [self.calendar(resource) for resource in pattern.resources[operation]]
-            found = earliest(calendars, moment, pattern.lengths[operation])
+            found = union(calendars, self.period_us).earliest(moment, pattern.lengths[operation])
             if found is None:
                 return None
             starts[operation] = found
