@@ -90,6 +90,27 @@ def test_a_name_of_the_release_before_is_there_with_a_warning(old: str, new: str
     assert caught[0].filename == __file__
 
 
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("problem", "PhasedPlan", "Plan"),
+        ("documents", "load_any_plan", "load_plan"),
+        ("documents", "encode_phased_plan", "encode_plan"),
+        ("documents", "decode_phased_plan", "decode_plan"),
+        ("executor.run_plan", "run_phased_plan", "run_plan"),
+        ("executor.run_plan", "PhasedReplayRequest", "ReplayRequest"),
+        ("executor.replay.request", "PhasedReplayRequest", "ReplayRequest"),
+    ],
+)
+def test_a_former_name_of_a_room_is_there_with_a_warning(module: str, old: str, new: str) -> None:
+    room = importlib.import_module(f"jigsaw_opt.{module}")
+    with pytest.warns(DeprecationWarning, match=f"jigsaw_opt.{module}.{old} is {new} now") as caught:
+        assert getattr(room, old) is getattr(room, new)
+    assert caught[0].filename == __file__
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        room.nothing  # noqa: B018 - that is what is tested
+
+
 def test_what_signatures_name_can_be_imported_from_the_front() -> None:
     wanted = {"Event", "Fix", "Instance", "Options", "Plan", "Problem", "Report", "Result", "Solver", "Violation"}
     assert wanted <= set(jo.__all__)

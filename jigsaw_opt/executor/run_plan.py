@@ -9,11 +9,15 @@ from jigsaw_opt.errors import CheckFailedError, UsageError, require_a
 from jigsaw_opt.executor import require_torch
 from jigsaw_opt.executor.catalogue import require_data_parallel, require_entries
 from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.system.former_names import former_names
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = ["run_plan"]
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, {"run_phased_plan": "run_plan", "PhasedReplayRequest": "ReplayRequest"})
 
 
 def run_plan(request: ReplayRequest) -> Replay | None:

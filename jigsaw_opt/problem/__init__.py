@@ -1,5 +1,7 @@
 """What there is: cluster, models, jobs, instance, plan, and jobs cut into operations."""
 
+from typing import TYPE_CHECKING
+
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Routes, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
@@ -18,6 +20,7 @@ from jigsaw_opt.problem.plan import (
     Transfer,
 )
 from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.system.former_names import former_names
 
 __all__ = [
     "Block",
@@ -54,3 +57,6 @@ __all__ = [
     "Transfer",
     "cut",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, {"PhasedPlan": "Plan"})

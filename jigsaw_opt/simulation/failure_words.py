@@ -11,7 +11,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.simulation.outages import CHECKPOINT_US, Failures, ListedEvents, OutageEvent, RandomEvents
 from jigsaw_opt.text import nearest, readable
 
-__all__ = ["failures_of"]
+__all__ = ["are_times", "failures_of"]
 
 _HOUR_US, _SECOND_US = 3_600_000_000, 1_000_000
 _MOST_US = 9 * 10**15
@@ -42,7 +42,7 @@ def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures 
         return given
     if not given:
         return None
-    if given.partition("=")[0] in _UNITS:
+    if are_times(given):
         times = _times(given, _REQUIRED)
         events: RandomEvents | ListedEvents = RandomEvents(times["mtbf"], times["mttr"], times.get("links"), seed)
     else:
@@ -50,6 +50,11 @@ def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures 
         times = _times(f"checkpoint={checkpoint}") if checkpoint else {}
         events = _listed(file, cluster)
     return Failures(events, times.get("checkpoint", CHECKPOINT_US))
+
+
+def are_times(text: str) -> bool:
+    """Return whether failures in words are times in the mean, and no file of events."""
+    return text.partition("=")[0] in _UNITS
 
 
 def _times(text: str, required: Sequence[str] = ()) -> dict[str, int]:

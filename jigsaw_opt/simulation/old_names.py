@@ -38,10 +38,11 @@ def takes_requests(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(function)
     def call(*arguments: _P.args, **more: _P.kwargs) -> _R:
-        if arguments and isinstance(arguments[0], SimulationRequest):
+        others: dict[str, Any] = dict(more)
+        request = others.pop("request", arguments[0] if arguments else None)
+        if isinstance(request, SimulationRequest):
             warnings.warn("give simulate the parts of a SimulationRequest", DeprecationWarning, stacklevel=2)
-            parts: dict[str, Any] = asdict(arguments[0])
-            others: dict[str, Any] = dict(more)
+            parts: dict[str, Any] = asdict(request)
             instances = others.pop("instances", None) or {}
             parts["cluster"] = instances.get(parts["cluster"], parts["cluster"])
             return function(**parts, **others)  # type: ignore[call-arg]

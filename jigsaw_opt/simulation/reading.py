@@ -24,13 +24,13 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload, job_problems
 from jigsaw_opt.scheduling.performance import Contention, Performance
-from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of
+from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, require_kind
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.policy import Policy, choose
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
 from jigsaw_opt.simulation.clusters import begins_as_grid, require_size
 from jigsaw_opt.simulation.contention import contention_of
-from jigsaw_opt.simulation.failure_words import failures_of
+from jigsaw_opt.simulation.failure_words import are_times, failures_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.outages import Failures
 from jigsaw_opt.simulation.setting import Setting, told
@@ -167,6 +167,7 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
         wide = _wide(asked["foreground_gpus"])
     # Without a cluster or a performance model the trace is still read, for what is wrong with it by itself.
     accept: Accept = anything
+    cluster: Cluster | None = None
     with problems.of("cluster"):
         cluster, models = _cluster(asked["cluster"])
         accept = _accepting(asked, cluster, None)
@@ -177,10 +178,12 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
         with problems.of("performance"):
             performance = _performance(asked, cluster, models)
             accept = _accepting(asked, cluster, None if asked["draw_models"] else performance)
+    if cluster is None:
+        _find_wrong_words(asked, problems)
     given = asked["workload"]
     with problems.of(given if isinstance(given, str) else "workload"):
         workload = _trace(asked, accept) if isinstance(given, str) else _checked(asked, accept)
-        if not problems:
+        if not problems and cluster is not None:
             workload = _with_foreground(without_too_wide(workload, cluster.gpu_count), wide)
             workload, performance = _joined(asked, cluster, workload, performance)
             words = {name: told(part) for name, part in asked.items()}
@@ -188,6 +191,19 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
                 cluster, workload, performance, contention, round_us, restart_us, seed, failures, policy, options, words
             )
     return None
+
+
+def _find_wrong_words(asked: Mapping[str, Any], problems: Problems) -> None:
+    """Add what is wrong with words by themselves, where there is no cluster to read them for."""
+    nothing = Cluster(())
+    with problems.of("contention"):
+        contention_of(asked["contention"], nothing)
+    with problems.of("failures"):
+        if not isinstance(asked["failures"], str) or are_times(asked["failures"]):
+            failures_of(asked["failures"], nothing, asked["seed"])
+    with problems.of("performance"):
+        if isinstance(asked["performance"], str) and asked["performance"]:
+            require_kind(_kind_and_source(asked["performance"])[0])
 
 
 def _seed(seed: int) -> int:
@@ -198,7 +214,7 @@ def _seed(seed: int) -> int:
 
 def _wide(gpus: int | None) -> int | None:
     if gpus is not None and gpus < 1:
-        raise UsageError(f"--foreground-gpus is at least 1, not {gpus}")
+        raise UsageError(f"jobs in the foreground ask for at least 1 GPU, not {gpus}")
     return gpus
 
 
@@ -268,13 +284,16 @@ def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str
         elif kind not in FROM_TRACE:
             performance = performance_of(kind or "seconds", source, cluster)
     else:
-        performance = given if isinstance(given, Performance) else given(cluster)
+        made: object = given if isinstance(given, Performance) else given(cluster)
+        if not isinstance(made, Performance):
+            raise UsageError(f"what makes a performance model for a cluster has made none: {kind_of(made)}")
+        performance = made
         if getattr(performance, "cluster", cluster) != cluster:
             raise UsageError("the performance model is of another cluster")
     if asked["draw_models"] and not isinstance(performance, Profiled):
         raise UsageError(
-            "--draw-models draws from the models of an instance, and there are none: "
-            "make one, as by `jigsaw new --cluster 4x8:a100 --job a:resnet50:1:1 -o FILE`, and give --cluster FILE"
+            "models are drawn from those of an instance, and there are none: make one, "
+            "as by `jigsaw new --cluster 4x8:a100 --job a:resnet50:1:1 -o FILE`, and give it as the cluster"
         )
     return performance
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from numbers import Integral
 
+from jigsaw_opt.errors import UsageError, kind_of
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.contention import LinkSharing
 from jigsaw_opt.problem.data_table import DataTable
@@ -132,6 +134,7 @@ def simulate(
     JigsawError
         The policy breaks a rule, or leaves jobs waiting for ever.
     """
+    _require_end(until_us, cancel)
     setting = read_setting(
         workload,
         cluster,
@@ -150,6 +153,17 @@ def simulate(
     simulation = Simulation(setting)
     simulation.run((lambda: False) if cancel is None else cancel.is_set, until_us)
     return result_of(simulation)
+
+
+def _require_end(until_us: int | None, cancel: threading.Event | None) -> None:
+    """Refuse what cannot end a simulation."""
+    wrong = []
+    if until_us is not None and not (isinstance(until_us, Integral) and until_us >= 0):
+        wrong.append(f"until_us is a whole number of at least 0, not {until_us!r}")
+    if cancel is not None and not hasattr(cancel, "is_set"):
+        wrong.append(f"cancel is a threading.Event, not {kind_of(cancel)}")
+    if wrong:
+        raise UsageError(*wrong)
 
 
 def result_of(simulation: Simulation) -> SimulationResult:

@@ -16,7 +16,7 @@ _REASON = "with more GPUs than the cluster has"
 def require_choice(word: str) -> None:
     """Raise a `UsageError` where a word says neither to refuse such jobs nor to skip them."""
     if word not in _CHOICES:
-        raise UsageError(f"--too-wide is {' or '.join(_CHOICES)}, not {word!r}")
+        raise UsageError(f"what becomes of jobs that are too wide is {' or '.join(_CHOICES)}, not {word!r}")
 
 
 def why_too_wide(job: TraceJob, needed: int, count: int) -> str | None:

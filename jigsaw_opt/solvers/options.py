@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from jigsaw_opt.errors import OptionError, UsageError
+from jigsaw_opt.errors import OptionError, UsageError, kind_of
 from jigsaw_opt.solvers.engines.parameters import Parameter
 from jigsaw_opt.text import suggestion
 
@@ -121,6 +121,8 @@ class Options:
         ]
         if not 1 <= self.threads <= MOST_THREADS:
             wrong.append(("threads", f"{{option}} lies between 1 and {MOST_THREADS}, not {self.threads}"))
+        if not (hasattr(self.cancel, "set") and hasattr(self.cancel, "is_set")):
+            wrong.append(("cancel", f"{{option}} is a threading.Event, not {kind_of(self.cancel)}"))
         if not 0 <= self.seed < 2**31:
             wrong.append(("seed", f"{{option}} lies between 0 and 2^31 - 1, not {self.seed}"))
         if wrong:
@@ -189,6 +191,8 @@ def _with_former_name(make: Callable[..., None]) -> Callable[..., None]:
     def init(self: Options, *arguments: Any, **named: Any) -> None:
         if "workers" in named:
             _warn_of_workers()
+            if "threads" in named:
+                raise UsageError("threads is given twice, once as workers")
             named["threads"] = named.pop("workers")
         make(self, *arguments, **named)
 

@@ -126,6 +126,34 @@ def test_all_problems_come_at_once(trace: str) -> None:
     )
 
 
+def test_without_a_cluster_other_words_are_still_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        simulate(WORKLOAD, "2x4xa", "fifo", performance="nope", contention="bla", failures="mtbf=1,mttr=x")
+    assert [str(wrong).partition(":")[0] for wrong in caught.value.args] == [
+        "cluster",
+        "contention",
+        "failures",
+        "performance",
+    ]
+    listed = tmp_path / "events.csv"
+    listed.write_text("time_us,kind,name,state\n1,server,s0,down\n")
+    with pytest.raises(UsageError) as caught:
+        simulate(WORKLOAD, "2x4xa", "fifo", failures=str(listed))
+    assert len(caught.value.args) == 1
+
+
+def test_what_cannot_be_is_refused_in_one_error() -> None:
+    wrong: Any = {"until_us": "x", "cancel": True}
+    with pytest.raises(UsageError) as caught:
+        simulate(WORKLOAD, "1x2", "fifo", **wrong)
+    assert caught.value.args == (
+        "until_us is a whole number of at least 0, not 'x'",
+        "cancel is a threading.Event, not True",
+    )
+    with pytest.raises(UsageError, match="what makes a performance model for a cluster has made none: None"):
+        simulate(WORKLOAD, "1x2", "fifo", performance=lambda cluster: None)  # type: ignore[arg-type, return-value]
+
+
 def test_what_is_wrong_with_objects_is_told_with_its_path() -> None:
     jobs = (TraceJob("a", 0, "seconds", 9, 1), TraceJob("a", 0, "seconds", 0, 1), TraceJob("b", 1, "seconds", 1))
     with pytest.raises(InvalidInputError) as caught:
@@ -154,4 +182,5 @@ def test_a_request_of_before_is_taken_with_a_warning(trace: str) -> None:
     mine = load("server/plain")
     with pytest.warns(DeprecationWarning, match="give simulate the parts of a SimulationRequest"):
         found = simulate(request, instances={"mine": mine})  # type: ignore[call-arg]
-    assert found.jobs == simulate(trace, mine, "fifo", draw_models=True).jobs
+        by_name = simulate(request=request, instances={"mine": mine})  # type: ignore[call-arg]
+    assert found.jobs == by_name.jobs == simulate(trace, mine, "fifo", draw_models=True).jobs

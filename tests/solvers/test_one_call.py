@@ -198,6 +198,19 @@ def test_the_names_of_now_warn_of_nothing(finite: tuple[Instance, Plan]) -> None
         assert replace(Options(threads=3), seed=2).threads == 3
     with pytest.warns(DeprecationWarning, match="called threads"):
         assert Options(threads=3).workers == 3
+    with (
+        pytest.warns(DeprecationWarning),
+        pytest.raises(jo.UsageError, match="threads is given twice, once as workers"),
+    ):
+        Options(threads=3, workers=2)  # type: ignore[call-arg]
+
+
+def test_all_options_that_are_out_of_range_are_told_at_once() -> None:
+    wrong: Any = {"gap": -1, "threads": 0, "seed": -1, "cancel": True}
+    with pytest.raises(jo.UsageError) as caught:
+        Options(**wrong)
+    assert [told.partition(" ")[0] for told in caught.value.args] == ["gap", "threads", "cancel", "seed"]
+    assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
 
 
 def test_an_instance_is_looked_at_once_however_often_it_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.solvers.options import MOST_THREADS
+from jigsaw_opt.system.former_names import former_names
 
 __all__ = ["ReplayRequest", "ReplaySettings"]
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, {"PhasedReplayRequest": "ReplayRequest"})
 
 _MOST = 1e6
 _NUMBERS = (

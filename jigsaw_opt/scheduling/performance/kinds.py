@@ -12,7 +12,7 @@ from jigsaw_opt.problem.workload import StageTimes
 from jigsaw_opt.scheduling.performance.protocol import Performance
 from jigsaw_opt.text import nearest
 
-__all__ = ["FROM_TRACE", "KINDS", "performance_of"]
+__all__ = ["FROM_TRACE", "KINDS", "performance_of", "require_kind"]
 
 KINDS = {
     "epochs": "jigsaw_opt.scheduling.performance.epochs:epochs",
@@ -51,8 +51,13 @@ def performance_of(
     InvalidInputError
         With everything that is wrong in the source.
     """
-    if kind not in KINDS:
-        raise UsageError(f"no performance {kind!r}; {nearest(kind, sorted(KINDS))}")
+    require_kind(kind)
     module, _, function = KINDS[kind].partition(":")
     made: Performance = getattr(import_module(module), function)(source, cluster, stages or {})
     return made
+
+
+def require_kind(kind: str) -> None:
+    """Raise a `UsageError` where no performance model has that name."""
+    if kind not in KINDS:
+        raise UsageError(f"no performance {kind!r}; {nearest(kind, sorted(KINDS))}")
