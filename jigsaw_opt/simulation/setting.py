@@ -16,6 +16,8 @@ from jigsaw_opt.text import counted, readable
 __all__ = ["Setting", "told"]
 
 _LONGEST = 60
+_LATER = (", power_caps=None", ", power_w=None")
+"""Fields that came later and say nothing here: snapshots of before know inputs without them."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,19 @@ class Setting(ClusterSetting):
 
     def inputs(self) -> str:
         """Text that tells equal simulations from others."""
-        figures = hashlib.sha256(repr(self.performance.figures).encode()).hexdigest()
+        figures = hashlib.sha256(_without_later(repr(self.performance.figures)).encode()).hexdigest()
         contention = self.words.get("contention", told(self.contention))
         parts = (self.cluster, self.workload, self.performance.name, figures, contention)
         numbers = (self.round_us, self.restart_us, self.seed)
         failures = () if self.failures is None else (self.failures,)
         name = None if self.policy is None else self.policy.name
-        return repr((parts, numbers, name, sorted(self.options.items()), *failures))
+        return _without_later(repr((parts, numbers, name, sorted(self.options.items()), *failures)))
+
+
+def _without_later(text: str) -> str:
+    for field_of_now in _LATER:
+        text = text.replace(field_of_now, "")
+    return text
 
 
 def told(part: object) -> object:

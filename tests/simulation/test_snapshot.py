@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, names
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
+from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting
@@ -46,6 +48,14 @@ def test_the_end_is_the_same(text: str) -> None:
         resumed = restore(data, begun(text, CASES[text]()), "these", "file")  # of equal inputs, not the same ones
         assert snapshot(resumed, "these") == data
         assert measured(ended(resumed)) == measured(whole)
+
+
+def test_snapshots_of_the_release_before_go_on() -> None:
+    """The digest of the inputs is that which version 0.2.0 wrote before clusters had power caps."""
+    words = {"draw_models": True, "failures": "mtbf=50,mttr=2", "contention": "fair"}
+    inputs = read_setting("day", "rack/plain", "fifo", **words).inputs()
+    digest = "c24f51932c621a96622138b5b2356dd2fa6ab13f531bca60458a1316edf46561"
+    assert hashlib.sha256(inputs.encode()).hexdigest() == digest
 
 
 def test_a_snapshot_of_many_jobs_is_small() -> None:
