@@ -67,3 +67,10 @@ def test_every_wrong_line_is_listed() -> None:
         read_solution(GUROBI + "x 2\ny\nz nan\nw none\n", "x.sol")
     assert [problem.path for problem in caught.value.problems] == [f"x.sol:{line}" for line in (5, 6, 7, 8)]
     assert "'x' stands there twice" in caught.value.problems[0].message
+
+
+@pytest.mark.slow
+def test_a_solution_may_have_more_lines_than_a_trace() -> None:
+    count = 1_000_001
+    rows = "\n".join(f"column_with_a_long_name_{k} 1" for k in range(count))
+    assert len(read_solution(f"# Solution for model x\n{rows}\n").values) == count

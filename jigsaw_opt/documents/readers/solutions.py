@@ -13,6 +13,8 @@ from jigsaw_opt.documents.readers.lines import Lines
 __all__ = ["EngineSolution", "read_solution"]
 
 _Line = tuple[int, str]
+_MOST_LINES = 50_000_000
+"""HiGHS lists columns and rows, of which a program that may be written has more than a trace has jobs."""
 _OBJECTIVE = re.compile(r"objective(?: value)?\s*[:=]?\s+(\S+)", re.IGNORECASE)
 _CBC = re.compile(r"^[A-Za-z].* - objective value\s")
 _NOTHING = re.compile(r"infeasible|unbounded|no (?:integer )?solution|not solved", re.IGNORECASE)
@@ -66,7 +68,7 @@ def read_solution(data: bytes | str, source: str = "solution") -> EngineSolution
     InvalidInputError
         With every problem: it is of no known format, holds no solution, or lines that cannot be read.
     """
-    lines = Lines(data, source)
+    lines = Lines(data, source, _MOST_LINES)
     text = list(lines)
     found = _format_of(text)
     if found is None:
