@@ -30,7 +30,7 @@ from jigsaw_opt import Options, solve
 from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.planning.fill import fill
-from jigsaw_opt.solvers.params import SearchParams
+from jigsaw_opt.solvers.search.params import SearchParams
 
 STORED = Path(__file__).with_name("gate.json")
 MOST_OF_CLASS, MOST_OF_ONE = 0.003, 0.03
@@ -113,7 +113,7 @@ def found(case: Case, without: Sequence[str] = (), seed: int = 0) -> Found:
         return Found(round(_PLACES / filled.rate) if filled.rate else None, round(_PLACES / filled.bound))
     if case.kind == "phased":
         longer = tuple(replace(job, iterations=1000 * job.iterations) for job in instance.jobs)
-        phased = solve(replace(instance, jobs=longer), "phased", options)
+        phased = solve(replace(instance, jobs=longer), "phased", Options(threads=1, seed=seed))
         return Found(phased.objective, phased.bound)
     result = solve(instance, "auto", options)
     return Found(result.objective, result.bound)

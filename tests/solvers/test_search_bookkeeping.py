@@ -25,14 +25,14 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     cut,
 )
-from jigsaw_opt.problem.calendar import Calendar, union
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.params import DriverParams, SearchParams
+from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
+from jigsaw_opt.solvers.search.params import DriverParams, SearchParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
+from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar, union
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 from tests.random_instances import GOALS, random_instance
 
@@ -40,9 +40,9 @@ PERIODS = st.one_of(st.none(), st.integers(1, 24))
 REQUESTS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 7)), max_size=12)
 
 
-def fill(period: int | None, requests: list[tuple[int, int]]) -> tuple[Calendar, list[tuple[int, int]]]:
+def fill(period: int | None, requests: list[tuple[int, int]]) -> tuple[ResourceCalendar, list[tuple[int, int]]]:
     """A timeline with each request as early as it fits, and the intervals."""
-    calendar, taken = Calendar(period), []
+    calendar, taken = ResourceCalendar(period), []
     for moment, duration in requests:
         start = calendar.earliest(moment, duration)
         if start is not None:
@@ -95,7 +95,7 @@ def test_what_is_removed_leaves_no_trace(period: int | None, requests: list[tupl
     stays, goes = taken[::2], taken[1::2]
     for interval in goes:
         calendar.remove(*interval)
-    fresh = Calendar(period)
+    fresh = ResourceCalendar(period)
     for interval in stays:
         fresh.add(*interval)
     assert (calendar.starts, calendar.ends, calendar.busy_us) == (fresh.starts, fresh.ends, fresh.busy_us)
@@ -280,6 +280,15 @@ def test_every_kind_is_tried_first_and_what_pays_comes_most() -> None:
         choice.reward(name, name == "b", 1.0)
     assert seen["b"] > 2 * max(seen["a"], seen["c"])
     assert min(seen[name] for name in names) > 0
+
+
+def test_what_gained_is_made_once_again_before_others_are_tried() -> None:
+    choice = AdaptiveSelection(("a", "b", "c"), Random(2), DriverParams())
+    made = []
+    for _ in range(4):
+        made.append(choice.next())
+        choice.reward(made[-1], 0.1 if made[-1] == "a" else 0.0, 1.0)
+    assert made == ["a", "a", "b", "c"]
 
 
 def test_what_gains_more_in_the_same_time_comes_more_often() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from jigsaw_opt.solvers.params import DriverParams
+from jigsaw_opt.solvers.search.params import DriverParams
 
 __all__ = ["AdaptiveSelection"]
 
@@ -33,9 +33,18 @@ class AdaptiveSelection:
         self._gain = dict.fromkeys(names, 0.0)
         self._work = dict.fromkeys(names, 0.0)
         self._in_vain = dict.fromkeys(names, 0)
+        self._made: set[str] = set()
+        self._again: str | None = None
 
     def next(self) -> str:
-        """Return the move to be made now."""
+        """Return the move to be made now.
+
+        A move that gained is made once again before those that were not tried yet: on a large instance a round of all
+        of them takes as long as many a limit.
+        """
+        if self._again is not None:
+            again, self._again = self._again, None
+            return again
         if self._untried:
             return self._untried.pop(0)
         total_gain = sum(self._gain.values()) or 1.0
@@ -58,4 +67,7 @@ class AdaptiveSelection:
         decay = self._params.decay
         self._gain[name] = decay * self._gain[name] + (1 - decay) * gain
         self._work[name] = decay * self._work[name] + (1 - decay) * (work or self._params.idle_work)
+        first = name not in self._made
+        self._made.add(name)
+        self._again = name if first and gain > 0 and self._untried else None
         self._in_vain[name] = 0 if gain > 0 else self._in_vain[name] + 1

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.joint_model import jointly_timed
@@ -43,6 +43,8 @@ class DecomposedInsertion:
     no_goods
         Wide jobs that were not timed together, with the longest period of which that is known; it grows. Groups are not
         given such jobs by an exchange.
+    count
+        Told, job by job, for how many blocks and transfers room was looked for.
     """
 
     def __init__(
@@ -55,10 +57,11 @@ class DecomposedInsertion:
         weights: Sequence[float],
         stop: Callable[[], bool],
         no_goods: dict[NoGood, int],
+        count: Callable[[int], object] = lambda operations: None,
     ) -> None:
         self.candidate_table, self.hierarchy, self.period, self.rng = candidate_table, hierarchy, period, rng
         self.engine, self.weights, self.stop, self.no_goods = engine, weights, stop, no_goods
-        self.insertion = ModuloInsertion(candidate_table.data, self, period, rng)
+        self.insertion = ModuloInsertion(candidate_table.data, self, period, rng, count)
         self.params = candidate_table.data.params.group_insertion
         self._across: frozenset[int] = frozenset()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from jigsaw_opt.problem.calendar import Calendar
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.cyclic.candidate_table import InsertionPolicy
 from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob, least_length, uncontended_profile
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
@@ -29,10 +29,20 @@ class ModuloInsertion:
         The period in microseconds.
     rng
         Source of chance.
+    count
+        Told, job by job, for how many blocks and transfers room was looked for.
     """
 
-    def __init__(self, data: ProblemData, policy: InsertionPolicy, period: int, rng: random.Random) -> None:
+    def __init__(
+        self,
+        data: ProblemData,
+        policy: InsertionPolicy,
+        period: int,
+        rng: random.Random,
+        count: Callable[[int], object] = lambda operations: None,
+    ) -> None:
         self.policy, self.period, self.rng, self.params = policy, period, rng, data.params.insertion
+        self._count, self._looked_at = count, 0
         self.schedule = PartialSchedule(data, period)
 
     def insert_all(
@@ -94,6 +104,8 @@ class ModuloInsertion:
                 best, least = scheduled, share
                 if share <= 1:
                     break
+        self._count(self._looked_at)
+        self._looked_at = 0
         if best is not None:
             self.schedule.add(index, best)
         return best is not None
@@ -103,11 +115,12 @@ class ModuloInsertion:
 
         Phases are tried in the order of what the links alone make of them, as long as that is better.
         """
-        channel = self.schedule.channel(assignment)
+        channel, job = self.schedule.channel(assignment), assignment.job
         best, shortest = None, self.period + 1
         for least, phase in self._phases(assignment, channel):
             if least >= shortest:
                 break
+            self._looked_at += job.iterations * (job.slots + len(job.transfers))
             scheduled = self.schedule.inserted(index, assignment, phase, phase + shortest - 1, channel)
             if scheduled is not None and scheduled.end - scheduled.start < shortest:
                 best, shortest = scheduled, scheduled.end - scheduled.start
@@ -115,7 +128,7 @@ class ModuloInsertion:
                     break
         return best
 
-    def _phases(self, assignment: Assignment, channel: Calendar) -> list[tuple[int, int]]:
+    def _phases(self, assignment: Assignment, channel: ResourceCalendar) -> list[tuple[int, int]]:
         """Starts at which the first transfer follows another one at once, or a block another one, and 0.
 
         Each with the time that the job takes from there as far as its links are free, shortest first.
@@ -127,7 +140,8 @@ class ModuloInsertion:
             phases.update(end % self.period for end in self.schedule.gpus[gpu].ends)
         found = sorted(phases)
         some = found if len(found) <= self.params.phases else sorted(self.rng.sample(found, self.params.phases))
-        profile = uncontended_profile(assignment)
+        profile, job = uncontended_profile(assignment), assignment.job
+        self._looked_at += len(some) * job.iterations * len(job.transfers)
         ranked = ((least_length(assignment, profile, channel, phase), phase) for phase in some)
         return sorted((least, phase) for least, phase in ranked if least is not None and least <= self.period)
 

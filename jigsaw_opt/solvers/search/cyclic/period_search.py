@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.params import GroupInsertionParams, InsertionParams
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, InsertionPolicy
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
 from jigsaw_opt.solvers.search.cyclic.hierarchies import Hierarchies
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
+from jigsaw_opt.solvers.search.params import GroupInsertionParams, InsertionParams
 
 __all__ = ["PeriodSearch"]
 
@@ -60,8 +60,9 @@ class PeriodSearch:
             self.rng,
             self.engine,
             weights,
-            self._count_insertion,
+            self.budget.over,
             self._no_goods,
+            self._count_insertion,
         )
         patience = self.data.params.group_insertion.exchanges_per_group * max(3, len(hierarchy.groups))
         return decomposed.insert_all(patience)
@@ -98,14 +99,12 @@ class PeriodSearch:
 
     def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> Timetable | None:
         """Insert all jobs modulo a period, the heaviest first; None where some found no room."""
-        insertion = ModuloInsertion(self.data, policy, period, self.rng)
+        insertion = ModuloInsertion(self.data, policy, period, self.rng, self._count_insertion)
         patience = self.params.tries_per_job * len(weights)
-        return insertion.insert_all(range(len(weights)), weights, patience, self._count_insertion)
+        return insertion.insert_all(range(len(weights)), weights, patience, self.budget.over)
 
-    def _count_insertion(self) -> bool:
-        """Count a job that was inserted; says whether to stop."""
-        size = (self.data.operations.blocks + self.data.operations.transfers) // len(self.data.operations.jobs)
-        return self.budget.spend(size * self.data.params.prices.insertion_operation)
+    def _count_insertion(self, operations: int) -> None:
+        self.budget.spend(operations * self.data.params.prices.insertion_look)
 
     def _weights(self, assignments: Sequence[Assignment]) -> list[float]:
         """Lengths of jobs times their links, blurred by chance."""

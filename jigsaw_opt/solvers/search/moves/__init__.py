@@ -14,6 +14,7 @@ __all__ = ["GROUP", "Move", "move_types", "names"]
 GROUP = "jigsaw_opt.moves"
 _HERE = "jigsaw_opt.solvers.search"
 _OWN = {
+    "rebalance": "moves.rebalance:Rebalance",
     "group_insertion": "cyclic.moves:GroupInsertion",
     "best_fit_insertion": "cyclic.moves:BestFitInsertion",
     "order_insertion": "moves.order_insertion:AnnealOrder",

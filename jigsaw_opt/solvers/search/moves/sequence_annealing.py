@@ -39,41 +39,48 @@ class SequenceAnnealing:
         self._effort = Effort(context.params.driver.longest)
 
     @cached_property
-    def _sequencing(self) -> SequenceSearch:
+    def sequencing(self) -> SequenceSearch:
+        """The search for sequences."""
         return SequenceSearch(self.context.data, self.rng)
+
+    @property
+    def steps(self) -> int:
+        """How many orders an annealing tries."""
+        return max(1, self.params.operations_on(self.context.operations.horizon) // self.sequencing.size)
 
     def anneal(self, plan: Timetable) -> Candidate:
         """A plan with its operations in another order."""
-        start = self._sequencing.given(plan)
-        steps = max(1, self.params.operations_on(self.context.operations.horizon) // self._sequencing.size)
-        after = self._sequencing.anneal(
-            start, start.assignments, steps, self.rng.choice(self.params.temperatures), self._swept
+        start, steps = self.sequencing.given(plan), self.steps
+        after = self.sequencing.anneal(
+            start, start.assignments, steps, self.rng.choice(self.params.temperatures), self.swept
         )
-        return self._proposed(after)
+        return self.proposed(after)
 
     def compressed(self, plan: Timetable) -> Candidate:
         """A plan with its operations in the order of their starts, each as early as that lets it."""
-        start = self._sequencing.given(plan)
-        return self._proposed(self._sequencing.anneal(start, start.assignments, 1, 0.0, self._swept))
+        start = self.sequencing.given(plan)
+        return self.proposed(self.sequencing.anneal(start, start.assignments, 1, 0.0, self.swept))
 
     def relocate(self, balancer: LoadBalancer, plan: Timetable) -> Candidate:
         """A plan with some of its jobs elsewhere: the longer the more often that was in vain."""
         relocating = self.context.params.relocation
-        before, relocation = self.context.incumbent, Relocation(balancer, self._sequencing, self.rng)
+        before, relocation = self.context.incumbent, Relocation(balancer, self.sequencing, self.rng)
         steps = round(self._effort.length * relocating.placements)
-        temperature, start = self.rng.choice(relocating.temperatures), self._sequencing.given(plan)
-        found = self._proposed(relocation.run(start, steps, temperature, self._proposed, self._swept))
+        temperature, start = self.rng.choice(relocating.temperatures), self.sequencing.given(plan)
+        found = self.proposed(relocation.run(start, steps, temperature, self.proposed, self.swept))
         after = self.anneal(found.timetable)
         found = after if after.better_than(found) else found
         self._effort.spent(found.better_than(before))
         return found
 
-    def _proposed(self, schedule: SequencedSchedule) -> Candidate:
-        candidate = Candidate(schedule.value, partial(self._sequencing.timetable, schedule))
+    def proposed(self, schedule: SequencedSchedule) -> Candidate:
+        """Propose a schedule, and return it as a candidate."""
+        candidate = Candidate(schedule.value, partial(self.sequencing.timetable, schedule))
         self.context.propose(candidate)
         return candidate
 
-    def _swept(self, operations: int) -> bool:
+    def swept(self, operations: int) -> bool:
+        """Count operations that were evaluated; return whether the budget is used up."""
         work = operations * self.context.params.prices.sequence_operation_on(self.context.operations.horizon)
         self.work += work
         return self.context.budget.spend(work)

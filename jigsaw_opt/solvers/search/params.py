@@ -50,12 +50,19 @@ class PriceParams:
         2e-5, "deterministic seconds", "A worker that is placed when placements are constructed."
     )
     balancing_step: float = parameter(6e-5, "deterministic seconds", "A step of load balancing.")
+    placement_step: float = parameter(1.5e-7, "deterministic seconds", "A step of annealing where workers are.")
+    placement_operation: float = parameter(
+        1e-6, "deterministic seconds", "A block or transfer of a plan of which the placement is annealed."
+    )
     sequence_operation: float = parameter(
         2e-8, "deterministic seconds", "An operation of a sequence; thrice if cyclic."
     )
     assignment_step: float = parameter(4e-7, "deterministic seconds", "A step of annealing an assignment to groups.")
     insertion_visit: float = parameter(
         1.5e-7, "deterministic seconds", "A block or transfer that is tried when jobs are inserted in order."
+    )
+    insertion_look: float = parameter(
+        3e-6, "deterministic seconds", "A block or transfer for which room is looked for modulo a period."
     )
     insertion_operation: float = parameter(1e-5, "deterministic seconds", "A block or transfer that is inserted.")
     engine: float = parameter(3.0, "deterministic seconds", "A deterministic second of CP-SAT.")
@@ -145,6 +152,32 @@ class RelocationParams:
     change_price: int = parameter(
         10_000, "operations", "Operations evaluated in the time of a change of the placement."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceParams:
+    """Changes of what binds in a plan: loads of GPUs and links, or jobs of its critical circuit (move rebalance)."""
+
+    binding: float = parameter(0.995, "share", "Share of the objective from which on a load binds.", 0, 1)
+    shares: tuple[float, ...] = parameter(
+        (0.01, 0.03, 0.1, 0.2), "share", "How far the largest load falls to the mean; one is drawn.", 0, 1
+    )
+    anew_shares: tuple[float, ...] = parameter(
+        (0.5, 0.8, 0.9, 0.95), "share", "The same where all jobs are then scheduled anew; one is drawn.", 0, 1
+    )
+    steps_per_worker: int = parameter(30, "steps", "Steps of annealing the placement for each worker.", 1)
+    anew_steps_per_worker: int = parameter(300, "steps", "The same where all jobs are then scheduled anew.", 1)
+    hot: float = parameter(2e-6, "squared share", "By how much squared excesses may well rise at first.", 1e-12)
+    cold: float = parameter(1e-6, "squared share", "By how much they may in the end.", 1e-12)
+    link_prices: tuple[float, ...] = parameter(
+        (0.03, 0.1, 0.3), "squared share", "Prices of the load of a link by itself; one is drawn."
+    )
+    link_share: float = parameter(0.97, "share", "Target load of a link, as a share of that of a GPU.", 0.01, 1)
+    sequence_share: float = parameter(0.5, "share", "Of an annealing of the sequence, how much follows each change.")
+    temperature: float = parameter(0.001, "share", "Share of the objective that this may lose at first.")
+    anew_length: float = parameter(4.0, "factor", "How much longer the sequence is annealed where it is a new one.")
+    work: float = parameter(0.5, "deterministic seconds", "Work after which no further change is tried.")
+    longest: float = parameter(8.0, "factor", "How much longer both go on in vain, at most.", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +279,7 @@ class SearchParams:
         Names of moves that are left out.
     driver, opening, prices, candidates, load_balancing, list_annealing, sequence_annealing, relocation, cp_repair
         Parameters of each part; see its class.
-    order_insertion, cp_placement, insertion, group_insertion
+    rebalance, order_insertion, cp_placement, insertion, group_insertion
         Likewise.
     """
 
@@ -259,6 +292,7 @@ class SearchParams:
     list_annealing: ListAnnealingParams = field(default_factory=ListAnnealingParams)
     sequence_annealing: SequenceAnnealingParams = field(default_factory=SequenceAnnealingParams)
     relocation: RelocationParams = field(default_factory=RelocationParams)
+    rebalance: RebalanceParams = field(default_factory=RebalanceParams)
     order_insertion: OrderInsertionParams = field(default_factory=OrderInsertionParams)
     cp_repair: CpRepairParams = field(default_factory=CpRepairParams)
     cp_placement: CpPlacementParams = field(default_factory=CpPlacementParams)
