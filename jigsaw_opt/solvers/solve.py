@@ -16,10 +16,10 @@ from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.listed import Opening, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.phased import PHASED, resolve_phased, solve_either, solve_phased
-from jigsaw_opt.solvers.registry import Solver, ignored
+from jigsaw_opt.solvers.registry import Solver, ignored, refusal
 from jigsaw_opt.solvers.resolve import Fix, resolve
 from jigsaw_opt.solvers.resolve.kept_order import timetable_in
-from jigsaw_opt.solvers.resolve.warm import offer_repaired
+from jigsaw_opt.solvers.resolve.warm import Warm, offer_repaired
 from jigsaw_opt.solvers.result import Report, Result, Status
 
 __all__ = ["solve"]
@@ -83,10 +83,9 @@ def solve(
         The plan that was made did not pass `check`.
     """
     begun = time.monotonic()
-    if start is not None:
-        require_a(Plan, start)
-    if fix is not None:
-        require_a(Fix, fix)
+    for kind, given in ((Plan, start), (Fix, fix)):
+        if given is not None:
+            require_a(kind, given)
     asked, instance = options_of(options, option), validate(instance)
     if method == PHASED.name or (start is not None and start.is_phased):
         _require_phases(method, asked)
@@ -97,7 +96,8 @@ def solve(
     if fix is None:
         _require_correct(instance, start)
     elif _is_carried_over(instance, method, start, fix):
-        return _resolved(instance, method, asked, start, fix, on_event)
+        result = _resolved(instance, method, asked, start, fix, on_event)
+        return _no_worse(result, start) if fix.empty and _is_worse(result, instance, start) else result
     if not start.is_phased:
         opening = offering([timetable_in(_in_order(instance, start))])
         result = _solved(instance, method, asked, on_event, opening, begun)
@@ -125,7 +125,7 @@ def _solved(
 
 def _is_carried_over(instance: Instance, method: str | Solver, start: Plan, fix: Fix) -> bool:
     """Whether jobs are to be matched by name, as of a plan of another instance: always by what repairs such plans."""
-    repairs = (method == "auto" or start.is_phased) and not instance.shaped
+    repairs = (method == "auto" or start.is_phased) and refusal(Warm(start, fix), instance) is None
     return repairs or not fix.empty or bool(violations(instance, start))
 
 
@@ -141,6 +141,9 @@ def _resolved(
         name = find_solver(method).name
         told = f"solver {name!r} keeps nothing of a plan; auto and phased do what {{option}} asks"
         raise OptionError([("fix", told)])
+    reason = refusal(Warm(start, fix), instance)
+    if reason is not None:
+        raise UsageError(f"no plan of another instance is carried over to {instance.name!r}: {reason}")
     return solve_listed(instance, method, options, on_event, partial(offer_repaired, plan=start))
 
 
@@ -166,6 +169,12 @@ def _in_order(instance: Instance, plan: Plan) -> Plan:
     """The plan with its jobs in the order of the instance."""
     jobs = {job.name: job for job in plan.jobs}
     return plan.with_jobs(tuple(jobs[job.name] for job in instance.jobs))
+
+
+def _is_worse(result: Result, instance: Instance, start: Plan) -> bool:
+    """Whether a result is worse than its start, if that is a plan of the instance; time may be over before a repair."""
+    worse = result.objective is None or result.objective > start.objective
+    return worse and not violations(instance, start)
 
 
 def _no_worse(result: Result, start: Plan) -> Result:

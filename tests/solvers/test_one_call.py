@@ -154,6 +154,19 @@ def test_a_plan_of_another_instance_is_repaired_for_any_method(method: str, fini
         solve(changed, method, start=plan, fix=Fix(before_us=1))
 
 
+def test_a_repair_that_time_ends_leaves_a_correct_start(
+    finite: tuple[Instance, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance, plan = finite
+    nothing = Result(status=Status.UNKNOWN, stopped_by=StoppedBy.TIME, objective=None, bound=1, plan=None)
+    monkeypatch.setattr("jigsaw_opt.solvers.solve.resolve", lambda *_: nothing)
+    result = solve(instance, start=plan, fix=Fix())
+    assert (result.objective, result.status, result.stopped_by) == (plan.objective, Status.FEASIBLE, StoppedBy.TIME)
+    assert result.plan is not None and not jo.check(instance, result.plan)
+    assert solve(instance, start=plan, fix=Fix(before_us=1)).plan is None
+    assert solve(replace(instance, name="other"), start=plan, fix=Fix()).plan is None
+
+
 def test_a_phased_plan_starts_what_makes_phased_ones() -> None:
     net = Model((Segment("l", {"v": 3}, {"v": 4}, 5, 6),))
     jobs = (Job("a", "net", 1, 10**8), Job("b", "net", 1, 10**8))

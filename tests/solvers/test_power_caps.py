@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt import Options, Status, solve
+from jigsaw_opt import Fix, Options, Status, solve
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.fill import fill
@@ -108,3 +108,16 @@ def test_fills_and_shifts_refuse_caps(capped: Instance, call: Callable[[Instance
 def test_no_phased_plan_is_made_under_caps(capped: Instance) -> None:
     with pytest.raises(UsageError, match="power cap 'room'"):
         solve_phased(capped)
+
+
+@pytest.mark.parametrize("method", ["auto", "cpsat", "greedy"])
+def test_a_plan_under_caps_is_started_from_and_none_is_carried_over(capped: Instance, method: str) -> None:
+    pytest.importorskip("ortools")
+    plan = solve(capped, "greedy").plan
+    assert plan is not None
+    for fix in (None, Fix()):
+        result = solve(capped, method, _ONE, start=plan, fix=fix)
+        assert result.objective is not None and result.objective <= plan.objective
+    other = replace(plan, instance="other")
+    with pytest.raises(UsageError, match="power cap"):
+        solve(capped, method, start=other, fix=Fix())
