@@ -30,7 +30,7 @@ from jigsaw_opt import Options, solve
 from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.planning.fill import fill
-from jigsaw_opt.solvers.search.params import SearchParams
+from jigsaw_opt.solvers.params import SearchParams
 
 STORED = Path(__file__).with_name("gate.json")
 MOST_OF_CLASS, MOST_OF_ONE = 0.003, 0.03

@@ -15,11 +15,11 @@ from functools import partial
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import cut
 from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine

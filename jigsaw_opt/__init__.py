@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
     from jigsaw_opt.simulation.simulate import simulate as simulate
     from jigsaw_opt.solvers.options import Options as Options
+    from jigsaw_opt.solvers.params import SearchParams as SearchParams
     from jigsaw_opt.solvers.registry import Solver as Solver
     from jigsaw_opt.solvers.resolve import Fix as Fix
     from jigsaw_opt.solvers.resolve import placements_of as placements_of
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import Result as Result
     from jigsaw_opt.solvers.result import Status as Status
     from jigsaw_opt.solvers.result import StoppedBy as StoppedBy
-    from jigsaw_opt.solvers.search.params import SearchParams as SearchParams
     from jigsaw_opt.solvers.session import Session as Session
     from jigsaw_opt.solvers.solve import solve as solve
     from jigsaw_opt.solvers.solve_async import solve_async as solve_async
@@ -97,7 +97,7 @@ _HOMES = {
     "ReplayRequest": "executor.replay.request",
     "Report": "solvers.result",
     "Result": "solvers.result",
-    "SearchParams": "solvers.search.params",
+    "SearchParams": "solvers.params",
     "Segment": "problem.model",
     "Server": "problem.cluster",
     "Session": "solvers.session",

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.test_layers import ROOMS
+from tests.test_layers import ROOMS, SOLVERS
 
 ROOT = Path(__file__).parents[1]
 PAGE, GUIDE = (
@@ -47,6 +47,12 @@ def test_the_guide_names_files_that_are_there() -> None:
 def test_the_table_has_all_rooms_from_the_ground_up() -> None:
     rows = re.findall(r"^\| `(\w+)/?` \|", PAGE, re.MULTILINE)
     assert tuple(rows) == ROOMS
+
+
+def test_the_list_has_all_that_is_inside_solvers_from_the_ground_up() -> None:
+    order = PAGE.split("never one behind it:")[1].split("\nAt the root")[0]
+    names = [line.split(": ")[0] for line in order.splitlines() if line]
+    assert tuple(name for line in names for name in re.findall(r"`(\w+)/?`", line)) == SOLVERS
 
 
 def test_a_way_is_short_enough_to_walk() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.problem import OperationGraph
-from jigsaw_opt.solvers.greedy.levels import multisets
+from jigsaw_opt.solvers.assignments.levels import multisets
 
 __all__ = ["shallow_levels"]
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.engines.parameters import Parameter
     from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.solvers.params import SearchParams
     from jigsaw_opt.solvers.result import Conflict, Report, Result
-    from jigsaw_opt.solvers.search.params import SearchParams
 
 HELP = "solve an instance"
 EXAMPLE = "jigsaw solve server/demo --time-limit 10 -o plan.json"

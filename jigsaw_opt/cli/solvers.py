@@ -56,8 +56,8 @@ def _compile() -> int:
 
 def _parameters() -> int:
     """Print the parameter file that says what holds without one."""
+    from jigsaw_opt.solvers.params import SearchParams
     from jigsaw_opt.solvers.search.param_file import as_toml
-    from jigsaw_opt.solvers.search.params import SearchParams
 
     print(as_toml(SearchParams()))
     return 0

@@ -19,7 +19,7 @@ from jigsaw_opt.text import suggestion
 if TYPE_CHECKING:
     from jigsaw_opt.problem.operations import Operations
     from jigsaw_opt.problem.timetable import Timetable
-    from jigsaw_opt.solvers.search.params import SearchParams
+    from jigsaw_opt.solvers.params import SearchParams
 
 __all__ = ["LIMITS", "MOST_THREADS", "GivenOptions", "Options", "options_of", "required_options"]
 

@@ -13,9 +13,9 @@ from paired.cases import cases
 
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.solvers.bounds import names as bound_names
+from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.search.moves import names as move_names
 from jigsaw_opt.solvers.search.param_file import from_toml
-from jigsaw_opt.solvers.search.params import SearchParams
 
 TREE = Tree.at(Path(__file__).parents[2])
 

@@ -10,9 +10,9 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import cut
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget

@@ -12,12 +12,13 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import compiled
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.kernels.assignment_annealing import anneal_assignment, reassign_pairs
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.params import GroupInsertionParams
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.cyclic import hierarchy as nesting_module
@@ -27,7 +28,6 @@ from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.joint_model import jointly_timed
 from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.params import GroupInsertionParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from tests.extras import needs_fast

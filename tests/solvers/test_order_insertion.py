@@ -13,10 +13,10 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Instance, Plan, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy import greedy_timetable, order_insertion
-from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
-from jigsaw_opt.solvers.greedy.layout import Layout, demands, shapes
 from jigsaw_opt.solvers.greedy.order_insertion import OrderInsertion, affordable, inserted_by_ratio, smith_order
 from jigsaw_opt.solvers.greedy.server_windows import windows
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order

@@ -12,16 +12,16 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.problem.timetable import objective_of
+from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
-from jigsaw_opt.solvers.greedy.layout import demands
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon, brought_over, twin
-from jigsaw_opt.solvers.search.params import SearchParams
 
 pytest.importorskip("ortools")
 

@@ -14,8 +14,8 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.recipes import FULL
 from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer, random_order
 from jigsaw_opt.solvers.search.placement_search import PlacementSearch
 from jigsaw_opt.solvers.search.problem_data import ProblemData

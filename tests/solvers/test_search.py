@@ -14,12 +14,13 @@ from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements, timetables
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.params import CandidateParams, DriverParams, InsertionParams, OpeningParams, SearchParams
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH, opening
 from jigsaw_opt.solvers.search.budget import Budget
@@ -30,7 +31,6 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
-from jigsaw_opt.solvers.search.params import CandidateParams, DriverParams, InsertionParams, OpeningParams, SearchParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
 from tests.extreme_instances import extreme_instance

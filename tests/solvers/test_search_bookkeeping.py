@@ -25,14 +25,14 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     cut,
 )
+from jigsaw_opt.problem.calendar import Calendar, union
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
+from jigsaw_opt.solvers.params import DriverParams, SearchParams
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
-from jigsaw_opt.solvers.search.params import DriverParams, SearchParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
-from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar, union
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 from tests.random_instances import GOALS, random_instance
 
@@ -40,9 +40,9 @@ PERIODS = st.one_of(st.none(), st.integers(1, 24))
 REQUESTS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 7)), max_size=12)
 
 
-def fill(period: int | None, requests: list[tuple[int, int]]) -> tuple[ResourceCalendar, list[tuple[int, int]]]:
+def fill(period: int | None, requests: list[tuple[int, int]]) -> tuple[Calendar, list[tuple[int, int]]]:
     """A timeline with each request as early as it fits, and the intervals."""
-    calendar, taken = ResourceCalendar(period), []
+    calendar, taken = Calendar(period), []
     for moment, duration in requests:
         start = calendar.earliest(moment, duration)
         if start is not None:
@@ -95,7 +95,7 @@ def test_what_is_removed_leaves_no_trace(period: int | None, requests: list[tupl
     stays, goes = taken[::2], taken[1::2]
     for interval in goes:
         calendar.remove(*interval)
-    fresh = ResourceCalendar(period)
+    fresh = Calendar(period)
     for interval in stays:
         fresh.add(*interval)
     assert (calendar.starts, calendar.ends, calendar.busy_us) == (fresh.starts, fresh.ends, fresh.busy_us)

@@ -13,10 +13,11 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import cut
 from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import timetables
-from jigsaw_opt.solvers.greedy.layout import demands
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.params import DriverParams
 from jigsaw_opt.solvers.result import Accepted, MoveRecord, Result, StoppedBy
 from jigsaw_opt.solvers.search import Budget, Candidate, Context, Move, SearchParams, driver
 from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion
@@ -24,7 +25,6 @@ from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
-from jigsaw_opt.solvers.search.params import DriverParams
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
 
 pytest.importorskip("ortools")

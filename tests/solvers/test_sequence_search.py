@@ -14,12 +14,12 @@ from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers import magnitude
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.kernels import sequence_annealing
 from jigsaw_opt.solvers.kernels.cyclic_annealing import anneal_cyclic_sequence
 from jigsaw_opt.solvers.kernels.graph import Graph

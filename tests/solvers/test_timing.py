@@ -10,11 +10,11 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.solvers import magnitude
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy import flat
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.heuristic import placements
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.kernels.list_scheduling import list_schedule, repeat_list_schedule
 from tests.extras import needs_fast
 

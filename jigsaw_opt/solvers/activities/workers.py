@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu
-from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
-from jigsaw_opt.solvers.greedy.layout import Layout, demands, shapes
-from jigsaw_opt.solvers.greedy.levels import by_caps
-from jigsaw_opt.solvers.greedy.placement import balanced, packed
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes
+from jigsaw_opt.solvers.assignments.levels import by_caps
+from jigsaw_opt.solvers.assignments.placement import balanced, packed
 
 __all__ = ["PlacedWorkers", "WorkerPlacing"]
 

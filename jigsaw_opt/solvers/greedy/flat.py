@@ -9,10 +9,10 @@ from itertools import chain
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import halting, left, look, looking
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, integers, prepare
-from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph
-from jigsaw_opt.solvers.greedy.layout import Layout
 from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleState, list_schedule, repeat_list_schedule
 from jigsaw_opt.solvers.kernels.period import blank_period
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit, schedules_fit

@@ -6,9 +6,9 @@ from itertools import accumulate, chain
 
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays
-from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.greedy.layout import Layout
 from jigsaw_opt.solvers.kernels.graph import ACROSS_ITERATIONS, FIXED, WITHIN_ITERATION, Graph
 
 __all__ = ["FlatGraph", "exchange_scope"]

@@ -11,12 +11,13 @@ from math import inf
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.activities.heuristic import shaped_timetables
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.layout import Demand, Layout, demands
+from jigsaw_opt.solvers.assignments.placement import balanced, exact, packed
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.order_insertion import inserted_by_ratio
-from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
 
 __all__ = ["PLAIN_TRIALS", "greedy_timetable", "placements", "require_size", "timetables", "trials"]
 
@@ -66,9 +67,6 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
     """
     require_size(operations)
     if operations.shaped or operations.cluster.power_caps:
-        # It places data-parallel jobs by what is here.
-        from jigsaw_opt.solvers.activities.heuristic import shaped_timetables
-
         yield from shaped_timetables(operations, seed)
         return
     asked = demands(operations)

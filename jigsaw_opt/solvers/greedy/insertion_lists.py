@@ -8,9 +8,9 @@ from itertools import accumulate, chain
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
-from jigsaw_opt.solvers.greedy.layout import Demand, exchange_us
-from jigsaw_opt.solvers.greedy.levels import level_plan
+from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.layout import Demand, exchange_us
+from jigsaw_opt.solvers.assignments.levels import level_plan
 from jigsaw_opt.solvers.greedy.server_windows import ServerWindow, windows
 from jigsaw_opt.solvers.kernels.insertion_state import InsertionInput, InsertionState
 from jigsaw_opt.solvers.magnitude import beyond

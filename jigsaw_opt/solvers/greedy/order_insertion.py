@@ -8,10 +8,10 @@ from contextlib import nullcontext
 from jigsaw_opt.problem.clock import halting, left, look
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
+from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.layout import Demand
 from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers, prepare
-from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
-from jigsaw_opt.solvers.greedy.layout import Demand
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit
 

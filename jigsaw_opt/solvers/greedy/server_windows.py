@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.operations import OperationGraph
-from jigsaw_opt.solvers.greedy.layout import Layout
+from jigsaw_opt.solvers.assignments.layout import Layout
 
 __all__ = ["ServerWindow", "windows"]
 

@@ -15,8 +15,8 @@ from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.improving import Annealing
 from jigsaw_opt.solvers.activities.placing import Placement, complete
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.phased.assigning import assigned
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.problem_data import ProblemData

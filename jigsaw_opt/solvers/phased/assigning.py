@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 

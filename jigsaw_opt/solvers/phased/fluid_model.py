@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator

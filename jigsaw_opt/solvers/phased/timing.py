@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.phased.activity_timing import activities_timed
 from jigsaw_opt.solvers.phased.assigning import assigned
 from jigsaw_opt.solvers.result import Result, StoppedBy

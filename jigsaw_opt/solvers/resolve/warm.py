@@ -12,10 +12,10 @@ from typing import ClassVar
 from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.resolve.carrying import carried
 from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted, repaired

@@ -9,13 +9,13 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.layout import Demand, Layout
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout
+from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.params import SearchParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["Candidate", "Context", "ListSchedule"]

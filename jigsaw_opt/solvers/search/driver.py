@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Event
 
+from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.greedy.layout import demands
 from jigsaw_opt.solvers.result import MoveRecord, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context

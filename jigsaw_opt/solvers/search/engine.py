@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
+from jigsaw_opt.solvers.params import PriceParams
 from jigsaw_opt.solvers.search.budget import Budget
-from jigsaw_opt.solvers.search.params import PriceParams
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.solvers.search.params import SearchParams
+from jigsaw_opt.solvers.params import SearchParams
 
 __all__ = ["as_toml", "from_toml", "load_params"]
 

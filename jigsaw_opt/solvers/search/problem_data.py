@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout, shapes
-from jigsaw_opt.solvers.greedy.levels import LevelPlan
-from jigsaw_opt.solvers.search.params import SearchParams
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.layout import Demand, Layout, shapes
+from jigsaw_opt.solvers.assignments.levels import LevelPlan
+from jigsaw_opt.solvers.params import SearchParams
 
 __all__ = ["ProblemData"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from jigsaw_opt.solvers.search.params import DriverParams
+from jigsaw_opt.solvers.params import DriverParams
 
 __all__ = ["AdaptiveSelection"]
 

@@ -11,8 +11,8 @@ from operator import le
 from typing import Any
 
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
+from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare
-from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, exchange_scope
 from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cyclic_sequence
 from jigsaw_opt.solvers.kernels.graph import FIXED, predecessors

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement

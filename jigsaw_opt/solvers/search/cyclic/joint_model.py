@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jigsaw_opt.formulations import cpsat_cyclic_timing
-from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.problem.calendar import union
+from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.state.calendar import union
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from jigsaw_opt.problem.calendar import Calendar
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.cyclic.candidate_table import InsertionPolicy
 from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob, least_length, uncontended_profile
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
@@ -128,7 +128,7 @@ class ModuloInsertion:
                     break
         return best
 
-    def _phases(self, assignment: Assignment, channel: ResourceCalendar) -> list[tuple[int, int]]:
+    def _phases(self, assignment: Assignment, channel: Calendar) -> list[tuple[int, int]]:
         """Starts at which the first transfer follows another one at once, or a block another one, and 0.
 
         Each with the time that the job takes from there as far as its links are free, shortest first.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
 from jigsaw_opt.solvers.search.effort import Effort
-from jigsaw_opt.solvers.search.params import SearchParams
 
 __all__ = ["BestFitInsertion", "GroupInsertion"]
 

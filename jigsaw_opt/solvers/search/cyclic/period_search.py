@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.params import GroupInsertionParams, InsertionParams
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, InsertionPolicy
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
 from jigsaw_opt.solvers.search.cyclic.hierarchies import Hierarchies
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
-from jigsaw_opt.solvers.search.params import GroupInsertionParams, InsertionParams
 
 __all__ = ["PeriodSearch"]
 

@@ -6,8 +6,8 @@ import random
 from typing import ClassVar
 
 from jigsaw_opt.formulations import cpsat_loads
+from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.bounds.server_partition import server_partitions
-from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.engine import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp
 
-from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Candidate, Context, ListSchedule
 from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer

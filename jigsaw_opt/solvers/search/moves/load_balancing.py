@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from math import exp
 
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.greedy.layout import Demand
-from jigsaw_opt.solvers.greedy.levels import SHAPES
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.layout import Demand
+from jigsaw_opt.solvers.assignments.levels import SHAPES
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement

@@ -14,12 +14,12 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, job_end
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.result import Accepted, Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
-from jigsaw_opt.solvers.search.params import SearchParams
 
 __all__ = ["OtherHorizon", "twin"]
 

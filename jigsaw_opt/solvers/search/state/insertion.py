@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
 
+from jigsaw_opt.problem.calendar import Calendar
 from jigsaw_opt.problem.operations import OperationGraph
-from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar
+from jigsaw_opt.solvers.assignments.assignment import Assignment
 
 __all__ = ["FrozenPrefix", "ScheduledJob", "insert_job", "least_length", "uncontended_profile"]
 
@@ -70,8 +70,8 @@ class FrozenPrefix:
 def insert_job(
     job: OperationGraph,
     assignment: Assignment,
-    gpus: Sequence[ResourceCalendar],
-    channel: ResourceCalendar,
+    gpus: Sequence[Calendar],
+    channel: Calendar,
     begin: int,
     latest: int | None,
     frozen: FrozenPrefix | None = None,
@@ -130,7 +130,7 @@ def uncontended_profile(assignment: Assignment) -> list[tuple[list[int], int]]:
 
 
 def least_length(
-    assignment: Assignment, profile: Sequence[tuple[list[int], int]], channel: ResourceCalendar, begin: int
+    assignment: Assignment, profile: Sequence[tuple[list[int], int]], channel: Calendar, begin: int
 ) -> int | None:
     """Time that a job takes at least from a moment on, as far as its links are free; None without room there.
 
@@ -158,8 +158,8 @@ def least_length(
 def _insert_iteration(
     scheduled: ScheduledJob,
     iteration: int,
-    gpus: Sequence[ResourceCalendar],
-    channel: ResourceCalendar,
+    gpus: Sequence[Calendar],
+    channel: Calendar,
     barrier: int,
     frozen: FrozenPrefix | None,
 ) -> int | None:
@@ -199,16 +199,14 @@ def _insert_iteration(
     return max(end, before)
 
 
-def _start(calendar: ResourceCalendar, least: int, moment: int, duration: int, kept: int | None) -> int | None:
+def _start(calendar: Calendar, least: int, moment: int, duration: int, kept: int | None) -> int | None:
     """The start that stays, if it is late enough, else the earliest one from a moment on."""
     if kept is None:
         return calendar.earliest(max(least, moment), duration)
     return kept if kept >= least else None
 
 
-def _levels(
-    assignment: Assignment, iteration: int, gpus: Sequence[ResourceCalendar], barrier: int
-) -> Sequence[int] | None:
+def _levels(assignment: Assignment, iteration: int, gpus: Sequence[Calendar], barrier: int) -> Sequence[int] | None:
     """Levels of the slots: the deepest to the slot that would end it first, within what memory admits."""
     row = assignment.plan.rows[iteration]
     if assignment.plan.fixed or row[0] == row[-1]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.problem.memory import levels_within
-from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.greedy.levels import LevelPlan
-from jigsaw_opt.solvers.greedy.placement import level_caps
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.assignments.levels import LevelPlan
+from jigsaw_opt.solvers.assignments.placement import level_caps
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["PartialPlacement", "fullest_us"]

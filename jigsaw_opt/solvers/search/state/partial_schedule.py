@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from jigsaw_opt.problem.calendar import Calendar, union
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
-from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar, union
 from jigsaw_opt.solvers.search.state.insertion import FrozenPrefix, ScheduledJob, insert_job
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
@@ -44,10 +44,10 @@ class PartialSchedule:
         self.placement = PartialPlacement(data)
         self.scheduled: list[ScheduledJob | None] = [None] * len(data.operations.jobs)
         self.frozen: list[FrozenPrefix | None] = [None] * len(data.operations.jobs)
-        self.gpus = [ResourceCalendar(period) for _ in data.layout.gpus]
-        self.links = [ResourceCalendar(period) for _ in range(data.layout.links)]
+        self.gpus = [Calendar(period) for _ in data.layout.gpus]
+        self.links = [Calendar(period) for _ in range(data.layout.links)]
 
-    def channel(self, assignment: Assignment) -> ResourceCalendar:
+    def channel(self, assignment: Assignment) -> Calendar:
         """When the links of an assignment are free together."""
         return union([self.links[link] for link in assignment.links], self.period)
 
@@ -57,7 +57,7 @@ class PartialSchedule:
         assignment: Assignment,
         begin: int,
         latest: int | None,
-        channel: ResourceCalendar | None = None,
+        channel: Calendar | None = None,
     ) -> ScheduledJob | None:
         """The job as it would be inserted; nothing changes. The `channel` of its links may be given."""
         gpus = [self.gpus[gpu] for gpu in assignment.gpus]
@@ -70,7 +70,7 @@ class PartialSchedule:
         self.placement.place(
             index, scheduled.assignment, [max(column) for column in zip(*scheduled.levels, strict=True)]
         )
-        self._book(scheduled, ResourceCalendar.add)
+        self._book(scheduled, Calendar.add)
 
     def remove(self, index: int) -> ScheduledJob:
         """Take a job out."""
@@ -79,7 +79,7 @@ class PartialSchedule:
             raise ValueError(f"job {index} is not laid")
         self.scheduled[index] = None
         self.placement.unplace(index)
-        self._book(scheduled, ResourceCalendar.remove)
+        self._book(scheduled, Calendar.remove)
         return scheduled
 
     def admits(self, scheduled: ScheduledJob) -> bool:
@@ -100,12 +100,12 @@ class PartialSchedule:
                 calendar.add(start, end)
         return free
 
-    def _book(self, scheduled: ScheduledJob, change: Callable[[ResourceCalendar, int, int], None]) -> None:
+    def _book(self, scheduled: ScheduledJob, change: Callable[[Calendar, int, int], None]) -> None:
         for calendar, start, end in self._intervals(scheduled):
             if start >= self.moment:
                 change(calendar, start, end)
 
-    def _intervals(self, scheduled: ScheduledJob) -> Iterator[tuple[ResourceCalendar, int, int]]:
+    def _intervals(self, scheduled: ScheduledJob) -> Iterator[tuple[Calendar, int, int]]:
         """What the blocks and transfers of a job take."""
         assignment = scheduled.assignment
         links = [self.links[link] for link in assignment.links]

@@ -11,7 +11,7 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import Gpu
-from jigsaw_opt.solvers.greedy.levels import SHAPES, Levels, multisets
+from jigsaw_opt.solvers.assignments.levels import SHAPES, Levels, multisets
 
 __all__ = ["Demand", "Layout", "demands", "exchange_us", "iteration_us", "mean_us", "shapes"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.operations import OperationGraph
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout
-from jigsaw_opt.solvers.greedy.levels import LevelPlan, mean_slot_us
+from jigsaw_opt.solvers.assignments.layout import Demand, Layout
+from jigsaw_opt.solvers.assignments.levels import LevelPlan, mean_slot_us
 
 __all__ = ["Assignment", "loads_us"]
 

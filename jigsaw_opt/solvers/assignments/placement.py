@@ -14,8 +14,8 @@ from itertools import combinations, islice
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.memory import levels_within
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us
-from jigsaw_opt.solvers.greedy.levels import level_plan
+from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us, iteration_us
+from jigsaw_opt.solvers.assignments.levels import level_plan
 
 __all__ = ["Placement", "balanced", "exact", "packed"]
 

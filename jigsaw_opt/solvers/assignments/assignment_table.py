@@ -8,10 +8,10 @@ from functools import partial
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.greedy.assignment import Assignment, loads_us
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us
-from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
-from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
+from jigsaw_opt.solvers.assignments.assignment import Assignment, loads_us
+from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us, iteration_us, mean_us
+from jigsaw_opt.solvers.assignments.levels import LevelPlan, Levels, level_plan
+from jigsaw_opt.solvers.assignments.placement import Placement, level_caps, resident
 
 __all__ = ["AssignmentTable"]
 
