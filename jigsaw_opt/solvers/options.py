@@ -31,6 +31,15 @@ _NUMBERS: Mapping[str, type] = {**dict.fromkeys(_LIMITS, Real), "seed": Integral
 LIMITS = (*_LIMITS, "seed", "threads", "without_bounds", "cancel")
 """Options that a method keeps to unless it says otherwise: also one that ends sooner, or draws nothing, keeps to them.
 """
+_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "engine_parameters": ("a mapping from names to values", lambda it: isinstance(it, Mapping)),
+    "engine_log": ("a function or a level of logging", lambda it: it is None or callable(it) or isinstance(it, int)),
+    "params": ("a SearchParams", lambda it: it is None or hasattr(it, "without")),
+    "without_bounds": ("a tuple of names", lambda it: isinstance(it, tuple | list | set | frozenset)),
+    "condition": ("a function", lambda it: it is None or callable(it)),
+    "cancel": ("a threading.Event", lambda it: hasattr(it, "set") and hasattr(it, "is_set")),
+}
+"""What the other options are, in words, and whether a value is that."""
 _GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
 
 
@@ -113,7 +122,7 @@ class Options:
     cancel: Flag = field(default_factory=Flag, compare=False)
 
     def __post_init__(self) -> None:
-        self._require_numbers()
+        self._require_kinds()
         wrong = [
             (name, f"{{option}} is at least 0, not {value}")
             for name in ("time_limit", "gap", "no_improvement", "work_limit")
@@ -121,18 +130,21 @@ class Options:
         ]
         if not 1 <= self.threads <= MOST_THREADS:
             wrong.append(("threads", f"{{option}} lies between 1 and {MOST_THREADS}, not {self.threads}"))
-        if not (hasattr(self.cancel, "set") and hasattr(self.cancel, "is_set")):
-            wrong.append(("cancel", f"{{option}} is a threading.Event, not {kind_of(self.cancel)}"))
         if not 0 <= self.seed < 2**31:
             wrong.append(("seed", f"{{option}} lies between 0 and 2^31 - 1, not {self.seed}"))
         if wrong:
             raise OptionError(wrong)
 
-    def _require_numbers(self) -> None:
+    def _require_kinds(self) -> None:
         wrong = [
             (name, f"{{option}} is a {'whole ' if kind is Integral else ''}number, not {value!r}")
             for name, kind in _NUMBERS.items()
             if not isinstance(value := getattr(self, name), kind) and not (kind is Real and value is None)
+        ]
+        wrong += [
+            (name, f"{{option}} is {wanted}, not {kind_of(getattr(self, name))}")
+            for name, (wanted, fits) in _KINDS.items()
+            if not fits(getattr(self, name))
         ]
         if wrong:
             raise OptionError(wrong)

@@ -9,7 +9,7 @@ from typing import Unpack
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import validate
-from jigsaw_opt.errors import InvalidInputError, OptionError, Problem, UsageError, require_a
+from jigsaw_opt.errors import InvalidInputError, OptionError, Problem, UsageError, kind_of, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.former_arguments import takes_former_arguments
@@ -83,9 +83,7 @@ def solve(
         The plan that was made did not pass `check`.
     """
     begun = time.monotonic()
-    for kind, given in ((Plan, start), (Fix, fix)):
-        if given is not None:
-            require_a(kind, given)
+    _require_types(start, fix, on_event)
     asked, instance = options_of(options, option), validate(instance)
     if method == PHASED.name or (start is not None and start.is_phased):
         _require_phases(method, asked)
@@ -106,6 +104,14 @@ def solve(
     else:
         result = resolve_phased(instance, start, Fix(), asked)
     return _no_worse(result, start) if asked.condition is None else result
+
+
+def _require_types(start: object, fix: object, on_event: object) -> None:
+    for kind, given in ((Plan, start), (Fix, fix)):
+        if given is not None:
+            require_a(kind, given)
+    if on_event is not None and not callable(on_event):
+        raise UsageError(f"on_event is a function, not {kind_of(on_event)}")
 
 
 def _solved(

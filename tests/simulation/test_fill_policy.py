@@ -165,7 +165,7 @@ def test_without_a_foreground_all_jobs_run_in_the_background() -> None:
     ("change", "options", "code", "message"),
     [
         ("2", [], 3, "trace.csv:3: foreground is 0 or 1, not 2"),
-        ("0", ["--foreground-gpus", "0"], 2, "--foreground-gpus is at least 1, not 0"),
+        ("0", ["--foreground-gpus", "0"], 2, "jobs in the foreground ask for at least 1 GPU, not 0"),
         ("", ["--foreground-gpus", "2"], 0, ""),
         ("1", [], 0, ""),
     ],

@@ -219,11 +219,22 @@ def test_the_names_of_now_warn_of_nothing(finite: tuple[Instance, Plan]) -> None
 
 
 def test_all_options_that_are_out_of_range_are_told_at_once() -> None:
-    wrong: Any = {"gap": -1, "threads": 0, "seed": -1, "cancel": True}
+    wrong: Any = {"gap": -1, "threads": 0, "seed": -1}
     with pytest.raises(jo.UsageError) as caught:
         Options(**wrong)
-    assert [told.partition(" ")[0] for told in caught.value.args] == ["gap", "threads", "cancel", "seed"]
+    assert [told.partition(" ")[0] for told in caught.value.args] == ["gap", "threads", "seed"]
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
+    kinds: Any = {"engine_parameters": [1], "params": {}, "without_bounds": "gpu_work", "condition": 3, "cancel": True}
+    with pytest.raises(jo.UsageError) as caught:
+        Options(gap="x", **kinds)
+    assert [told.partition(" ")[0] for told in caught.value.args] == ["gap", *kinds]
+    assert "without_bounds is a tuple of names, not 'gpu_work'" in caught.value.args
+
+
+def test_a_receiver_of_events_is_a_function() -> None:
+    receiver: Any = 3
+    with pytest.raises(jo.UsageError, match="on_event is a function, not 3"):
+        solve(random_instance(1, "finite", "makespan", 4), "greedy", on_event=receiver)
 
 
 def test_an_instance_is_looked_at_once_however_often_it_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
