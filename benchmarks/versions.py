@@ -6,7 +6,7 @@ OLD and NEW are directories with the package in them, such as a git worktree of 
 that runs this script makes the instances and writes them as documents, so the trees need not know their families.
 Every solve is a process of its own. A row of each is kept in ``rows.jsonl``; the same command again goes on. Two
 tables are printed and written to ``table.md``: the solves, and the CPU time of starting. With ``--by-gpus`` the first
-has a row for each number of GPUs.
+has a row for each number of GPUs. A verdict on each row follows, and the exit code is 7 where NEW is worse in one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ STARTS = {
     "jigsaw --help": ("-m", "jigsaw_opt", "--help"),
 }
 START_RUNS = 9
+WORSE = 0.003
+"""Mean change of an objective or bound from which on a class is called better or worse."""
+CHANCE = 0.1
+"""Of a sign test: above it, chance splits the instances as unevenly."""
 
 
 def table(pairs: Sequence[Pair], by_gpus: bool = False) -> Iterator[str]:
@@ -56,6 +60,25 @@ def table(pairs: Sequence[Pair], by_gpus: bool = False) -> Iterator[str]:
                 _both(it.seconds, lambda seconds: f"{seconds:.2f}"),
             )
         )
+
+
+def verdicts(pairs: Sequence[Pair], by_gpus: bool = False) -> dict[str, bool]:
+    """Return a sentence on each group, horizon and time limit, and whether NEW is worse there."""
+    found = {}
+    for key, members in grouped(pairs, _label_with_gpus if by_gpus else _label).items():
+        it, name = compared(members), ", ".join(key)
+        if it is None or it.errors[1] > it.errors[0]:
+            found[f"{name}: more runs of NEW failed."] = True
+            continue
+        for what, change, sign in (("objectives", it.objective, 1), ("bounds", it.bound, -1)):
+            if abs(change.mean) <= WORSE:
+                found[f"{name}: the {what} are equal within {WORSE:.1%}."] = False
+                continue
+            word = "worse" if sign * change.mean > 0 else "better"
+            sure = change.p <= CHANCE
+            doubt = "" if sure else f"; chance would do as much (sign test {change.p:.2f})"
+            found[f"{name}: the {what} are {word} by {abs(change.mean):.1%}{doubt}."] = sure and word == "worse"
+    return found
 
 
 def start_table(arms: Sequence[Arm], output: Path) -> Iterator[str]:
@@ -89,7 +112,7 @@ def _both(values: Sequence[Any], text: Any) -> str:
     return " → ".join(map(text, values))
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, help="directory of the code to compare with")
     parser.add_argument("new", type=Path, help="directory of the code that is to be judged")
@@ -101,9 +124,12 @@ def main() -> None:
     if asked.warm_up and cases:
         warm_up(arms, cases, asked.warm_up, asked.output)
     pairs = run(cases, arms, asked.output, lambda text: print(text, file=sys.stderr, flush=True))
-    text = "\n".join([*table(pairs[arms[1]], asked.by_gpus), "", *start_table(arms, asked.output), ""])
+    found = verdicts(pairs[arms[1]], asked.by_gpus)
+    starts = start_table(arms, asked.output)
+    text = "\n".join([*table(pairs[arms[1]], asked.by_gpus), "", *starts, "", *found, ""])
     write_atomically(asked.output / "table.md", text.encode())
     print(text)
+    return 7 if any(found.values()) else 0
 
 
 if __name__ == "__main__":

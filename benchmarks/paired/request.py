@@ -69,18 +69,20 @@ def _time_limits(asked: argparse.Namespace) -> Sequence[float]:
     return limits
 
 
-def ended(command: Callable[[], None]) -> int:
-    """Exit code of a command; what the user did wrong is one line, and SIGTERM ends it as Ctrl-C does."""
+def ended(command: Callable[[], int | None]) -> int:
+    """Return the exit code of a command, 0 where it returns none.
+
+    What the user did wrong is one line, and SIGTERM ends it as Ctrl-C does.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        command()
+        return command() or 0
     except JigsawError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)
         return 130
-    return 0
 
 
 def line(cells: Iterable[object]) -> str:

@@ -163,3 +163,17 @@ def test_a_lost_plan_counts_as_one_twice_as_bad_and_failed_pairs_not_at_all() ->
     assert it is not None
     assert (it.objective.mean, it.objective.more, it.errors, it.runs) == (1.0, 1, (0, 1), 1)
     assert it.mean_gap == (pytest.approx(0.2), 1.0)
+
+
+def test_a_verdict_names_what_is_worse_and_what_chance_would_do() -> None:
+    worse = [(row(100, 80, f"{k}"), row(102, 80, f"{k}")) for k in range(6)]
+    found = versions.verdicts(worse)
+    assert list(found.items()) == [
+        ("g, finite, 1 s: the objectives are worse by 2.0%.", True),
+        ("g, finite, 1 s: the bounds are equal within 0.3%.", False),
+    ]
+    chance = [(row(100, 80, "a"), row(99, 80, "a")), (row(100, 80, "b"), row(103, 80, "b"))]
+    assert list(versions.verdicts(chance).values()) == [False, False]
+    assert "chance would do as much" in next(iter(versions.verdicts(chance)))
+    lost = [(row(100, 80), row(None, 80, error="out of order"))]
+    assert list(versions.verdicts(lost).values()) == [True]
