@@ -55,8 +55,11 @@ def test_gpus_that_are_left_out_are_those_that_stay_idle() -> None:
 
 
 def test_more_iterations_than_a_plan_is_written_for() -> None:
+    long = instance(2, Job("long", "m", 2, HUGE))
     with pytest.raises(TooLargeError, match="blocks and transfers"):
-        solve(instance(2, Job("long", "m", 2, HUGE)), "auto", Options(threads=1))
+        solve(long, "portfolio", Options(threads=1))
+    repeated = solve(long, "auto", Options(threads=1)).plan
+    assert repeated is not None and repeated.is_phased and not check(long, repeated)
     with pytest.raises(TooLargeError, match="blocks and transfers"):
         solve(instance(2, Job("deep", "m", 2, 200_000), segments=600), "greedy", Options(threads=1))
 

@@ -182,7 +182,9 @@ def test_it_is_cancelled_while_it_runs() -> None:
             options.cancel.set()
 
     plans: list[int | None] = []
-    result = solve(generate("server", 2, objective="weighted_completion"), "search", options, cancel_at_third_plan)
+    result = solve(
+        generate("server", 2, objective="weighted_completion"), "search", options, on_event=cancel_at_third_plan
+    )
     assert result.stopped_by is StoppedBy.INTERRUPT
     assert result.objective == plans[-1]
 
@@ -293,7 +295,7 @@ def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
     operations = cut(generate("crowded", 2003, servers=4, gpus=4))
     asked = demands(operations)
     assert asked is not None
-    options = Options(threads=1, work_limit=0.4, params=SearchParams(insertion=InsertionParams(slice=0.05)))
+    options = Options(threads=1, work_limit=4.0, params=SearchParams(insertion=InsertionParams(slice=0.05)))
     control = Control("test", operations, options, lambda event: None)
     control.offer(next(timetables(operations)))
     context = Context(control, asked, Random(0), Budget(control), lambda candidate: None)
@@ -304,7 +306,7 @@ def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
         assert move.run(context.incumbent, context.budget) is None
         spent.append(context.budget.work - work)
     assert control.objective == before
-    first = context.params.insertion.slice * 0.4
+    first = context.params.insertion.slice * 4.0
     assert [work / first for work in spent] == pytest.approx([1.0, 1.5, 2.25], rel=0.25)
 
 

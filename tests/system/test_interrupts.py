@@ -174,6 +174,6 @@ def test_a_solve_in_a_program_ends_with_its_plan(number: int) -> None:
             signal.raise_signal(number)
             signal.raise_signal(number)
 
-    result = solve(load("server/weighted"), "cpsat", Options(threads=1), twice)
+    result = solve(load("server/weighted"), "cpsat", Options(threads=1), on_event=twice)
     assert result.stopped_by is StoppedBy.INTERRUPT and result.plan is not None
     assert dispositions() == before
