@@ -19,9 +19,9 @@ from dataclasses import replace
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem import Instance, Plan
 from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.solvers.failure_repair import repaired
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, parts_of
-from jigsaw_opt.solvers.resolve.failure_repair import repaired
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, each_failure
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on

@@ -39,7 +39,7 @@ SOLVERS = (
     *("cpsat", "ilp"),
     *("search", "allocation"),
     *("portfolio", "auto"),
-    *("listed", "resolve", "explanation", "phased"),
+    *("listed", "resolve", "explanation", "phased", "failure_repair"),
     *("former_arguments", "solve", "old_names", "solving", "solve_async", "session"),
 )
 """Folders and modules of the room of solvers, from the ground up."""

@@ -13,9 +13,9 @@ from jigsaw_opt.text import nearest
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
+    from jigsaw_opt.solvers.failure_repair import FailureRepair
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.resolve.failed_parts import PartKind
-    from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
     from jigsaw_opt.solvers.resolve.failures import FailureEffect
     from jigsaw_opt.solvers.resolve.remaining import RemainingWork
 
@@ -138,16 +138,15 @@ def _found(
     arguments: argparse.Namespace, options: Options, kinds: list[PartKind], instance: Instance, plan: Plan
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
     """Effects, and repairs of those that hit a job where they are asked for; after a signal, of no more."""
-    from jigsaw_opt.solvers.resolve.failures import FailureEffects, each_failure
-    from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+    from jigsaw_opt.solvers.resolve.failures import each_failure
     from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 
-    if not arguments.repair:
-        return [(effect, None) for effect in each_failure(effects_on(instance, plan), kinds, arguments.pairs)]
-    effects = FailureEffects(KeptOrder.of(instance, plan))
+    effects = effects_on(instance, plan)
     each = each_failure(effects, kinds, arguments.pairs)
+    if not arguments.repair:
+        return [(effect, None) for effect in each]
+    from jigsaw_opt.solvers.failure_repair import repaired
     from jigsaw_opt.solvers.interruptible import interruptible
-    from jigsaw_opt.solvers.resolve.failure_repair import repaired
 
     def repair(effect: FailureEffect) -> FailureRepair | None:
         if options.cancel.is_set() or not (effect.stopped or effect.rerouted):

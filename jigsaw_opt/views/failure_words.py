@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
+from jigsaw_opt.solvers.failure_repair import FailureRepair
 from jigsaw_opt.solvers.resolve.failures import FailureEffect
 from jigsaw_opt.text import counted, named, printable
 

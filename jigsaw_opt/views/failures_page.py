@@ -8,7 +8,7 @@ from math import cos, pi, sin
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
+from jigsaw_opt.solvers.failure_repair import FailureRepair
 from jigsaw_opt.solvers.resolve.failures import FailureEffect
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.failure_words import FailureWords, severity, worst_first

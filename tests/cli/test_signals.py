@@ -68,9 +68,7 @@ COMPUTING = {
         Case(("rack/weighted", *_FOREVER), _SOLVED),
         Case(("rack/weighted", "--phased", *_FOREVER), "jigsaw_opt.solvers.phased.solver:_solved"),
     ),
-    "failures": (
-        Case(("rack/plain", "PLAN", "--repair", *_FOREVER), "jigsaw_opt.solvers.resolve.failure_repair:repaired"),
-    ),
+    "failures": (Case(("rack/plain", "PLAN", "--repair", *_FOREVER), "jigsaw_opt.solvers.failure_repair:repaired"),),
     "fill": (Case(("rack/cyclic", "--foreground", "job0,job1", *_FOREVER), _FILLING),),
     "partition": (Case(("WORKLOAD", "--non-contiguous", *_FOREVER), _ENGINE),),
     "pipeline": (Case((*_STAGES, "--schedule", "search", *_FOREVER), _SOLVED),),

@@ -15,9 +15,9 @@ from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.solvers.failure_repair import FailureRepair, repaired
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
-from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair, repaired
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.remaining import remaining_at

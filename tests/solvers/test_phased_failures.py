@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,14 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import instance_sha256, save_instance, save_plan
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
+from jigsaw_opt.solvers.failure_repair import repaired
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import solve_phased
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
 from jigsaw_opt.solvers.resolve.failures import PhaseLoss, each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
+from jigsaw_opt.solvers.resolve.remaining import remaining_at
+from tests.solvers.test_failures import chained
 
 NET = Model((Segment("s", {"v": 4}, {"v": 6}, 20, 1),), state_factor=1)
 
@@ -32,6 +36,12 @@ def crossing(objective: str = "makespan") -> Instance:
         Job("y", "net", 1, 20, weight=3, deadline_us=9000),
     )
     return Instance("crossing", Cluster(servers, ("s",), links), {"net": NET}, jobs, "finite", objective)  # type: ignore[arg-type]
+
+
+def shaped() -> Instance:
+    """Forty iterations of two blocks with a transfer between; those of different iterations overlap."""
+    instance = chained()
+    return replace(instance, jobs=tuple(replace(job, iterations=40) for job in instance.jobs))
 
 
 def planned(instance: Instance) -> Plan:
@@ -54,13 +64,10 @@ def test_what_is_left_of_a_phased_plan_is_right(kind: str, objective: str) -> No
         # Deadlines that are kept are stated; those that are told to be broken would be violations.
         jobs = tuple(replace(job, deadline_us=None) if job.name in effect.broken else job for job in kept)
         left = replace(instance, cluster=left_of(instance.cluster, effect.failed), jobs=jobs)
-        groups, sha256 = effects.left(effect.failed), instance_sha256(left)
-        again = replace(
-            plan, instance_sha256=sha256, groups=groups, objective=effect.objective, bound=0, status="feasible"
-        )
-        assert check(left, again) == ()
-        whole = replace(left, jobs=kept)
-        broken = check(whole, replace(again, instance_sha256=instance_sha256(whole)))
+        whole, again = effects.left(effect.failed)
+        assert again.objective == effect.objective and whole == replace(left, jobs=kept)
+        assert check(left, replace(again, instance_sha256=instance_sha256(left))) == ()
+        broken = check(whole, again)
         assert len(broken) == sum(job.name in effect.broken for job in kept)
         checked += 1
     assert checked
@@ -91,10 +98,55 @@ def test_a_lost_server_stops_jobs_and_breaks_their_deadlines(
     told = json.loads(capsys.readouterr().out)["failures"]
     assert told[-1]["phases"] and {"wide"} <= {name for it in told for name in it["stopped"]}
     assert main(["failures", str(path), str(document), "-o", str(tmp_path / "page.html")]) == 0
-    for more in (["--repair"], ["--at", "5"]):
-        assert main(["failures", str(path), str(document), *more]) == 2
-        told = capsys.readouterr().err
-        assert "only plans that list all iterations are taken" in told and "jigsaw solve --solver search makes" in told
+    call = ["failures", str(path), str(document), "--kinds", "server", "--repair", "--time-limit", "1", "--json"]
+    assert main([*call, "--at", "100"]) == 0
+    for it in json.loads(capsys.readouterr().out)["failures"]:
+        assert it["repair"]["unplaced"].keys() == {"wide"} and it["repair"]["bound"] <= it["repair"]["objective"]
+    assert main([*call, "--at", "1000000"]) == 3
+    assert "all jobs have ended by" in capsys.readouterr().err
+
+
+def begun(plan: Plan, moment: int) -> dict[str, int]:
+    """By job, the iterations that have ended by a moment, counted one by one."""
+    found: dict[str, int] = {}
+    for _, _, phase in plan.all_phases():
+        for job in phase.jobs:
+            for turn in range(phase.count):
+                since = phase.start_us + turn * (phase.period_us or 0)
+                ends = [max(it.end_us for it in (*own.blocks, *own.transfers)) for own in job.iterations]
+                found[job.name] = found.get(job.name, 0) + sum(since + end <= moment for end in ends)
+    return found
+
+
+@pytest.mark.parametrize("make", [crossing, shaped])
+def test_the_rest_of_a_phased_plan_at_a_moment(make: Callable[[], Instance]) -> None:
+    """What has ended and what is left are all iterations, and the rest runs as a plan of its own from the moment on."""
+    instance = make()
+    plan = planned(instance)
+    for moment in (0, 7, plan.objective // 3, plan.objective // 2, plan.objective - 1):
+        rest = remaining_at(instance, plan, moment)
+        done = begun(plan, moment)
+        assert {job.name: job.iterations for job in rest.instance.jobs} == {
+            job.name: job.iterations - done[job.name] for job in instance.jobs if job.iterations > done[job.name]
+        }
+        again, redone = PhaseFailures(rest.instance, rest.plan).left([])
+        assert check(again, redone) == ()
+        assert plan.objective <= (rest.total(redone.objective) or 0) <= plan.objective + 2 * moment
+        assert moment or redone.groups == plan.groups
+
+
+@pytest.mark.parametrize("make", [crossing, shaped])
+def test_a_phased_plan_is_repaired_in_the_middle(make: Callable[[], Instance]) -> None:
+    instance = make()
+    plan = planned(instance)
+    rest = remaining_at(instance, plan, plan.objective // 3)
+    effects = PhaseFailures(rest.instance, rest.plan)
+    for effect in each_failure(effects, ("link",)):
+        found = repaired(rest.instance, rest.plan, effects, effect, Options(threads=1, time_limit=2))
+        assert found.plan is not None and found.plan.is_phased and not found.unplaced
+        assert check(found.instance, found.plan) == ()
+        assert all(job.release_us >= plan.objective // 3 for job in found.instance.jobs)
+        assert effect.objective is None or (found.objective or 0) <= effect.objective
 
 
 def test_a_detour_over_a_link_of_another_group_leaves_no_order() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a plan that repeats phases when parts fail before it begins: each phase in its order.
+"""What becomes of a plan that repeats phases when parts fail: each phase in its order.
 
 A phase is a cyclic plan, whose least period in its order is that of any cyclic plan after a failure. Phases keep their
 repetitions and follow one another as before; none begins earlier than it did.
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, PhaseLoss, TransferChange
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
@@ -58,7 +59,7 @@ class PhaseFailures:
             if effect.stopped or effect.rerouted
         )
         groups, lost = self._groups(failed)
-        ends = {job.name: phase.end_of(job) for group in groups for phase in group.phases for job in phase.jobs}
+        ends = _ends_us(groups)
         names = [job.name for job in self._instance.jobs]
         late = {job.name for job in self._instance.jobs if job.deadline_us is not None} & {
             *stopped,
@@ -75,9 +76,21 @@ class PhaseFailures:
             losses,
         )
 
-    def left(self, failed: Sequence[FailedPart]) -> tuple[PhaseGroup, ...]:
-        """The groups of the jobs that run and whose order still says when, timed anew."""
-        return self._groups(failed)[0]
+    def left(self, failed: Sequence[FailedPart]) -> tuple[Instance, Plan]:
+        """The instance of the jobs that run on what is left of the cluster, and the plan of these, timed anew.
+
+        Raises
+        ------
+        ValueError
+            No job runs, or the order of some group does not say when any more.
+        """
+        groups, lost = self._groups(failed)
+        if lost or not groups:
+            raise ValueError("no job runs, or the order of a group does not say when")
+        ends = _ends_us(groups)
+        jobs = tuple(job for job in self._instance.jobs if job.name in ends)
+        left = replace(self._instance, cluster=left_of(self.cluster, failed), jobs=jobs)
+        return left, Plan(left.name, instance_sha256(left), "feasible", self._objective(ends), 0, groups)
 
     def _groups(self, failed: Sequence[FailedPart]) -> tuple[tuple[PhaseGroup, ...], set[str]]:
         """Groups timed anew, and jobs that run in groups whose order does not say when any more.
@@ -126,6 +139,11 @@ class PhaseFailures:
         if self._instance.objective == "makespan":
             return max(ends.values())
         return sum(job.weight * ends[job.name] for job in self._instance.jobs if job.name in ends)
+
+
+def _ends_us(groups: Sequence[PhaseGroup]) -> dict[str, int]:
+    """When each job ends, in microseconds."""
+    return {job.name: phase.end_of(job) for group in groups for phase in group.phases for job in phase.jobs}
 
 
 def _first_start_us(job: JobPlan | ShapedJobPlan) -> int:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import Iteration as WorkerIteration
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["RemainingWork", "in_progress_at", "remaining_at", "shifted_jobs"]
+
+_Iteration = TypeVar("_Iteration", WorkerIteration, ShapedIteration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,9 @@ class RemainingWork:
 def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
     """What is left of a plan on a finite horizon at a moment.
 
-    An iteration counts as done where all of it has ended by then. One under way is lost, and done again.
+    An iteration counts as done where all of it has ended by then. One under way is lost, and done again. Where some
+    iterations of a repetition of a phase are done, the others become a phase of their own, and the next repetitions
+    follow it.
 
     Parameters
     ----------
@@ -67,22 +75,79 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
         problems.append(Problem("$.horizon", "a cyclic plan has no moment at which something fails"))
     if moment < 0:
         problems.append(Problem("moment", f"must be at least 0; is {moment}"))
-    ends = {job.name: job_end(job) for job in plan.jobs}
+    phases = [] if problems else [phase for _, _, phase in plan.all_phases()]
+    ends = {job.name: phase.end_of(job) for phase in phases for job in phase.jobs}
     if not problems and max(ends.values()) <= moment:
         problems.append(Problem("moment", f"all jobs have ended by {max(ends.values())}; is {moment}"))
     if problems:
         raise InvalidInputError(problems)
-    ended = {name: end for name, end in ends.items() if end <= moment}
-    lasting = {job.name: _lasting(job, moment) for job in plan.jobs if job.name not in ended}
+    every = (PhaseGroup(tuple(_rest_of(group.phases, moment))) for group in plan.groups)
+    rest = replace(plan, groups=tuple(group for group in every if group.phases))
+    left = Counter[str]()
+    for _, _, phase in rest.all_phases():
+        left.update({job.name: phase.count * len(job.iterations) for job in phase.jobs})
     jobs = tuple(
-        replace(job, iterations=len(lasting[job.name].iterations), release_us=max(job.release_us, moment))
+        replace(job, iterations=left[job.name], release_us=max(job.release_us, moment))
         for job in instance.jobs
-        if job.name in lasting
+        if left[job.name]
     )
+    ended = {name: end for name, end in ends.items() if not left[name]}
     weights = {job.name: job.weight for job in instance.jobs}
     weighted = sum(weights[name] * end for name, end in ended.items())
     done = max(ended.values(), default=0) if instance.objective == "makespan" else weighted
-    return RemainingWork(replace(instance, jobs=jobs), plan.with_jobs(tuple(lasting.values())), ended, done)
+    return RemainingWork(replace(instance, jobs=jobs), rest, ended, done)
+
+
+def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
+    """Yield what is left of the phases of a group: of one under way, iterations up to a whole repetition come first."""
+    for phase in phases:
+        done = [_ended(phase, job, moment) for job in phase.jobs]
+        turns = max(ceil_div(ended, len(job.iterations) or 1) for ended, job in zip(done, phase.jobs, strict=True))
+        begun = tuple(
+            _between(phase, job, ended, turns * len(job.iterations))
+            for ended, job in zip(done, phase.jobs, strict=True)
+            if ended < turns * len(job.iterations)
+        )
+        if begun:
+            yield replace(phase, period_us=phase.period_us and _span_us(begun), repeats=1, jobs=begun)
+        if turns < phase.count:
+            start_us = phase.start_us + turns * (phase.period_us or 0)
+            yield replace(phase, start_us=start_us, repeats=phase.count - turns)
+
+
+def _ended(phase: Phase, job: JobPlan | ShapedJobPlan, moment: int) -> int:
+    """How many iterations of a job have ended in all repetitions of a phase; they end in their order."""
+    since = moment - phase.start_us
+    each = ((since - _end_us(it)) // (phase.period_us or 1) + 1 for it in job.iterations)
+    return sum(min(phase.count, max(0, ended)) for ended in each)
+
+
+def _between(phase: Phase, job: JobPlan | ShapedJobPlan, first: int, end: int) -> JobPlan | ShapedJobPlan:
+    """The iterations of a job from one up to another, counted over all repetitions of a phase."""
+    numbers = [divmod(number, len(job.iterations)) for number in range(first, end)]
+    period_us = phase.period_us or 0
+    if isinstance(job, JobPlan):
+        return replace(job, iterations=tuple(_later(job.iterations[it], turn * period_us) for turn, it in numbers))
+    return replace(job, iterations=tuple(_later(job.iterations[it], turn * period_us) for turn, it in numbers))
+
+
+def _later(iteration: _Iteration, us: int) -> _Iteration:
+    """An iteration so many microseconds later."""
+    blocks = (replace(it, start_us=it.start_us + us, end_us=it.end_us + us) for it in iteration.blocks)
+    transfers = (replace(it, start_us=it.start_us + us, end_us=it.end_us + us) for it in iteration.transfers)
+    return replace(iteration, blocks=tuple(blocks), transfers=tuple(transfers))
+
+
+def _span_us(jobs: Iterable[JobPlan | ShapedJobPlan]) -> int:
+    """From the first start of jobs to their last end, in microseconds."""
+    every = [own for job in jobs for own in job.iterations]
+    starts: Iterator[int] = (it.start_us for own in every for it in (*own.blocks, *own.transfers))
+    return max(1, max(map(_end_us, every)) - min(starts))
+
+
+def _end_us(iteration: WorkerIteration | ShapedIteration) -> int:
+    ends: Iterator[int] = (it.end_us for it in (*iteration.blocks, *iteration.transfers))
+    return max(ends)
 
 
 def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instance, Plan]:
@@ -135,24 +200,9 @@ def _job_from(job: Job | ShapedJob, origin: int) -> Job | ShapedJob:
 
 
 def _plan_from(job: JobPlan, origin: int) -> JobPlan:
-    iterations = (
-        replace(
-            it,
-            blocks=tuple(replace(b, start_us=b.start_us - origin, end_us=b.end_us - origin) for b in it.blocks),
-            transfers=tuple(replace(t, start_us=t.start_us - origin, end_us=t.end_us - origin) for t in it.transfers),
-        )
-        for it in job.iterations
-    )
-    return replace(job, iterations=tuple(iterations))
+    return replace(job, iterations=tuple(_later(it, -origin) for it in job.iterations))
 
 
-def _lasting(job: JobPlan | ShapedJobPlan, moment: int) -> JobPlan | ShapedJobPlan:
-    """The plan of a job from its first iteration that has not ended."""
-    if isinstance(job, JobPlan):
-        return replace(job, iterations=job.iterations[_done(job.iterations, moment) :])
-    return replace(job, iterations=job.iterations[_done(job.iterations, moment) :])
-
-
-def _done(iterations: tuple[WorkerIteration, ...] | tuple[ShapedIteration, ...], moment: int) -> int:
+def _done(iterations: tuple[WorkerIteration, ...], moment: int) -> int:
     """How many iterations have ended; they end in their order."""
-    return sum(all(it.end_us <= moment for it in (*own.blocks, *own.transfers)) for own in iterations)
+    return sum(_end_us(it) <= moment for it in iterations)

@@ -12,9 +12,11 @@ from jigsaw_opt.problem.plan import Plan, PlanStatus
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.resolve.failed_parts import left_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects
+from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 from jigsaw_opt.solvers.result import Result, Status
 
 __all__ = ["FailureRepair", "repaired"]
@@ -51,7 +53,7 @@ class FailureRepair:
 
 
 def repaired(
-    instance: Instance, plan: Plan, effects: FailureEffects, effect: FailureEffect, options: Options
+    instance: Instance, plan: Plan, effects: FailureEffects | PhaseFailures, effect: FailureEffect, options: Options
 ) -> FailureRepair:
     """Repair a plan after a failure.
 
@@ -62,13 +64,14 @@ def repaired(
     effects, effect
         Those of the plan, and that of the failure.
     options
-        Limits, seed, cores. Where there are shaped jobs, ``auto`` solves all jobs anew, and goes on until a limit.
+        Limits, seed, cores. Where there are shaped jobs, ``auto`` solves all jobs anew, and goes on until a limit;
+        ``phased`` does after a phased plan.
     """
     cluster = left_of(instance.cluster, effect.failed)
     left, unplaced = _placeable(replace(instance, cluster=cluster))
     result = _solved(left, plan, options) if left.jobs else None
     if left.jobs and result is not None and result.plan is None:
-        left, more = _alone(left, options)
+        left, more = _alone(left, plan, options)
         unplaced |= more
         result = _solved(left, plan, options) if more and left.jobs else result
     if result is None or not left.jobs:
@@ -96,12 +99,12 @@ def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:
     return instance, unplaced
 
 
-def _alone(instance: Instance, options: Options) -> tuple[Instance, dict[str, str]]:
+def _alone(instance: Instance, plan: Plan, options: Options) -> tuple[Instance, dict[str, str]]:
     """The same by a solve of each job alone of which only a solve says that."""
     unplaced = {}
     for job in instance.jobs:
         if job in instance.shaped or job in instance.policed:
-            result = solve_listed(replace(instance, jobs=(job,)), "auto", options)
+            result = _anew(replace(instance, jobs=(job,)), plan, options)
             if result.status is Status.INFEASIBLE:
                 unplaced[job.name] = "; ".join(conflict.message for conflict in result.conflicts) or "it has no plan"
     return replace(instance, jobs=tuple(job for job in instance.jobs if job.name not in unplaced)), unplaced
@@ -109,12 +112,18 @@ def _alone(instance: Instance, options: Options) -> tuple[Instance, dict[str, st
 
 def _solved(left: Instance, plan: Plan, options: Options) -> Result:
     if left.shaped:
-        return solve_listed(left, "auto", options)
+        return _anew(left, plan, options)
+    if plan.is_phased:
+        return resolve_phased(left, plan, options=options)
     names = {job.name for job in left.jobs}
     return resolve(left, plan.with_jobs(tuple(job for job in plan.jobs if job.name in names)), options=options)
 
 
-def _order_kept(left: Instance, effects: FailureEffects, effect: FailureEffect) -> Plan | None:
+def _anew(left: Instance, plan: Plan, options: Options) -> Result:
+    return solve_phased(left, options) if plan.is_phased else solve_listed(left, "auto", options)
+
+
+def _order_kept(left: Instance, effects: FailureEffects | PhaseFailures, effect: FailureEffect) -> Plan | None:
     """The plan in its order, where it has the jobs that are left and breaks no rule."""
     if effect.objective is None:
         return None
@@ -134,5 +143,7 @@ def _of_order(kept: Plan, result: Result) -> Result:
 
 
 def _moved(old: Plan, new: Plan) -> tuple[str, ...]:
-    before = {job.name: job.gpus for job in old.jobs}
-    return tuple(job.name for job in new.jobs if job.gpus != before[job.name])
+    before, now = (
+        {job.name: job.gpus for _, _, phase in plan.all_phases() for job in phase.jobs} for plan in (old, new)
+    )
+    return tuple(name for name, gpus in now.items() if gpus != before[name])
