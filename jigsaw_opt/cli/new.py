@@ -14,8 +14,8 @@ from jigsaw_opt.cli.parser import file_or_stdout
 from jigsaw_opt.cli.simulate_setting import add_too_wide
 
 if TYPE_CHECKING:
-    from jigsaw_opt.documents.report import Report
     from jigsaw_opt.errors import Problem
+    from jigsaw_opt.problem.rules.report import Report
     from jigsaw_opt.problem.workload import TraceJob
     from jigsaw_opt.simulation.own_jobs import Assumption, OwnJob, OwnRequest
 

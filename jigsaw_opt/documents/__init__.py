@@ -22,8 +22,8 @@ from jigsaw_opt.documents.files import (
 )
 from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.plan_decoding import decode_plan
-from jigsaw_opt.documents.schemas import schema
 from jigsaw_opt.documents.writing import make_folder, require_writable, write_atomically
+from jigsaw_opt.problem.rules.schemas import schema
 from jigsaw_opt.system.former_names import former_names
 
 __all__ = [

@@ -10,12 +10,12 @@ from typing import Any
 
 from jigsaw_opt.documents.encoding import encode_depth, encode_part
 from jigsaw_opt.documents.instance_decoding import VALID, as_valid, decode_instance_tree
-from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Model, Segment, Shape
 from jigsaw_opt.problem.depth import DepthPlugin, plugins
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["InstanceBuilder", "validate"]

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from jigsaw_opt.documents.parsing import checked, parse
-from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.rules.report import Report
 
 __all__ = ["parsed_foreign"]
 

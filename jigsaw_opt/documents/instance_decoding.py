@@ -9,10 +9,7 @@ from typing import Any
 
 from jigsaw_opt.documents.parsing import checked, collection_paused, parsed, report_oddities
 from jigsaw_opt.documents.policy_decoding import check_policies
-from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.documents.shape_decoding import check_shape, decode_shape
-from jigsaw_opt.documents.structure import structure
-from jigsaw_opt.documents.unchecked import Names, all_names, check_unique, dict_at, list_at, names_of
 from jigsaw_opt.problem import (
     Cluster,
     Depth,
@@ -26,6 +23,9 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.depth import depth_class
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.rules.report import Place, Report, quoted
+from jigsaw_opt.problem.rules.structure import structure
+from jigsaw_opt.problem.rules.unchecked import Names, all_names, check_unique, dict_at, list_at, names_of
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["VALID", "as_valid", "decode_depth", "decode_instance", "decode_instance_tree"]

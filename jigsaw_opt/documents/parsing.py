@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from jigsaw_opt.documents.reading import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
-from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.rules.report import Place, Report, quoted
 
 __all__ = ["checked", "collection_paused", "parse", "parsed", "report_oddities"]
 

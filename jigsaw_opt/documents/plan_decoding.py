@@ -8,11 +8,11 @@ from typing import Any
 
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.recognising import stated_kind
-from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.documents.schemas import Kind
-from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.problem import Block, Iteration, JobPlan, Phase, PhaseGroup, Plan, Transfer
 from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.rules.report import Place, Report
+from jigsaw_opt.problem.rules.schemas import Kind
+from jigsaw_opt.problem.rules.structure import structure
 
 __all__ = ["decode_plan"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from jigsaw_opt.documents.report import Place, Report, quoted
-from jigsaw_opt.documents.unchecked import dict_at, list_at
+from jigsaw_opt.problem.rules.report import Place, Report, quoted
+from jigsaw_opt.problem.rules.unchecked import dict_at, list_at
 
 __all__ = ["check_policies"]
 

@@ -11,9 +11,6 @@ from typing import Any
 
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.recognising import stated_kind
-from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.documents.schemas import Kind
-from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, Transfer
 from jigsaw_opt.problem.replay import (
@@ -27,6 +24,9 @@ from jigsaw_opt.problem.replay import (
     ReplaySummary,
     Timeline,
 )
+from jigsaw_opt.problem.rules.report import Place, Report
+from jigsaw_opt.problem.rules.schemas import Kind
+from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.text import json_text
 
 __all__ = ["decode_replay", "encode_replay", "plan_sha256", "require_replay_of"]

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jigsaw_opt.documents.report import Place, Report, quoted
-from jigsaw_opt.documents.unchecked import Names, all_names, check_unique, list_at, names_of
+from jigsaw_opt.problem.rules.report import Place, Report, quoted
+from jigsaw_opt.problem.rules.unchecked import Names, all_names, check_unique, list_at, names_of
 from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedTransfer, Slot
 
 __all__ = ["check_shape", "decode_shape"]

@@ -17,7 +17,6 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.catalogue import check_trust, resolve
 from jigsaw_opt.executor.own_code import blame_own_code
@@ -26,6 +25,7 @@ from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.zoo import BUILDERS, Network
 from jigsaw_opt.executor.zoo.network import Batch, moved
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.rules.report import Place, Report, quoted
 
 __all__ = ["Replica", "build", "build_network", "even_segments", "replica", "run_name"]
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from jigsaw_opt.documents.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["FAMILIES", "KNOWN", "check_trust", "require_data_parallel", "require_entries", "resolve"]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.problem.rules.report import Place, Report
 
 __all__ = ["compare"]
 

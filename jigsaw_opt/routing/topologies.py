@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import Any
 from xml.etree import ElementTree
 
-from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, MissingEngineError, UsageError
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.routing.fabric import Fabric
 from jigsaw_opt.text import printable
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
 from jigsaw_opt.scheduling.cluster_state import ClusterState
 from jigsaw_opt.scheduling.events import (

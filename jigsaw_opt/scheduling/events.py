@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as columns
 
-from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.errors import UsageError, kind_of
 from jigsaw_opt.problem.cluster import Link, Server
+from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import LARGEST, LONGEST_NAME, MOST_GPUS, TraceJob, job_problems
 from jigsaw_opt.scheduling.plain import (
     ANYTHING,

@@ -12,8 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from jigsaw_opt.documents.report import Place
 from jigsaw_opt.errors import JigsawError, PluginError, UsageError
+from jigsaw_opt.problem.rules.report import Place
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import MOST_SLOWDOWN, Decision, Share
 from jigsaw_opt.scheduling.plain import Plain

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError, require_a
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.scheduling.cluster_state import ClusterState
 from jigsaw_opt.scheduling.event_checks import check_event, without_effect

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.documents.schemas import shipped
-from jigsaw_opt.documents.structure import compiled
+from jigsaw_opt.problem.rules.report import Place, Report
+from jigsaw_opt.problem.rules.schemas import shipped
+from jigsaw_opt.problem.rules.structure import compiled
 
 __all__ = [
     "ANYTHING",

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 
-from jigsaw_opt.documents.report import Report
 from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.cluster_state import ClusterState

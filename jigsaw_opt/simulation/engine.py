@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import Active, Moment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policy import Active
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_up

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
-from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, number, rows, whole
 
 __all__ = ["JobRecord", "Loss", "RoundRecord", "ServerUse", "SimulationOutcome", "Stint"]

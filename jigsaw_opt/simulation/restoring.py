@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.plain import ANYTHING, NumberLimits, Plain, Shape, conforms, fields, listed, whole
 from jigsaw_opt.scheduling.policy import Active

@@ -12,8 +12,8 @@ import json
 from typing import Any
 
 from jigsaw_opt.documents.parsing import collection_paused, parse
-from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.scheduling.plain import ANYTHING, Plain, conforms, fields, whole
 from jigsaw_opt.simulation.engine import Simulation
 

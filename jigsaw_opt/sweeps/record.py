@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.reading import read_file
-from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.problem.rules.report import Report
 
 __all__ = ["Record", "is_number", "read_rows"]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents.readers.traces import READERS
 from jigsaw_opt.documents.recognising import FORMS, expecting, likely_form
-from jigsaw_opt.documents.schemas import schema
 from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.rules.schemas import schema
 from jigsaw_opt.simulation.cluster_files import FORMATS
 
 DATA = Path(__file__).parents[1] / "data"

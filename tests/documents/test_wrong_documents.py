@@ -12,9 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from jigsaw_opt.documents import decode_instance, decode_plan, parsing, schema
-from jigsaw_opt.documents.report import Report
-from jigsaw_opt.documents.schemas import Kind, shipped
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.rules.schemas import Kind, shipped
 
 HERE = Path(__file__).parents[1] / "data"
 FULL: dict[str, Any] = {

@@ -10,7 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
-from jigsaw_opt.documents.report import Report  # noqa: E402
 from jigsaw_opt.errors import InvalidInputError, UsageError  # noqa: E402
 from jigsaw_opt.executor.building import build, build_network, even_segments, replica, run_name  # noqa: E402
 from jigsaw_opt.executor.catalogue import FAMILIES, resolve  # noqa: E402
@@ -18,6 +17,7 @@ from jigsaw_opt.executor.zoo import BUILDERS  # noqa: E402
 from jigsaw_opt.instances import load  # noqa: E402
 from jigsaw_opt.instances.architectures import ARCHITECTURES  # noqa: E402
 from jigsaw_opt.problem.model import Model, Segment  # noqa: E402
+from jigsaw_opt.problem.rules.report import Report  # noqa: E402
 
 OWN = """
 from torch import nn, randn, randint

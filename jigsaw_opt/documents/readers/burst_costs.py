@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.documents.structure import compiled
+from jigsaw_opt.problem.rules.report import Place, Report
+from jigsaw_opt.problem.rules.structure import compiled
 
 __all__ = ["BurstCosts", "BurstLayer", "LayerOption", "read_burst_costs"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.references import check_references
-from jigsaw_opt.documents.report import Report
-from jigsaw_opt.documents.structure import compiled
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.rules.structure import compiled
 
 __all__ = ["Operator", "OperatorGraph", "read_dnn_partitioning"]
 

@@ -17,7 +17,7 @@ from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
 from jigsaw_opt.documents.readers.tally import Tally
-from jigsaw_opt.documents.report import Report, quoted
+from jigsaw_opt.problem.rules.report import Report, quoted
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["GavelJobType", "Throughputs", "read_gavel", "read_throughputs", "resembles"]

@@ -31,8 +31,8 @@ from jigsaw_opt.documents.readers.kineto_layers import (
 )
 from jigsaw_opt.documents.readers.kineto_steps import Owners, ProfiledStep
 from jigsaw_opt.documents.readers.layers import MOST_LINES, MeasuredLayer, model_of
-from jigsaw_opt.documents.report import Report, quoted
 from jigsaw_opt.problem import Model
+from jigsaw_opt.problem.rules.report import Report, quoted
 
 __all__ = ["read_kineto", "read_kineto_layers"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from jigsaw_opt.documents.foreign_json import parsed_foreign
 from jigsaw_opt.documents.reading import unpacked
-from jigsaw_opt.documents.report import Place, Report, describe
+from jigsaw_opt.problem.rules.report import Place, Report, describe
 
 __all__ = ["MODULE", "NODE", "OP", "Trace", "TraceSpan", "read_trace_events"]
 

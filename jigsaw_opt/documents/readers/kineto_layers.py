@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from math import inf
 
 from jigsaw_opt.documents.readers.kineto_events import MODULE, NODE, OP, Trace, TraceSpan
-from jigsaw_opt.documents.report import quoted
+from jigsaw_opt.problem.rules.report import quoted
 
 __all__ = ["GRADIENT", "OPTIMISER", "STEP", "layer_spans", "node_around", "spans_seen", "unlayered"]
 

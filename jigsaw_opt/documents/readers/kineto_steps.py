@@ -10,7 +10,7 @@ from math import prod
 from jigsaw_opt.documents.readers.kineto_events import NODE, OP, Trace, TraceSpan
 from jigsaw_opt.documents.readers.kineto_kept import BYTES, MadeNode, kept_bytes, tensors_of
 from jigsaw_opt.documents.readers.kineto_layers import GRADIENT, OPTIMISER, STEP, node_around
-from jigsaw_opt.documents.report import Report
+from jigsaw_opt.problem.rules.report import Report
 
 __all__ = ["Owners", "ProfiledStep"]
 

@@ -17,7 +17,7 @@ from jigsaw_opt.documents.readers.kubernetes_kinds import is_read, job_of_item, 
 from jigsaw_opt.documents.readers.table import Accept, anything, from_first
 from jigsaw_opt.documents.readers.tally import Tally
 from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
-from jigsaw_opt.documents.report import Report
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_kubernetes", "resembles"]

@@ -8,8 +8,8 @@ from itertools import count
 from typing import NoReturn
 
 from jigsaw_opt.documents.reading import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
-from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.rules.report import Report
 
 __all__ = ["Lines", "whole"]
 

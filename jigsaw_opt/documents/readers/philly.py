@@ -15,7 +15,7 @@ from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, 
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
 from jigsaw_opt.documents.readers.times import Zone, is_missing
 from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
-from jigsaw_opt.documents.report import Report
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_philly", "resembles"]

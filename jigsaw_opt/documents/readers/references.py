@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jigsaw_opt.documents.report import Report
+from jigsaw_opt.problem.rules.report import Report
 
 __all__ = ["check_references"]
 

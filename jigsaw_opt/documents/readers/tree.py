@@ -8,7 +8,7 @@ from typing import Any
 from jigsaw_opt.documents.readers.table import Accept
 from jigsaw_opt.documents.readers.tally import Tally
 from jigsaw_opt.documents.readers.times import PointInTime, moment_us
-from jigsaw_opt.documents.report import Place, Report, describe
+from jigsaw_opt.problem.rules.report import Place, Report, describe
 from jigsaw_opt.problem.workload import TraceJob
 
 __all__ = ["Tree", "accepted_jobs"]

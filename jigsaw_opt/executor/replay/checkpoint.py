@@ -20,13 +20,13 @@ import torch.distributed as dist
 from jigsaw_opt.documents import instance_sha256, make_folder, write_atomically
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.replay import plan_sha256
-from jigsaw_opt.documents.report import Report, describe
 from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.likeness import compare
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.worker import Worker
+from jigsaw_opt.problem.rules.report import Report, describe
 
 __all__ = ["Checkpoint"]
 

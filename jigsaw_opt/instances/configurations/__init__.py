@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.documents.report import Report, describe, quoted
 from jigsaw_opt.instances.architectures import Unit
 from jigsaw_opt.instances.configurations.blocks import USUAL_TOKENS, frozen_parameters, units_of
 from jigsaw_opt.instances.configurations.defaults import DEFAULTS
@@ -22,6 +21,7 @@ from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
 from jigsaw_opt.instances.gpus import GpuType
 from jigsaw_opt.instances.profiles import estimate
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.rules.report import Report, describe, quoted
 
 __all__ = ["Configuration", "read_configuration", "read_model"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jigsaw_opt.documents.report import Report, describe, quoted
+from jigsaw_opt.problem.rules.report import Report, describe, quoted
 
 __all__ = ["Fields"]
 

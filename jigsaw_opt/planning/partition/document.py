@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.documents.report import Report
-from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.planning.partition.costs import Level
 from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.rules.structure import structure
 
 __all__ = ["decode_partition", "partition_tree"]
 

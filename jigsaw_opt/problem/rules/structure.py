@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
-from jigsaw_opt.documents.report import Place, Report, describe, quoted
-from jigsaw_opt.documents.schemas import Kind, depth_schema, shipped
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.depth import plugins
+from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
+from jigsaw_opt.problem.rules.schemas import Kind, depth_schema, shipped
 
 __all__ = ["Check", "compiled", "structure"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from jigsaw_opt.documents.report import Place, Report, quoted
+from jigsaw_opt.problem.rules.report import Place, Report, quoted
 
 __all__ = ["Names", "all_names", "check_unique", "dict_at", "list_at", "names_of"]
 
