@@ -28,11 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _solvers(as_json: bool) -> int:
     """Print name, what it is, and whether its engine is installed."""
     from jigsaw_opt.cli.output import print_json, print_table
-    from jigsaw_opt.solvers.phased import PHASED
     from jigsaw_opt.solvers.registry import loadable_solvers
 
-    methods = sorted([*loadable_solvers().items(), (PHASED.name, PHASED)])
-    found = [(name, it.display_name, it.unavailable()) for name, it in methods]
+    found = [(name, it.display_name, it.unavailable()) for name, it in loadable_solvers().items()]
     if as_json:
         print_json([{"name": n, "description": d, "installed": m is None, "install": m} for n, d, m in found])
     else:

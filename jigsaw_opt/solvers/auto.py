@@ -28,18 +28,6 @@ class Auto:
     route_policies: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True
 
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """Those of the chosen solver."""
-        engines: tuple[str, ...] = getattr(self.choose(), "engines", ())
-        return engines
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        """Those that the chosen solver takes."""
-        takes: tuple[str, ...] = getattr(self.choose(), "takes", ())
-        return takes
-
     def unavailable(self) -> str | None:
         """Never: greedy needs no engine."""
         return None
@@ -54,10 +42,10 @@ class Auto:
         control.name = chosen.name
         return chosen.run(control)
 
-    def choose(self, instance: Instance | None = None) -> ControlledSolver:
-        """The solver for this installation and an instance, or for most of them."""
+    def choose(self, instance: Instance) -> ControlledSolver:
+        """The solver for this installation and an instance."""
         installed = [method for method in (PORTFOLIO, CPSAT) if method.unavailable() is None]
-        return next((method for method in installed if instance is None or refusal(method, instance) is None), GREEDY)
+        return next((method for method in installed if refusal(method, instance) is None), GREEDY)
 
 
 AUTO = Auto()

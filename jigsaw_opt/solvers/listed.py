@@ -6,18 +6,19 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from jigsaw_opt.errors import JigsawError, MissingEngineError, OptionError, OutOfTimeError, PluginError, UsageError
+from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.auto import Auto
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.registry import Solver, find, ignored, refusal, require_solver
+from jigsaw_opt.solvers.registry import Solver, find, require_options, require_solver, require_taken
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.system.interrupts import on_interrupt
 
@@ -58,9 +59,12 @@ def solve_listed(
     limit = clock.Clock(options.time_limit, options.cancel, options.grace)
     _LOGGER.info("solving %r with %s", instance.name, solver.name)
     with on_interrupt(options.cancel.set):
-        with clock.limited(limit):
-            result = _solved(solver, instance, options, report, opening)
-        result = _checked(instance, result)
+        if callable(solver) and _is_own(solver):  # It cuts no long jobs, and checks its plan.
+            result = solver(instance, options, report)
+        else:
+            with clock.limited(limit):
+                result = _solved(solver, instance, options, report, opening)
+            result = _checked(instance, result)
     told = (result.status, result.objective, result.bound, result.stopped_by, result.seconds)
     _LOGGER.info("%r is solved: %s, objective %s, bound %s, stopped by %s after %.2f s", instance.name, *told)
     return result
@@ -112,10 +116,14 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
         causes = certain_causes(operations)
         if causes:
             return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(operations, options), causes)
-        run = _run if type(method).__module__.startswith("jigsaw_opt.") else _run_of_others
+        run = _run if _is_own(method) else _run_of_others
         return run(method, operations, options, report, opening)
     except OutOfTimeError:
         return none(Status.UNKNOWN, StoppedBy.INTERRUPT if options.cancel.is_set() else StoppedBy.TIME, NO_BOUND)
+
+
+def _is_own(method: Solver) -> bool:
+    return type(method).__module__.startswith("jigsaw_opt.")
 
 
 def _run(method: Solver, operations: Operations, options: Options, report: Report, opening: Opening | None) -> Result:
@@ -154,9 +162,9 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
     missing = method.unavailable()
     if missing is not None:
         raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
-    reason = refusal(method, instance)
-    if reason is not None:
-        raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
+    require_taken(method, instance)
+    if isinstance(method, Auto):
+        method = method.choose(instance)
     engines: tuple[str, ...] = getattr(method, "engines", ())
     if options.engine is not None and options.engine not in engines:
         raise UsageError(
@@ -167,9 +175,7 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
         if not engines:
             raise UsageError(f"solver {method.name!r} hands no parameters and no log through to an engine")
         require_parameters(options.engine or engines[0], options.engine_parameters)
-    left = ignored(method, options)
-    if left:
-        raise OptionError((name, f"solver {method.name!r} takes no option {{option}}") for name in left)
+    require_options(method, options)
 
 
 def _checked(instance: Instance, result: Result) -> Result:

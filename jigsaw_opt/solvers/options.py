@@ -121,6 +121,15 @@ class Options:
     condition: Callable[[Operations, Timetable], bool] | None = None
     cancel: Flag = field(default_factory=Flag, compare=False)
 
+    def __copy__(self) -> Options:
+        """Return one with the same flag to cancel."""
+        return replace(self)
+
+    def __reduce__(self) -> tuple[Callable[..., Options], tuple[dict[str, Any], bool]]:
+        """How to make it anew, in another process or as a deep copy: with a flag of its own, set where this one is."""
+        others = {it.name: getattr(self, it.name) for it in fields(self) if it.name != "cancel"}
+        return _made_anew, (others, self.cancel.is_set())
+
     def __post_init__(self) -> None:
         self._require_kinds()
         wrong = [
@@ -190,6 +199,13 @@ class Options:
     def clocked(self) -> bool:
         """Whether a clock alone limits the solve, so that plans may differ from run to run."""
         return self.time_limit is not None and self.work_limit is None
+
+
+def _made_anew(others: dict[str, Any], cancelled: bool) -> Options:
+    made = Options(**others)
+    if cancelled:
+        made.cancel.set()
+    return made
 
 
 def _warn_of_workers() -> None:

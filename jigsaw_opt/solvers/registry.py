@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from jigsaw_opt.errors import OptionError, UsageError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
@@ -23,10 +24,14 @@ __all__ = [
     "loadable_solvers",
     "names",
     "refusal",
+    "require_options",
     "require_solver",
+    "require_taken",
 ]
 
 GROUP = "jigsaw_opt.solvers"
+_OWN = {"phased": "jigsaw_opt.solvers.phased:PHASED"}
+"""What makes plans of another kind, and is no entry point."""
 
 
 class _Described(Protocol):
@@ -66,7 +71,7 @@ Solver = ControlledSolver | CallableSolver
 
 
 def names() -> tuple[str, ...]:
-    """Names of all registered solvers, sorted; none of them is loaded."""
+    """Names of all registered solvers, sorted, which list all iterations; none of them is loaded."""
     return registered(GROUP)
 
 
@@ -81,7 +86,7 @@ def find(name: str) -> Solver:
     PluginError
         It does not load.
     """
-    solver: Solver = load(GROUP, "solver", name)
+    solver: Solver = load(GROUP, "solver", name, _OWN)
     require_solver(name, solver)
     return solver
 
@@ -100,6 +105,19 @@ def refusal(method: Solver, instance: Instance) -> str | None:
     return reason
 
 
+def require_taken(method: Solver, instance: Instance) -> None:
+    """Refuse an instance that a solver does not take.
+
+    Raises
+    ------
+    UsageError
+        With the reason.
+    """
+    reason = refusal(method, instance)
+    if reason is not None:
+        raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
+
+
 def ignored(method: object, options: Options) -> tuple[str, ...]:
     """Return names of the options that were given and that a method does not use, by what it says of itself.
 
@@ -114,6 +132,19 @@ def ignored(method: object, options: Options) -> tuple[str, ...]:
     return tuple(name for name in options.given if name not in (*takes, *engines))
 
 
+def require_options(method: Solver, options: Options) -> None:
+    """Refuse options that were given and that a method does not use.
+
+    Raises
+    ------
+    OptionError
+        With all of them.
+    """
+    left = ignored(method, options)
+    if left:
+        raise OptionError((name, f"solver {method.name!r} takes no option {{option}}") for name in left)
+
+
 def require_solver(name: str, found: object) -> None:
     """Refuse what is no solver, whatever it is.
 
@@ -126,5 +157,5 @@ def require_solver(name: str, found: object) -> None:
 
 
 def loadable_solvers() -> dict[str, Solver]:
-    """All registered solvers by name but those that do not load, of which a warning is logged."""
-    return dict(loadable(lambda name: (name, find(name)), names()))
+    """All solvers by name, also of phased plans, but those that do not load, of which a warning is logged."""
+    return dict(loadable(lambda name: (name, find(name)), registered(GROUP, _OWN)))

@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.listed import Opening, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.phased import PHASED, resolve_phased, solve_either, solve_phased
-from jigsaw_opt.solvers.registry import Solver, ignored, refusal
+from jigsaw_opt.solvers.registry import Solver, refusal, require_options
 from jigsaw_opt.solvers.resolve import Fix, resolve
 from jigsaw_opt.solvers.resolve.kept_order import timetable_in
 from jigsaw_opt.solvers.resolve.warm import Warm, offer_repaired
@@ -85,7 +85,7 @@ def solve(
     begun = time.monotonic()
     _require_types(start, fix, on_event)
     asked, instance = options_of(options, option), validate(instance)
-    if method == PHASED.name or (start is not None and start.is_phased):
+    if start is not None and start.is_phased:
         _require_phases(method, asked)
     if start is None:
         if fix is not None and not fix.empty:
@@ -124,8 +124,6 @@ def _solved(
 ) -> Result:
     if method == "auto":
         return solve_either(instance, options, on_event, opening, begun)
-    if method == PHASED.name:
-        return solve_phased(instance, options)
     return solve_listed(instance, method, options, on_event, opening)
 
 
@@ -139,6 +137,8 @@ def _resolved(
     instance: Instance, method: str | Solver, options: Options, start: Plan, fix: Fix, on_event: Report | None
 ) -> Result:
     """The result from the plan of another instance: repaired by `resolve`, or for another method to go on from."""
+    if method == PHASED.name and not start.is_phased and fix.empty:
+        return solve_listed(instance, method, options)  # What a phased plan keeps, it keeps of another one.
     if start.is_phased or method == PHASED.name:
         return resolve_phased(instance, start, fix, options)
     if method == "auto":
@@ -155,9 +155,7 @@ def _resolved(
 
 def _require_phases(method: str | Solver, options: Options) -> None:
     """Refuse methods that take no phased plan to start from, and options that none is made with."""
-    left = ignored(PHASED, options)
-    if left:
-        raise OptionError((name, "a phased plan is made without {option}") for name in left)
+    require_options(PHASED, options)
     if method not in ("auto", PHASED.name):
         name = find_solver(method).name
         raise UsageError(f"solver {name!r} lists all iterations, and the plan to start from is phased")

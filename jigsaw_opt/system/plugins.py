@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jigsaw_opt.errors import PluginError, UsageError
@@ -19,15 +21,17 @@ _LOGGER = logging.getLogger(__name__)
 Found = TypeVar("Found")
 
 
-def registered(group: str) -> tuple[str, ...]:
-    """Names of all entry points of a group, sorted; none of them is loaded."""
+def registered(group: str, own: Iterable[str] = ()) -> tuple[str, ...]:
+    """Names of all entry points of a group and of what needs none, sorted; none of them is loaded."""
     from importlib.metadata import entry_points
 
-    return tuple(sorted({point.name for point in entry_points(group=group)}))
+    return tuple(sorted({*own, *(point.name for point in entry_points(group=group))}))
 
 
-def load(group: str, kind: str, name: str) -> Any:
+def load(group: str, kind: str, name: str, own: Mapping[str, str] = MappingProxyType({})) -> Any:
     """What is registered as `name` in a group of entry points, whose members errors call by their `kind`.
+
+    `own` says by name where the package itself has one, as in ``module:object``.
 
     Raises
     ------
@@ -38,11 +42,13 @@ def load(group: str, kind: str, name: str) -> Any:
     """
     from importlib.metadata import entry_points
 
+    if name in own:
+        return resolve_name(own[name])
     points = [point for point in entry_points(group=group) if point.name == name]
     if len({point.value for point in points}) > 1:
         raise UsageError(f"{kind} {name!r} is registered twice: {', '.join(point.value for point in points)}")
     if not points:
-        raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group))}")
+        raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group, own))}")
     return _loaded(kind, points[0])
 
 

@@ -9,12 +9,11 @@ from math import inf, isfinite
 from statistics import fmean, median
 from typing import Any
 
-from jigsaw_opt.solvers.registry import find, names
+from jigsaw_opt.solvers.registry import loadable_solvers
 from jigsaw_opt.solvers.result import relative_gap
 from jigsaw_opt.sweeps.bench.against import Against
 from jigsaw_opt.sweeps.bench.performance import objective_profile, time_profile
 from jigsaw_opt.sweeps.bench.summary import Cell, by_line, certified_gap, line_name, summary
-from jigsaw_opt.system.plugins import loadable
 from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views.bench_words import verdicts
 from jigsaw_opt.views.page import filled
@@ -132,8 +131,8 @@ def _against(folder: str, judged: Against) -> dict[str, object]:
 def _solvers(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """What the solvers that are installed say of themselves."""
     found = dict.fromkeys(str(row["solver"]) for row in rows)
-    known = set(names())
-    return [(printable(it.name), it.display_name) for it in loadable(find, [name for name in found if name in known])]
+    known = loadable_solvers()
+    return [(printable(name), known[name].display_name) for name in found if name in known]
 
 
 def _cell(cell: Cell) -> dict[str, object]:

@@ -206,7 +206,7 @@ def test_a_dash_is_standard_output_or_refused(
         (
             ("solve", "tiny/000", "--phased", "--no-improvement", "3"),
             2,
-            "error: a phased plan is made without --no-improvement",
+            "error: solver 'phased' takes no option --no-improvement",
         ),
         (
             (

@@ -16,8 +16,9 @@ from jigsaw_opt.documents import building, decode_instance, encode_instance, enc
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Plan, Segment, Server
 from jigsaw_opt.solvers.options import GivenOptions, Options
-from jigsaw_opt.solvers.registry import find, ignored, names
+from jigsaw_opt.solvers.registry import find, ignored, loadable_solvers, names
 from jigsaw_opt.solvers.resolve import Fix
+from jigsaw_opt.solvers.resolve.robust import solve_robust
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import random_instance
@@ -77,7 +78,7 @@ def test_options_go_by_keyword_as_in_their_object(finite: tuple[Instance, Plan])
         ({"options": Options(), "cancel": Options().cancel}, "cancel is given twice"),
         ({"params": jo.SearchParams(without=("x",))}, "solver 'greedy' takes no option params"),
         ({"engine": "cbc"}, "solver 'greedy' has no engine 'cbc'"),
-        ({"method": "phased", "gap": 0.1}, "a phased plan is made without gap"),
+        ({"method": "phased", "gap": 0.1}, "solver 'phased' takes no option gap"),
         ({"fix": Fix(before_us=3)}, "what is fixed is part of a plan"),
     ],
 )
@@ -229,6 +230,29 @@ def test_all_options_that_are_out_of_range_are_told_at_once() -> None:
         Options(gap="x", **kinds)
     assert [told.partition(" ")[0] for told in caught.value.args] == ["gap", *kinds]
     assert "without_bounds is a tuple of names, not 'gpu_work'" in caught.value.args
+
+
+def test_options_go_to_other_processes_with_a_flag_of_their_own() -> None:
+    options = Options(gap=0.1, threads=2, params=jo.SearchParams(without=("x",)))
+    for made in (pickle.loads(pickle.dumps(options)), copy.deepcopy(options)):
+        assert made == options and made.cancel is not options.cancel and not made.cancel.is_set()
+    options.cancel.set()
+    assert copy.deepcopy(options).cancel.is_set() and copy.copy(options).cancel is options.cancel
+
+
+def test_phased_is_a_method_like_others() -> None:
+    assert "phased" in loadable_solvers() and find("phased").unavailable() is None
+    instance = random_instance(1, "finite", "makespan", 4)
+    with pytest.raises(jo.UsageError, match="no solver 'phasd'; did you mean 'phased'"):
+        solve(instance, "phasd")
+    with pytest.raises(jo.UsageError, match="solver 'phased' takes no option condition"):
+        solve_robust(instance, "phased")
+    listed = solve(instance, "greedy").plan
+    fewer = replace(instance, jobs=instance.jobs[:-1])
+    result = solve(fewer, "phased", start=listed, fix=Fix(), threads=1)
+    assert result.plan is not None and result.plan.is_phased and not jo.check(fewer, result.plan)
+    with pytest.raises(jo.UsageError, match="this plan lists all iterations"):
+        solve(fewer, "phased", start=listed, fix=Fix(before_us=1), threads=1)
 
 
 def test_a_receiver_of_events_is_a_function() -> None:

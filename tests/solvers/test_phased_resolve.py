@@ -179,4 +179,4 @@ def test_the_command_takes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["solve", first, "--warm", old, "--fix-placement", "x", "y"]) == 3
     assert main(["solve", first, "--warm", old, "--gap", "0.1"]) == 2
     told = capsys.readouterr().err
-    assert "at least 0" in told and '"x"' in told and '"y"' in told and "without --gap" in told
+    assert "at least 0" in told and '"x"' in told and '"y"' in told and "takes no option --gap" in told

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt import Fix, Options, Status, solve
+from jigsaw_opt import Fix, Options, SearchParams, Status, solve
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.fill import fill
@@ -88,6 +88,12 @@ def test_many_jobs_keep_a_cap_of_a_room(horizon: Horizon) -> None:
 def test_a_method_that_ignores_caps_refuses_them(capped: Instance, method: str) -> None:
     with pytest.raises(UsageError, match="power cap 'room'"):
         solve(capped, method)
+
+
+def test_auto_takes_the_options_of_the_method_that_it_chooses(capped: Instance) -> None:
+    pytest.importorskip("ortools")
+    with pytest.raises(UsageError, match="solver 'cpsat' takes no option params"):
+        solve(capped, params=SearchParams(without=("restart",)))
 
 
 def test_nothing_is_said_of_a_plan_by_its_order_alone(capped: Instance) -> None:

@@ -273,10 +273,10 @@ def test_a_control_that_has_ended_takes_no_other_solve(pair: Instance) -> None:
         control.conclude(lambda: None)
 
 
-def test_auto_falls_back_on_greedy_without_ortools(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert AUTO.choose().name == "portfolio"
+def test_auto_falls_back_on_greedy_without_ortools(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert AUTO.choose(pair).name == "portfolio"
     monkeypatch.setattr("jigsaw_opt.solvers.engines.cpsat.find_spec", lambda name: None)
-    assert AUTO.choose().name == "greedy"
+    assert AUTO.choose(pair).name == "greedy"
 
 
 def test_the_gap_of_nothing_is_nothing() -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from jigsaw_opt.documents import encode_instance, instance_sha256
 from jigsaw_opt.problem import Instance
+from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.sweeps.bench.table import COLUMNS
-from jigsaw_opt.sweeps.bench.trial import SolveLimits, measure
+from jigsaw_opt.sweeps.bench.trial import measure
 from jigsaw_opt.sweeps.bench.trials import Design, Entry, trials
 
 DESIGN = Design(("greedy", "cpsat"), (0, 1), (10.0, 60.0), threads=2)
@@ -46,11 +47,16 @@ def test_a_measured_solve_fills_its_columns(pair: Instance) -> None:
 
 def test_a_solver_that_refuses_the_instance_tells_so_in_its_row(pair: Instance) -> None:
     cyclic = replace(pair, horizon="cyclic", objective="period")
-    row = measure(encode_instance(cyclic), "ilp", SolveLimits(None, 1.0, None, 0, 1))
+    row = measure(encode_instance(cyclic), "ilp", Options(work_limit=1.0, threads=1))
     assert "does not take" in row["error"]
     assert row["seconds"] >= 0 and "objective" not in row
 
 
+def test_phased_plans_are_measured_too(pair: Instance) -> None:
+    row = measure(encode_instance(pair), "phased", Options(time_limit=5, threads=1))
+    assert row["objective"] >= 1800 and row["trajectory"] == []
+
+
 def test_a_solver_that_does_not_exist_tells_so_in_its_row(pair: Instance) -> None:
-    row = measure(encode_instance(pair), "none-such", SolveLimits(None, 1.0, None, 0, 1))
+    row = measure(encode_instance(pair), "none-such", Options(work_limit=1.0, threads=1))
     assert "no solver 'none-such'" in row["error"]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.listed import Opening, solve_listed
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased.solver import is_long, solve_phased
-from jigsaw_opt.solvers.registry import ignored
+from jigsaw_opt.solvers.phased.solver import PHASED, is_long, solve_phased
+from jigsaw_opt.solvers.registry import ignored, refusal
 from jigsaw_opt.solvers.result import Report, Result, Status
 from jigsaw_opt.solvers.stop import NoPlan
 
-__all__ = ["PHASED", "is_listed_first", "solve_either"]
+__all__ = ["is_listed_first", "solve_either"]
 
 _MANY_OPERATIONS = 1_000_000
 """Above so many operations a plan that lists them takes long, and a phased one is made as well."""
@@ -22,22 +22,6 @@ _SHARE = 0.3
 """Of the time, for the phased plan."""
 _OPERATIONS_A_SECOND = 150_000
 """Of a plan that lists them: so many are scheduled, checked and written by a slow core."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Phased:
-    """What `solve_phased` says of itself."""
-
-    name: str = "phased"
-    display_name: str = "phases that repeat, for jobs too long to list all iterations; finite horizon"
-    takes: tuple[str, ...] = ("time_limit", "seed", "threads", "without_bounds", "cancel")
-
-    def unavailable(self) -> None:
-        """Nothing is missing: what is chosen for the phases falls back on what is installed."""
-
-
-PHASED = _Phased()
-"""The method that always makes a phased plan."""
 
 
 def solve_either(
@@ -90,7 +74,7 @@ def is_listed_first(instance: Instance, options: Options) -> bool:
 
 
 def _may_be_phased(instance: Instance, options: Options) -> bool:
-    return not ignored(PHASED, options) and not instance.cluster.power_caps
+    return not ignored(PHASED, options) and refusal(PHASED, instance) is None
 
 
 def _listed_or_phased(
@@ -101,7 +85,7 @@ def _listed_or_phased(
     Of a time limit, the phased plan has the last part, if there is no other by then.
     """
     within = _within(options, 1.0, started)
-    if instance.horizon != "finite" or len(instance.jobs) == 1 or not _may_be_phased(instance, options):
+    if len(instance.jobs) == 1 or not _may_be_phased(instance, options):
         return solve_listed(instance, "auto", within, on_event, opening)
 
     def hurried(control: Control) -> None:

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from jigsaw_opt.errors import OutOfTimeError, UsageError
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job
@@ -19,34 +19,11 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.solvers.stronger import BOUND_WORK
 
-__all__ = ["bounded_instance", "conflicts_alone", "phased_bound", "require_phasable"]
+__all__ = ["bounded_instance", "conflicts_alone", "phased_bound"]
 
 _AMPLE = 2**53 - 1
 _BOUND_SHARE = 0.1
 """Of a time limit, for the bound."""
-
-
-def require_phasable(instance: Instance, *, shaped: bool = False) -> None:
-    """Refuse instances that phased plans are not made for.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    shaped
-        Whether the caller takes jobs with a shape as well.
-
-    Raises
-    ------
-    UsageError
-        It is cyclic, its cluster has power caps, or a job has a shape and the caller takes none.
-    """
-    if instance.horizon != "finite":
-        raise UsageError(f"instance {instance.name!r} is cyclic; a phased plan is one of the finite horizon")
-    instance.require_no_power_caps("no phased plan is made under power caps")
-    if instance.shaped and not shaped:
-        job = instance.shaped[0].name
-        raise UsageError(f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a shape")
 
 
 def phased_bound(instance: Instance, options: Options, started: float) -> Bound:

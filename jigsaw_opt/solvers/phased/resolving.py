@@ -20,16 +20,17 @@ from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import too_wide
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options, required_options
-from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound, require_phasable
+from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.phased.sharing import Sharing
 from jigsaw_opt.solvers.phased.shelves import Place, cyclic_part, placed_shelves
-from jigsaw_opt.solvers.phased.solver import solve_phased
+from jigsaw_opt.solvers.phased.solver import PHASED, solve_phased
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.valuation import ends_us, objective_at, value_of
+from jigsaw_opt.solvers.registry import require_taken
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
 from jigsaw_opt.solvers.result import Result
 
@@ -71,7 +72,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     InvalidInputError
         The instance breaks a rule of the document, or what is fixed cannot hold in it; with all problems.
     UsageError
-        It is cyclic, or a job has a shape, or an argument is of another type.
+        It is cyclic, its cluster has power caps, or a job has a shape, or an argument is of another type.
     """
     require_a(Plan, plan)
     if not plan.is_phased:
@@ -79,7 +80,10 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     fix = fix or Fix()
     require_a(Fix, fix)
     instance, options, started = validate(instance), required_options(options), time.monotonic()
-    require_phasable(instance)
+    require_taken(PHASED, instance)
+    if instance.shaped:
+        job = instance.shaped[0].name
+        raise UsageError(f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a shape")
     causes = too_wide(instance)
     if causes:
         return phased_result(options, started, Bound(0, Proof()), conflicts=causes)

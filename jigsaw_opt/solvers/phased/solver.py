@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, islice
+from typing import ClassVar
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import OutOfTimeError
@@ -27,16 +28,17 @@ from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidPolicy
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
-from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound, require_phasable
+from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
-from jigsaw_opt.solvers.result import Conflict, Result
+from jigsaw_opt.solvers.registry import require_taken
+from jigsaw_opt.solvers.result import Conflict, Report, Result
 
-__all__ = ["is_long", "solve_phased"]
+__all__ = ["PHASED", "is_long", "solve_phased"]
 
 _MOST = 4
 _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
@@ -78,12 +80,12 @@ def solve_phased(instance: Instance, options: Options | None = None) -> Result:
     Raises
     ------
     UsageError
-        It is cyclic.
+        It is cyclic, or its cluster has power caps.
     MissingEngineError
         There is a time limit, and what ``auto`` needs is not installed.
     """
     options, started = required_options(options), time.monotonic()
-    require_phasable(instance, shaped=True)
+    require_taken(PHASED, instance)
     with clock.limited(clock.Clock(options.time_limit, options.cancel, options.grace)):
         bound, causes, plan = _solved(instance, options, started)
     if plan is not None:
@@ -284,3 +286,31 @@ def _improve(groups: Sequence[_GroupSearch], bound: int) -> None:
     left = list(groups)
     while left:
         left = [group for group in left if group.may_help(bound) and group.step()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Phased:
+    """What `solve_phased` says of itself."""
+
+    name: str = "phased"
+    display_name: str = "phases that repeat, for jobs too long to list all iterations; finite horizon"
+
+    takes: ClassVar[tuple[str, ...]] = ("time_limit", "seed", "threads", "without_bounds", "cancel")
+    shapes: ClassVar[bool] = True
+    promises: ClassVar[bool] = True
+    route_policies: ClassVar[bool] = True
+
+    def unavailable(self) -> None:
+        """Nothing is missing: what is chosen for the phases falls back on what is installed."""
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Why it does not take this instance."""
+        return None if instance.horizon == "finite" else "it is cyclic; a phased plan is one of the finite horizon"
+
+    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+        """Make a phased plan; there is no progress stream."""
+        return solve_phased(instance, options)
+
+
+PHASED = _Phased()
+"""The method that always makes a phased plan."""

@@ -6,34 +6,22 @@ import os
 import platform
 import resource
 import time
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from jigsaw_opt import __version__
 from jigsaw_opt.documents import decode_instance
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["SolveLimits", "measure"]
+__all__ = ["measure"]
 
 _MAXRSS_PER_MIB = 1024 * 1024 if platform.system() == "Darwin" else 1024
 
 
-@dataclass(frozen=True, slots=True)
-class SolveLimits:
-    """What one solve is given: the fields of `Options` that can be sent to another process."""
-
-    time_limit: float | None
-    work_limit: float | None
-    gap: float | None
-    seed: int
-    workers: int
-
-
-def measure(document: bytes, solver: str, limits: SolveLimits) -> dict[str, Any]:
+def measure(document: bytes, solver: str, options: Options) -> dict[str, Any]:
     """Solve an instance and tell what came out and what it cost.
 
     Parameters
@@ -42,7 +30,7 @@ def measure(document: bytes, solver: str, limits: SolveLimits) -> dict[str, Any]
         The instance.
     solver
         Name of a registered solver.
-    limits
+    options
         Limits, seed, threads.
 
     Returns
@@ -52,7 +40,7 @@ def measure(document: bytes, solver: str, limits: SolveLimits) -> dict[str, Any]
     """
     instance = decode_instance(document)
     started, cpu = time.monotonic(), _cpu_seconds()
-    outcome = _solved(instance, solver, _options(limits))
+    outcome = _solved(instance, solver, options)
     return {
         **outcome,
         "seconds": round(time.monotonic() - started, 3),
@@ -63,14 +51,9 @@ def measure(document: bytes, solver: str, limits: SolveLimits) -> dict[str, Any]
     }
 
 
-def _options(limits: SolveLimits) -> Options:
-    named = asdict(limits)
-    return Options(threads=named.pop("workers"), **named)
-
-
 def _solved(instance: Instance, solver: str, options: Options) -> dict[str, Any]:
     try:
-        return _outcome(solve_listed(instance, solver, options), options.time_limit)
+        return _outcome(solve(instance, solver, options), options.time_limit)
     except JigsawError as error:
         return {"error": str(error)}
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from jigsaw_opt.documents import encode_instance, instance_sha256
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.sweeps.bench.trial import SolveLimits, measure
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.sweeps.bench.trial import measure
 from jigsaw_opt.sweeps.task import SweepTask
 
 __all__ = ["Design", "Entry", "trials"]
@@ -69,25 +70,26 @@ def trials(entries: Iterable[Entry], design: Design) -> tuple[SweepTask, ...]:
 
 def _of_instance(document: bytes, labels: dict[str, Any], design: Design) -> Iterable[SweepTask]:
     for limit, solver, seed in product(design.time_limits, design.solvers, design.seeds):
-        limits = SolveLimits(limit, design.work_limit, design.gap, seed, design.threads)
-        told = {**labels, "solver": solver, **_limit_labels(limits)}
-        yield SweepTask(_key(labels["instance_sha256"], solver, limits), measure, (document, solver, limits), told)
+        options = Options(limit, design.gap, work_limit=design.work_limit, seed=seed, threads=design.threads)
+        told = {**labels, "solver": solver, **_limit_labels(options)}
+        yield SweepTask(_key(labels["instance_sha256"], solver, options), measure, (document, solver, options), told)
 
 
-def _key(sha256: str, solver: str, limits: SolveLimits) -> str:
+def _key(sha256: str, solver: str, options: Options) -> str:
     """What decides the result, as far as anything does: the instance's content, never its name."""
-    given = (f"{name}={value}" for name, value in asdict(limits).items() if value is not None)
-    return " ".join((sha256, solver, *given))
+    limits = ((name, getattr(options, name)) for name in ("time_limit", "work_limit", "gap", "seed"))
+    given = (f"{name}={value}" for name, value in limits if value is not None)
+    return " ".join((sha256, solver, *given, f"workers={options.threads}"))
 
 
-def _limit_labels(limits: SolveLimits) -> dict[str, Any]:
-    """The limits under the names of columns, where ``gap`` and ``workers`` mean the plan's and the jobs'."""
+def _limit_labels(options: Options) -> dict[str, Any]:
+    """The limits under the names of columns, where ``gap`` means the plan's."""
     return {
-        "seed": limits.seed,
-        "time_limit": limits.time_limit,
-        "work_limit": limits.work_limit,
-        "gap_limit": limits.gap,
-        "threads": limits.workers,
+        "seed": options.seed,
+        "time_limit": options.time_limit,
+        "work_limit": options.work_limit,
+        "gap_limit": options.gap,
+        "threads": options.threads,
     }
 
 

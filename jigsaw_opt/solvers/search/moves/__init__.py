@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import ClassVar, Protocol
 
 from jigsaw_opt.solvers.search.budget import Budget
@@ -14,17 +13,17 @@ __all__ = ["GROUP", "Move", "move_types", "names"]
 GROUP = "jigsaw_opt.moves"
 _HERE = "jigsaw_opt.solvers.search"
 _OWN = {
-    "rebalance": "moves.rebalance:Rebalance",
-    "group_insertion": "cyclic.moves:GroupInsertion",
-    "best_fit_insertion": "cyclic.moves:BestFitInsertion",
-    "order_insertion": "moves.order_insertion:AnnealOrder",
-    "heuristic": "moves.heuristic:Heuristic",
-    "restart": "moves.restart:Restart",
-    "intensify": "moves.intensify:Intensify",
-    "cp_repair": "moves.cp_repair:RepairBest",
-    "relocation": "moves.relocate:Relocate",
-    "cp_placement": "moves.cp_placement:CpPlacement",
-    "other_horizon": "moves.other_horizon:OtherHorizon",
+    "rebalance": f"{_HERE}.moves.rebalance:Rebalance",
+    "group_insertion": f"{_HERE}.cyclic.moves:GroupInsertion",
+    "best_fit_insertion": f"{_HERE}.cyclic.moves:BestFitInsertion",
+    "order_insertion": f"{_HERE}.moves.order_insertion:AnnealOrder",
+    "heuristic": f"{_HERE}.moves.heuristic:Heuristic",
+    "restart": f"{_HERE}.moves.restart:Restart",
+    "intensify": f"{_HERE}.moves.intensify:Intensify",
+    "cp_repair": f"{_HERE}.moves.cp_repair:RepairBest",
+    "relocation": f"{_HERE}.moves.relocate:Relocate",
+    "cp_placement": f"{_HERE}.moves.cp_placement:CpPlacement",
+    "other_horizon": f"{_HERE}.moves.other_horizon:OtherHorizon",
 }
 """Each is tried once in this order before any is preferred."""
 
@@ -73,10 +72,4 @@ def names() -> tuple[str, ...]:
 
 def move_types() -> list[type[Move]]:
     """All moves that load, in the order in which they are first tried."""
-    return list(loadable(lambda name: _own(name) if name in _OWN else load(GROUP, "move", name), names()))
-
-
-def _own(name: str) -> type[Move]:
-    module, kind = _OWN[name].split(":")
-    found: type[Move] = getattr(import_module(f"{_HERE}.{module}"), kind)
-    return found
+    return list(loadable(lambda name: load(GROUP, "move", name, _OWN), names()))
