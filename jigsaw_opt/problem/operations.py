@@ -214,15 +214,13 @@ class Operations:
         return shaped + sum(job.iterations * len(job.transfers) for job in self.jobs)
 
 
-def cut(instance: Instance, shaped: bool = False) -> Operations:
-    """Cut every job of an instance.
+def cut(instance: Instance) -> Operations:
+    """Cut every job of an instance, of either kind.
 
     Parameters
     ----------
     instance
         The instance.
-    shaped
-        Whether the caller takes jobs with a shape as well.
 
     Raises
     ------
@@ -231,9 +229,9 @@ def cut(instance: Instance, shaped: bool = False) -> Operations:
     OutOfTimeError
         The time of the solve is over.
     UsageError
-        A depth rule of one's own gives limits that no levels keep, or a job has a shape and the caller takes none.
+        A depth rule of one's own gives limits that no levels keep.
     """
-    own = tuple(job for job in instance.jobs if isinstance(job, Job)) if shaped else instance.data_parallel
+    own = tuple(job for job in instance.jobs if isinstance(job, Job))
     workers = sum(job.workers for job in own) + sum(len(job.shape.slots) for job in instance.shaped)
     if workers > MOST_OPERATIONS:
         raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_OPERATIONS:,} at most")

@@ -90,7 +90,7 @@ def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:
     if not instance.cluster.servers:
         return replace(instance, jobs=()), {job.name: "no server is left" for job in instance.jobs}
     while instance.jobs:
-        causes = too_wide(instance) or certain_causes(cut(instance, shaped=True))
+        causes = too_wide(instance) or certain_causes(cut(instance))
         alone = {cause.jobs[0]: cause.message for cause in causes if len(cause.jobs) == 1}
         if not alone:
             break

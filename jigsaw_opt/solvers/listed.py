@@ -112,7 +112,7 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
         causes = too_wide(instance)
         if causes:
             return none(Status.INFEASIBLE, StoppedBy.PROOF, Bound(0, Proof("there is no plan")), causes)
-        operations = cut(instance, shaped=True)
+        operations = cut(instance)
         causes = certain_causes(operations)
         if causes:
             return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(operations, options), causes)

@@ -42,7 +42,7 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
     """
     if not any(job.shape.holds for job in instance.shaped):
         return {}
-    operations = cut(instance, shaped=True)
+    operations = cut(instance)
     end_us = plan.period_us or max(map(job_end, plan.jobs))
     steady, changes = Counter[str](), defaultdict[str, Counter[int]](Counter)
     shaped = [job for job in plan.jobs if isinstance(job, ShapedJobPlan)]

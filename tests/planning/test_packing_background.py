@@ -94,7 +94,7 @@ def test_gaps_delay_what_starts_later_and_hold_no_more_memory() -> None:
     held = Instance("held", CLUSTER, {}, (line("front", ("x", 4), ("x", 5), held=9),), "cyclic", "period")
     alone = solve(held, "auto", Options(threads=1, work_limit=1.0))
     assert alone.plan is not None
-    kept = KeptPlan(cut(held, shaped=True), alone.plan)
+    kept = KeptPlan(cut(held), alone.plan)
     gpu = kept.starts[0][0]
     assert isinstance(gpu, tuple)
     assert kept.memory(gpu) == (9, 0)

@@ -15,7 +15,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.planning.shifts.affinity import affinity_parts, has_no_cycle, time_shifts
-from jigsaw_opt.planning.shifts.comparison import best_placement, candidates
+from jigsaw_opt.planning.shifts.comparison import best_placement, candidates, compare
 from jigsaw_opt.planning.shifts.demand import GridDemand, choose_grid, compatibility, shared_links
 from jigsaw_opt.planning.shifts.fluid import simulate_shared
 from jigsaw_opt.planning.shifts.jobs import OwnIteration, RepeatedJob, draw_placement, placement_of, repeated_jobs
@@ -30,6 +30,7 @@ from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
+from tests.random_shapes import random_shaped_instance
 
 
 def job(links: Sequence[int], *phases: tuple[int, int], rate: int = 10) -> RepeatedJob:
@@ -247,6 +248,11 @@ def test_the_placement_of_the_best_compatibility_is_taken() -> None:
         candidates(cut(narrow), [shared], 2, 0)
     with pytest.raises(UsageError, match="vectors"):
         best_ratios(instance, [1, 1], Options(work_limit=1), most=65)
+
+
+def test_jobs_with_a_shape_are_refused() -> None:
+    with pytest.raises(UsageError, match="has a shape; time shifts"):
+        compare(random_shaped_instance(3, "cyclic", "period"), Options(work_limit=1))
 
 
 def test_a_plan_at_hand_is_the_common_period_when_nothing_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

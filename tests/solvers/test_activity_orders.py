@@ -60,7 +60,7 @@ class Start:
 
 
 def starts_of(instance: Instance) -> Start | None:
-    operations = cut(replace(instance, jobs=instance.shaped), shaped=True)
+    operations = cut(replace(instance, jobs=instance.shaped))
     return Start(operations) if next(iter(placements(operations, 0)), None) is not None else None
 
 
@@ -137,7 +137,7 @@ def test_transfers_within_a_server_are_mere_delays() -> None:
     chain = tuple(ShapedBlock(name, (name,), {"v": 2}) for name in "ab")
     edges = (Edge("a", "t"), Edge("t", "b"))
     shape = Shape((Slot("a"), Slot("b")), chain, (ShapedTransfer("t", 0, "a", "b"),), edges)
-    operations = cut(instance_of(one_server(2), ShapedJob("j", shape, 1)), shaped=True)
+    operations = cut(instance_of(one_server(2), ShapedJob("j", shape, 1)))
     start = Start(operations)
     small, kept = contracted(start.jobs.flat)
     lasts = start.jobs.flat.duration_us[2]

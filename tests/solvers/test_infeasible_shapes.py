@@ -44,7 +44,7 @@ def job(memories: Sequence[int], gpu_types: Sequence[str] = ("v",), policy: str 
 
 def causes(jobs: Sequence[ShapedJob | Job], cluster: Cluster, model: Model | None = None) -> list[tuple[str, str]]:
     instance = Instance("i", cluster, {"m": model} if model else {}, tuple(jobs), "finite", "makespan")
-    return [(cause.kind, cause.message) for cause in certain_causes(cut(instance, shaped=True))]
+    return [(cause.kind, cause.message) for cause in certain_causes(cut(instance))]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_no_cause_is_claimed_where_a_plan_exists() -> None:
     claimed = 0
     for seed in range(150):
         for instance in (random_shaped_instance(seed), random_mixed_instance(seed)):
-            if certain_causes(cut(instance, shaped=True)):
+            if certain_causes(cut(instance)):
                 claimed += 1
                 assert shaped_optimum(instance) is None, instance.name
     assert claimed > 5

@@ -108,7 +108,7 @@ def test_auto_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizo
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Horizon, objective: Objective) -> None:
-    operations = cut(random_mixed_instance(seed, horizon, objective), shaped=True)
+    operations = cut(random_mixed_instance(seed, horizon, objective))
     placement = next(placements(operations, 0), None)
     if placement is None:
         assert solved(operations.instance).status is Status.INFEASIBLE
@@ -133,7 +133,7 @@ def test_no_bound_is_above_the_optimum(seed: int, horizon: Horizon, objective: O
     best = solved(instance).objective
     if best is None:
         return
-    operations = cut(instance, shaped=True)
+    operations = cut(instance)
     first = lower_bound(operations)
     assert 0 < first.value <= best
     assert all(first.value < bound.value <= best for bound in stronger_bounds(operations, first.value, work=1.0))
@@ -145,12 +145,12 @@ def test_bounds_of_both_kinds_add_up_where_every_end_counts() -> None:
     instance = Instance(
         "two", one_server(2), {"m": model}, (alone, Job("d", "m", 1, 2)), "finite", "weighted_completion"
     )
-    assert lower_bound(cut(instance, shaped=True)).value == 3 * 2 * 5 + 2 * 7
+    assert lower_bound(cut(instance)).value == 3 * 2 * 5 + 2 * 7
     result = solved(instance, "greedy")
     assert (result.status, result.objective) == (Status.OPTIMAL, 44)
     # On one GPU the makespan is all of the work.
     together = replace(instance, cluster=one_server(1), objective="makespan")
-    assert lower_bound(cut(together, shaped=True)).value == 10 + 14
+    assert lower_bound(cut(together)).value == 10 + 14
 
 
 def test_memory_of_workers_counts_beside_holds_at_every_moment() -> None:

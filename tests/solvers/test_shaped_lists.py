@@ -76,7 +76,7 @@ def test_limits_ahead_make_zero_bubble_schedules(ahead: float, memory: int, idle
     # ZB-H1 leaves (p - 1)(F + B - W) idle with the memory of 1F1B, and ZB-H2 nothing with nearly twice as much.
     layout = PipelineLayout((0, 1, 2, 3), 8, True)
     costs = PipelineCosts((5,) * 4, (5,) * 4, (5,) * 4, activation_bytes=(3,) * 4, weight_bytes=(1,) * 4)
-    operations = cut(pipeline_instance(PipelineProblem(costs, layout, memory), "pipe", "cyclic"), shaped=True)
+    operations = cut(pipeline_instance(PipelineProblem(costs, layout, memory), "pipe", "cyclic"))
     jobs = PlacedJobs(operations, next(placements(operations, 0)))
     value, timetable = jobs.schedule(Rule("ahead", 0, ahead), 10**9)
     assert timetable is not None
@@ -109,7 +109,7 @@ def test_an_order_that_holds_the_least_is_found_by_taking_choices_back() -> None
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_the_rank_every_activity_is_started_and_memory_suffices(seed: int) -> None:
-    operations = cut(shaped_only(seed), shaped=True)
+    operations = cut(shaped_only(seed))
     for placement in list(placements(operations, seed))[:3]:
         jobs = PlacedJobs(operations, placement)
         size = len(jobs.flat.duration_us)
@@ -145,7 +145,7 @@ def test_most_mixed_instances_get_a_plan(horizon: Horizon, objective: Objective)
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_the_rank_workers_keep_what_they_wait_for(seed: int) -> None:
-    operations = cut(random_mixed_instance(seed), shaped=True)
+    operations = cut(random_mixed_instance(seed))
     for placement in list(placements(operations, seed))[:3]:
         jobs = PlacedJobs(operations, placement)
         size = len(jobs.flat.duration_us)

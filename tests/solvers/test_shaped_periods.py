@@ -56,7 +56,7 @@ def test_two_chains_that_cross(memory: int, period: int) -> None:
 
 def modulo_timetables(instance: Instance, most: int, seed: int = 0) -> list[Timetable]:
     """Modulo schedules on the first placement, each of a shorter period than the one before."""
-    operations = cut(instance, shaped=True)
+    operations = cut(instance)
     found: list[Timetable] = []
     for placement in islice(placements(operations, seed), 1):
         schedules = PlacedJobs(operations, placement).modulo_schedules(Random(seed), most)
@@ -81,7 +81,7 @@ def test_modulo_schedules_of_random_instances_are_correct() -> None:
         instance = drawn if seed % 2 else replace(drawn, cluster=replace(drawn.cluster, servers=servers))
         for timetable in modulo_timetables(instance, 200, seed):
             checked += 1
-            control = Control("modulo", cut(instance, shaped=True), Options(), lambda event: None)
+            control = Control("modulo", cut(instance), Options(), lambda event: None)
             control.offer(timetable)
             plan = control.result(StoppedBy.COMPLETED).plan
             assert plan is not None

@@ -61,7 +61,7 @@ def test_it_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Horizon, objective: Objective) -> None:
-    operations = cut(shaped_only(seed, horizon, objective), shaped=True)
+    operations = cut(shaped_only(seed, horizon, objective))
     placement = next(placements(operations, 0), None)
     if placement is None:
         assert solve(operations.instance, "cpsat", Options(work_limit=5.0)).status is Status.INFEASIBLE

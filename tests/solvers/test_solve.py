@@ -81,9 +81,9 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> list[Instance]:
     """Every instance that is cut, whoever cuts it."""
     seen: list[Instance] = []
 
-    def counted(instance: Instance, shaped: bool = False) -> Operations:
+    def counted(instance: Instance) -> Operations:
         seen.append(instance)
-        return cut(instance, shaped)
+        return cut(instance)
 
     for module in [module for name, module in sys.modules.items() if name.startswith("jigsaw_opt.")]:
         if getattr(module, "cut", None) is cut:

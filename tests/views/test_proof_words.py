@@ -35,5 +35,5 @@ def test_an_equation_of_one_number_is_that_number() -> None:
 def test_every_bound_of_bundled_pipelines_says_what_it_adds_up() -> None:
     for name in ("pipeline/plain", "pipeline/sharded", "pipeline/split-backward"):
         instance = load(name)
-        text = bound_text(instance.objective, lower_bound(cut(instance, shaped=True)))
+        text = bound_text(instance.objective, lower_bound(cut(instance)))
         assert ": " in text.split("Kind of bound: ")[1] and " take" in text

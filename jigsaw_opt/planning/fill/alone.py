@@ -86,11 +86,11 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
     for each in classes:
         name = next(job.name for job in instance.jobs if replace(job, name="") == each)
         one = restricted(instance, {name: each.iterations})
-        small, bound = _on_one_server(one), lower_bound(cut(one, shaped=True)).value
+        small, bound = _on_one_server(one), lower_bound(cut(one)).value
         found = next((it for share in (0.5, 2.0) if (it := _plan(small, part(share / len(classes)))) is not None), None)
         if found is None:
             return None
-        results.append((KeptPlan(cut(small, shaped=True), found), bound))
+        results.append((KeptPlan(cut(small), found), bound))
     period = max(kept.period_us for kept, _ in results)
     used, jobs = Counter[int](), list[JobPlan | ShapedJobPlan]()
     for job in instance.jobs:

@@ -98,7 +98,7 @@ class Loads:
             jobs=tuple(replace(job, iterations=1) if job.name in set(background) else job for job in instance.jobs),
         )
         self._stop = stop
-        self._once = _JobLoads(cut(once, shaped=True))
+        self._once = _JobLoads(cut(once))
         self.resources = self._resources(foreground)
         self.alike = self._classes()
         caps = {index: cap for own in self.alike for cap in (self._cap(own[0]),) for index in own}
@@ -211,7 +211,7 @@ class Loads:
         while low < most and not self._stop():
             middle = (low + most + 1) // 2
             alone = restricted(self.instance, {name: middle})
-            if lower_bound(cut(alone, shaped=True)).value <= self.allowed_us:
+            if lower_bound(cut(alone)).value <= self.allowed_us:
                 low = middle
             else:
                 most = middle - 1

@@ -81,8 +81,8 @@ class PackingSearch:
         self._loads, self._stop, self._random = loads, stop, Random(f"packing/{seed}")
         self._late = late
         once = kept | {name: int(cap > 0) for name, cap in zip(loads.background, loads.caps, strict=True)}
-        self._operations = cut(restricted(loads.instance, once), shaped=True)
-        self._foreground = KeptPlan(cut(restricted(loads.instance, kept), shaped=True), plan)
+        self._operations = cut(restricted(loads.instance, once))
+        self._foreground = KeptPlan(cut(restricted(loads.instance, kept)), plan)
         self._graphs = {job.name: job for job in self._operations.jobs}
         self._shapes = {graph.job.name: graph for graph in self._operations.shaped}
         self._names = [name for name in loads.background if once[name]]

@@ -155,7 +155,7 @@ class VectorSearch:
         self._asked = 0
         background = [job for job in loads.instance.jobs if job.name not in kept]
         self._monotone = all(map(is_monotone, background))
-        own = cut(loads.instance, shaped=True)
+        own = cut(loads.instance)
         sizes = {job.name: len(job.blocks) + len(job.transfers) for job in own.jobs}
         sizes |= {graph.job.name: graph.size for graph in own.shaped}
         most = kept | dict(zip(loads.background, loads.caps, strict=True))

@@ -227,7 +227,7 @@ def _sent(
 
 def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, pace: int) -> Plan:
     """The building block of each minibatch, a pace after the one before."""
-    operations = cut(instance, shaped=True)
+    operations = cut(instance)
     graph = operations.shaped[0]
     at = dict[str, int]()
     for batch in range(count):

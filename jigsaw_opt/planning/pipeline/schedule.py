@@ -111,7 +111,7 @@ def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: O
     WrongPlanError
         The orders wait for one another.
     """
-    operations = cut(instance, shaped=True)
+    operations = cut(instance)
     gpus = [[(0, gpu) for gpu in range(pipeline.layout.gpus)]]
     network = network_of(operations, gpus)
     order = _joint_order(operations.shaped[0], orders)
@@ -129,7 +129,7 @@ def _planned(
 ) -> tuple[Instance, Plan]:
     """The instance, and its plan with the bound of instant relaxations."""
     instance = pipeline_instance(pipeline, name, horizon)
-    operations = cut(instance, shaped=True)
+    operations = cut(instance)
     timetable = timetable_of_orders(pipeline, instance, orders)
     objective = objective_of(operations, (), timetable.period_us, timetable.shaped)
     bound = min(objective, lower_bound(operations).value)

@@ -69,7 +69,7 @@ def _names(layout: PipelineLayout) -> list[str]:
 
 def orders_of(instance: Instance, plan: Plan) -> Orders:
     """By GPU, the passes of a pipeline in the order of a plan."""
-    graph, done = cut(instance, shaped=True).shaped[0], plan.jobs[0]
+    graph, done = cut(instance).shaped[0], plan.jobs[0]
     assert isinstance(done, ShapedJobPlan), "a pipeline has a shape"
     blocks = done.iterations[0].blocks
     return [

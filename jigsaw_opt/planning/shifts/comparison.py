@@ -101,6 +101,8 @@ def compare(
     """
     if instance.horizon != "cyclic":
         raise UsageError(f"instance {instance.name!r} has a finite horizon; time shifts are for cyclic ones")
+    if instance.shaped:
+        raise UsageError(f"job {instance.shaped[0].name!r} has a shape; time shifts are for data-parallel jobs")
     instance.require_no_power_caps("time shifts keep none")
     operations = cut(instance)
     with interruptible(options):

@@ -148,7 +148,7 @@ class _RatioSearch:
     def first(self, start: Plan | None) -> RatioPlan:
         """The common period, of a plan at hand or solved with ten times the time of an attempt."""
         ones = (1,) * len(self.alone_us)
-        self.bounds[ones] = self._value(ones, lower_bound(cut(self.instance, shaped=True)).value)
+        self.bounds[ones] = self._value(ones, lower_bound(cut(self.instance)).value)
         solved = self._attempt(ones, _FIRST) if start is None or not self.limits.over else None
         found = [it for it in (solved, self._of(ones, self.instance, start)) if it is not None]
         if not found:
@@ -174,7 +174,7 @@ class _RatioSearch:
             ratios = min(left, key=lambda it: (self.tries.get(it, 0), self.bounds[it], it))
             if ratios not in bounded:
                 bounded.add(ratios)
-                least = lower_bound(cut(with_ratios(self.instance, ratios), shaped=True)).value
+                least = lower_bound(cut(with_ratios(self.instance, ratios))).value
                 self.bounds[ratios] = max(self.bounds[ratios], self._value(ratios, least))
                 continue
             found = self._attempt(ratios, _ATTEMPT * 2.0 ** self.tries.get(ratios, 0))
@@ -185,7 +185,7 @@ class _RatioSearch:
         """No period is shorter in which one job does its iterations so often."""
         job = self.instance.jobs[number]
         alone = replace(self.instance, jobs=(replace(job, iterations=job.iterations * ratio),))
-        return lower_bound(cut(alone, shaped=True)).value
+        return lower_bound(cut(alone)).value
 
     def bound(self) -> float:
         """No vector has a plan of a smaller value."""

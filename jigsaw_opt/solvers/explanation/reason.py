@@ -23,7 +23,7 @@ def bound_reason(instance: Instance, enough: int) -> Bound:
     enough
         No better bound than this is looked for, as that of a plan.
     """
-    operations = cut(instance, shaped=True)
+    operations = cut(instance)
     best = lower_bound(operations)
     if best.value < enough:
         for bound in stronger_bounds(operations, best.value, _WORK):

@@ -28,7 +28,7 @@ _BOUND_SHARE = 0.1
 
 def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
     """What relaxations prove within a second or two, and a share of the limit, of phased plans."""
-    operations = cut(bounded_instance(instance), shaped=True)
+    operations = cut(bounded_instance(instance))
     best = first_bound(operations, options)
     end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
 
@@ -58,7 +58,7 @@ def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
         alike = replace(job, name="", weight=1) if isinstance(job, Job) else None
         if alike is None or alike not in fine:
             models = {job.model: instance.models[job.model]} if isinstance(job, Job) else {}
-            causes = certain_causes(cut(replace(instance, jobs=(job,), models=models), shaped=True))
+            causes = certain_causes(cut(replace(instance, jobs=(job,), models=models)))
             found += causes
             if alike is not None and not causes:
                 fine.add(alike)

@@ -148,7 +148,7 @@ def _made(part: Instance, gpus: _Placements, known: Timetable | None, options: O
     """What a timing comes to, checked with the whole plan only; None where the time was over before it began."""
     timing = FixedPlacementTiming(gpus, known)
     with clock.limited(clock.Clock(options.time_limit, options.cancel)), suppress(OutOfTimeError):
-        return timing.run(Control(timing.name, cut(part, shaped=True), options, lambda _: None))
+        return timing.run(Control(timing.name, cut(part), options, lambda _: None))
     return None
 
 

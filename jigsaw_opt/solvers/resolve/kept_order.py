@@ -64,7 +64,7 @@ class KeptOrder:
     def of(cls, instance: Instance, plan: Plan) -> KeptOrder:
         """That of a plan."""
         # Cut, a huge server has no GPUs but those that plans need; this plan may be on others.
-        operations = replace(cut(instance, shaped=True), cluster=instance.cluster)
+        operations = replace(cut(instance), cluster=instance.cluster)
         return cls(operations, timetable_in(plan))
 
     @property

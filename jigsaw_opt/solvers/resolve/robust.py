@@ -176,7 +176,7 @@ class LinkFailures:
 
 def _of_all(instance: Instance, result: Result, options: Options) -> Result:
     """The result with the bound and the proofs of all plans of the instance."""
-    bound = first_bound(cut(instance, shaped=True), options)
+    bound = first_bound(cut(instance), options)
     result = replace(result, bound=bound.value, proof=bound.proof)
     if result.plan is None or result.objective is None:
         return result

@@ -60,7 +60,7 @@ def holds(arithmetic: str, value: int) -> bool:
 
 
 def all_bounds(instance: Instance, without: tuple[str, ...] = ()) -> Iterator[Bound]:
-    operations = cut(instance, shaped=True)
+    operations = cut(instance)
     yield lower_bound(operations, without)
     yield from stronger_bounds(operations, -1, 1.0, without=without)
 

@@ -24,7 +24,7 @@ from tests.shaped_oracle import shaped_optimum
 
 
 def bound_of(instance: Instance, name: str) -> int:
-    return lower_bound(cut(instance, shaped=True), tuple(other for other in names() if other != name)).value
+    return lower_bound(cut(instance), tuple(other for other in names() if other != name)).value
 
 
 @pytest.mark.parametrize("memory", [1, 2, 3])
