@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from jigsaw_opt.errors import UsageError
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
+    from jigsaw_opt.solvers.explanation import JobExplanation
+    from jigsaw_opt.solvers.explanation.stretches import JobStretches
 
 HELP = "say where the time of the jobs of a plan or a simulation goes, and what would make one faster"
 EXAMPLE = "jigsaw explain server/demo plan.json"
@@ -83,11 +86,7 @@ def _of_plan(arguments: argparse.Namespace) -> int:
         return _of_phases(instance, plan, arguments)
     jobs = explain(instance, plan, arguments.job)
     if arguments.output is not None:
-        from jigsaw_opt.views.explained import explained_picture
-        from jigsaw_opt.views.html import timeline_html
-        from jigsaw_opt.views.lanes import picture
-
-        emit(timeline_html(explained_picture(picture(instance, plan), jobs)).encode(), arguments.output)
+        emit(_page(instance, plan, jobs), arguments.output)
         return 0
     gains = None if arguments.job is None else changes(instance, plan, arguments.job)
     reason = bound_reason(instance, plan.bound)
@@ -107,9 +106,7 @@ def _of_phases(instance: Instance, plan: Plan, arguments: argparse.Namespace) ->
 
     jobs = explain_phases(instance, plan, arguments.job)
     if arguments.output is not None:
-        from jigsaw_opt.views.phases import phases_html
-
-        emit(phases_html(instance, plan, arguments.job).encode(), arguments.output)
+        emit(_page(instance, plan, jobs), arguments.output)
     elif arguments.json:
         print_json(phases_as_json(plan, jobs))
     elif arguments.job is None:
@@ -117,3 +114,11 @@ def _of_phases(instance: Instance, plan: Plan, arguments: argparse.Namespace) ->
     else:
         print_phases_of_job(*jobs)
     return 0
+
+
+def _page(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation | JobStretches]) -> bytes:
+    from jigsaw_opt.views.explained import explained_picture
+    from jigsaw_opt.views.html import timeline_html
+    from jigsaw_opt.views.lanes import picture
+
+    return timeline_html(explained_picture(picture(instance, plan), jobs)).encode()

@@ -60,13 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _trace(arguments: argparse.Namespace) -> bytes:
-    from jigsaw_opt.cli.source import checked_plan, picture_of, replay_of
-    from jigsaw_opt.views.perfetto import perfetto_trace, phases_trace
+    from jigsaw_opt.cli.source import checked_plan, picture_of
+    from jigsaw_opt.views.perfetto import perfetto_trace
 
-    instance, plan = checked_plan(arguments.instance, arguments.plan)
-    if plan.is_phased:
-        return phases_trace(instance, plan, replay_of(plan, arguments.replay))
-    return perfetto_trace(picture_of(instance, plan, arguments.replay))
+    return perfetto_trace(picture_of(*checked_plan(arguments.instance, arguments.plan), arguments.replay))
 
 
 def _program(arguments: argparse.Namespace) -> bytes:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem import Instance, Plan
     from jigsaw_opt.views.image import ImageForm
     from jigsaw_opt.views.lanes import Picture
 
@@ -49,24 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.foreground is not None and arguments.replay is not None:
         raise UsageError("--foreground is about a plan; leave out --replay")
     instance, plan = checked_plan(arguments.instance, arguments.plan)
-    if arguments.foreground is None and arguments.replay is None and plan.is_phased:
-        emit(_phases(instance, plan, form), arguments.output)
-        return 0
     picture = picture_of(instance, plan, arguments.replay)
     if arguments.foreground is not None:
         picture = _with_foreground(picture, arguments.foreground)
     emit(_draw(picture, form, explained=arguments.replay is None), arguments.output)
     return 0
-
-
-def _phases(instance: Instance, plan: Plan, form: str) -> bytes:
-    from jigsaw_opt.views.phases import phases_html, phases_text
-
-    if form in _IMAGES:
-        from jigsaw_opt.views.image import phases_image
-
-        return phases_image(instance, plan, _IMAGES[form])
-    return (phases_html(instance, plan) if form == "html" else phases_text(instance, plan) + "\n").encode()
 
 
 def _with_foreground(picture: Picture, names: str) -> Picture:
@@ -76,7 +62,7 @@ def _with_foreground(picture: Picture, names: str) -> Picture:
     from jigsaw_opt.text import nearest
 
     chosen = frozenset(name.strip() for name in names.split(","))
-    known = [job.name for job in picture.plan.jobs]
+    known = [job.name for job in picture.instance.jobs]
     unknown = sorted(chosen.difference(known))
     if unknown:
         raise UsageError(*(f"the plan has no job {it!r}; {nearest(it, known)}" for it in unknown))

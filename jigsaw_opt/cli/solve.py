@@ -278,17 +278,10 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
 
 def _print_timeline(instance: Instance, result: Result, plan: Plan) -> None:
     from jigsaw_opt.text import printable
+    from jigsaw_opt.views.lanes import picture
+    from jigsaw_opt.views.text import timeline_text
 
-    if plan.is_phased:
-        from jigsaw_opt.views.phases import phases_text
-
-        drawn = phases_text(instance, plan)
-    else:
-        from jigsaw_opt.views.lanes import picture
-        from jigsaw_opt.views.text import timeline_text
-
-        drawn = timeline_text(picture(instance, plan))
-    print(f"\n{drawn}\n")
+    print(f"\n{timeline_text(picture(instance, plan))}\n")
     verdict = "so this plan is optimal" if result.status == "optimal" else "so the optimum lies between the two"
     print(f"proof: no plan is better than {result.bound} ({printable(result.bound_reason)});")
     print(f"       every rule was checked and this plan has {result.objective}, {verdict}.")

@@ -10,6 +10,8 @@ from jigsaw_opt.solvers.explanation import JobExplanation
 from jigsaw_opt.solvers.explanation.chain import StepKind
 from jigsaw_opt.solvers.explanation.explain import Explainer, NamedStep
 from jigsaw_opt.solvers.explanation.reason import bound_reason
+from jigsaw_opt.solvers.explanation.stretches import JobStretches
+from jigsaw_opt.solvers.phased.limits import bounded_instance
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.lanes import Picture
@@ -42,8 +44,10 @@ def wait_text(step: NamedStep) -> str:
     return TITLES[step.kind] + (f": {step.on}{holder}" if step.on else "")
 
 
-def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation] | None = None) -> Picture:
+def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation | JobStretches] | None = None) -> Picture:
     """The picture of a plan with the stories of its jobs and the reason of its bound.
+
+    Stories of a phased plan are those of its periods, which are pictures of their own.
 
     Parameters
     ----------
@@ -54,11 +58,14 @@ def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation] | None = No
         intervals, or those that end last, where their chains are long.
     """
     instance, plan = drawn.instance, drawn.plan
+    numbers = {job.name: number for number, job in enumerate(instance.jobs)}
+    chosen = None if jobs is None else numbers[jobs[0].job]
+    if plan.is_phased:
+        return replace(drawn, chosen=chosen, proven=bound_reason(bounded_instance(instance), plan.bound))
     if jobs is None and sum(len(lane.intervals) for lane in drawn.lanes) > _MOST_INTERVALS:
         return drawn
-    numbers = {job.name: number for number, job in enumerate(instance.jobs)}
-    stories = {numbers[it.job]: it for it in (_last_to_end(drawn) if jobs is None else jobs)}
-    chosen = None if jobs is None else numbers[jobs[0].job]
+    found = (it for it in (_last_to_end(drawn) if jobs is None else jobs) if isinstance(it, JobExplanation))
+    stories = {numbers[it.job]: it for it in found}
     return replace(drawn, stories=stories, chosen=chosen, proven=bound_reason(instance, plan.bound))
 
 
@@ -67,7 +74,7 @@ def _last_to_end(drawn: Picture) -> Iterator[JobExplanation]:
     ends = dict.fromkeys((job.name for job in drawn.instance.jobs), 0)
     for lane in drawn.lanes:
         for it in lane.intervals:
-            name = drawn.plan.jobs[it.job].name
+            name = drawn.instance.jobs[it.job].name
             ends[name] = max(ends[name], it.end_us)
     order, steps = KeptOrder.of(drawn.instance, drawn.plan), 0
     explainer, numbers = Explainer(order), {job.name: number for number, job in enumerate(order.jobs)}

@@ -6,25 +6,35 @@ from collections.abc import Iterator
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.plan import Phase
+from jigsaw_opt.solvers.explanation import explain
 from jigsaw_opt.text import counted, printable
-from jigsaw_opt.views.explained import told_proof, told_story
-from jigsaw_opt.views.lanes import Picture
-from jigsaw_opt.views.page import filled
+from jigsaw_opt.views.explained import explained_picture, told_proof, told_story
+from jigsaw_opt.views.lanes import Picture, period_picture
+from jigsaw_opt.views.page import filled, template
+from jigsaw_opt.views.text import phase_text
 
 __all__ = ["timeline_data", "timeline_html"]
+
+_MOST_EXPLAINED = 20
+"""Periods of so many phases are explained; of more, that would take longer than to draw them."""
 
 
 def timeline_html(picture: Picture) -> str:
     """The page: a lane a GPU, a link and the memory that a GPU holds over time, with hover, zoom and highlighted jobs.
 
+    Of a phased plan the phases of every job are on one axis, and a click shows a period as such a page.
     Names from the instance are data to the page and never markup.
     """
-    return filled("timeline.html", picture.instance.name, timeline_data(picture))
+    name = picture.instance.name
+    if picture.plan.is_phased:
+        return filled("phases.html", name, _phases_data(picture))
+    return filled("timeline.html", name, timeline_data(picture))
 
 
 def timeline_data(picture: Picture) -> dict[str, object]:
     """What the page is made of; a bound of 0 says nothing, and is none."""
-    plan, filled_share, proven = picture.plan, picture.filled, picture.proven
+    plan, proven = picture.plan, picture.proven
     return {
         "name": printable(picture.instance.name),
         "status": "optimal" if proven and proven.value >= plan.objective else plan.status,
@@ -35,11 +45,69 @@ def timeline_data(picture: Picture) -> dict[str, object]:
         "period": plan.period_us,
         "end": picture.end_us,
         "solver": printable(str(plan.solver.get("name", ""))),
-        "facts": picture.facts if filled_share is None else (("holes filled", f"{100 * filled_share:.1f} %"),),
+        "facts": _facts(picture),
         "jobs": list(_jobs(picture)),
         "chosen": picture.chosen,
         "racks": _racks(picture.instance.cluster),
         "lanes": [*_lanes(picture)],
+    }
+
+
+def _facts(picture: Picture) -> tuple[tuple[str, str], ...]:
+    share = picture.filled
+    return picture.facts if share is None else (("holes filled", f"{100 * share:.1f} %"),)
+
+
+def _phases_data(picture: Picture) -> dict[str, object]:
+    """What the page of a phased plan is made of."""
+    plan, instance, proven = picture.plan, picture.instance, picture.proven
+    phases = list(plan.all_phases())
+    return {
+        "name": printable(instance.name),
+        "status": plan.status,
+        "objective": plan.objective,
+        "objectiveName": instance.objective,
+        "bound": plan.bound,
+        "proof": None if proven is None else told_proof(instance.objective, proven, plan.bound),
+        "solver": printable(str(plan.solver.get("name", ""))),
+        "facts": _facts(picture),
+        "end": picture.end_us,
+        "jobs": [
+            {"name": printable(job.name), "release": job.release_us, "deadline": job.deadline_us}
+            for job in instance.jobs
+        ],
+        "rows": [*_rows(picture)],
+        "phases": [_phase(picture, placed, len(phases) <= _MOST_EXPLAINED) for placed in phases],
+        "template": template("timeline.html"),
+    }
+
+
+def _rows(picture: Picture) -> Iterator[dict[str, object]]:
+    """A row for each lane, with the start and end of each phase and its number among all."""
+    for lane in picture.lanes:
+        job, parts = lane.intervals[0].job, [(it.start_us, it.end_us, it.number) for it in lane.intervals]
+        row = {"group": lane.group, "job": job, "name": printable(lane.name), "colour": picture.colours[job]}
+        yield row | {"parts": parts, "measured": lane.is_measured}
+
+
+def _phase(picture: Picture, placed: tuple[int, int, Phase], explained: bool) -> dict[str, object]:
+    """A phase as the page takes it: what it is, what each of its jobs does in a period, and the period as a page."""
+    g, p, phase = placed
+    drawn = period_picture(picture, phase)
+    gpus = [lane for lane in drawn.lanes if lane.kind == "gpu"]
+    chosen = None if picture.chosen is None else picture.instance.jobs[picture.chosen].name
+    if picture.proven is not None and any(job.name == chosen for job in phase.jobs):
+        drawn = explained_picture(drawn, explain(drawn.instance, drawn.plan, chosen))
+    elif picture.proven is not None and explained:
+        drawn = explained_picture(drawn)
+    return {
+        "title": phase_text(placed),
+        "period": phase.period_us,
+        "repeats": phase.repeats,
+        "iterations": {printable(job.name): len(job.iterations) for job in phase.jobs},
+        "gpus": len(gpus),
+        "busy": sum(lane.busy_us for lane in gpus) / (len(gpus) * phase.cycle_us),
+        "page": timeline_data(drawn) | {"name": f"a period of group {g} phase {p}"},
     }
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.util import find_spec
 from io import BytesIO
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from jigsaw_opt.errors import MissingEngineError, UsageError
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.label import label, plain_text
 from jigsaw_opt.views.lanes import Lane, Picture
-from jigsaw_opt.views.phases import phase_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ImageForm", "drawn_image", "phases_image", "timeline_image"]
+__all__ = ["ImageForm", "drawn_image", "timeline_image"]
 
 ImageForm: TypeAlias = Literal["png", "svg"]
 
@@ -82,89 +80,65 @@ def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int
     UsageError
         The plan ends so late that no axis of floats reaches there.
     """
-    _require_scale(picture.end_us)
+    if picture.end_us > _MOST_US:
+        raise UsageError(f"a plan of more than {_MOST_US} us cannot be drawn to scale")
+    unit = next((it for it in reversed(_UNITS) if picture.end_us >= _TICKS * it[0]), _UNITS[0])
 
     def draw(axes: Axes) -> None:
-        _draw_lanes(axes, picture)
-        _label(axes, picture)
+        _draw_lanes(axes, picture, unit[0])
+        _label(axes, picture, *unit)
 
     size = (14, min(60.0, 1.6 + 0.28 * len(picture.lanes)))
     return drawn_image(size, picture.instance.name, form, draw, dots_per_inch)
 
 
-def phases_image(instance: Instance, plan: Plan, form: ImageForm = "png", dots_per_inch: int = 120) -> bytes:
-    """The phases of every job on one long axis, group by group, as bytes of a file; errors as in `timeline_image`."""
-    end = max(phase.end_us for _, _, phase in plan.all_phases())
-    _require_scale(end)
-    rows = [*phase_rows(instance, plan)]
-
-    def draw(axes: Axes) -> None:
-        unit, unit_name = next((it for it in reversed(_UNITS) if end >= _TICKS * it[0]), _UNITS[0])
-        for at, row in enumerate(rows):
-            spans = [(start / unit, (stop - start) / unit) for start, stop, _ in row.parts]
-            axes.broken_barh(spans, (at - 0.4, 0.8), facecolors=row.colour, edgecolors="black", linewidth=0.4)
-            if at and rows[at - 1].group != row.group:
-                axes.axhline(at - 0.5, color="grey", linewidth=0.6)
-        _name_rows(axes, (row.name for row in rows))
-        axes.set_xlim(0, max(1, end) / unit)
-        axes.set_xlabel(unit_name)
-        axes.set_title(_headline(instance, plan), fontsize=10)
-
-    return drawn_image((14, min(60.0, 1.6 + 0.28 * len(rows))), instance.name, form, draw, dots_per_inch)
-
-
-def _require_scale(end_us: int) -> None:
-    if end_us > _MOST_US:
-        raise UsageError(f"a plan of more than {_MOST_US} us cannot be drawn to scale")
-
-
-def _headline(instance: Instance, plan: Plan) -> str:
-    return f"{label(instance.name)}: objective {plan.objective}, bound {plan.bound} ({plan.status})"
-
-
-def _name_rows(axes: Axes, names: Iterable[str]) -> None:
-    """Names at the left edge, the first one at the top."""
-    shown = [*map(label, names)]
-    axes.set_yticks(range(len(shown)), shown, fontsize=8)
-    axes.set_ylim(len(shown) - 0.5, -0.5)
-
-
-def _draw_lanes(axes: Axes, picture: Picture) -> None:
+def _draw_lanes(axes: Axes, picture: Picture, unit: int) -> None:
     from matplotlib.colors import to_rgba
 
     colours, depths = picture.colours, picture.depths
     for row, lane in enumerate(picture.lanes):
-        spans = [(i.start_us / 1000, (i.end_us - i.start_us) / 1000) for i in lane.intervals]
+        spans = [(i.start_us / unit, (i.end_us - i.start_us) / unit) for i in lane.intervals]
         # One call a lane: a call a bar takes thirty times as long.
-        shades = [to_rgba(colours[i.job], _opacity(i.level, depths[i.job])) for i in lane.intervals]
-        axes.broken_barh(spans, (row - 0.4, 0.8), facecolors=shades, edgecolors="black", linewidth=0.2)
-        _name_operations(axes, picture, row, lane)
+        shades = [to_rgba(colours[i.job], _opacity(lane, i.level, depths[i.job])) for i in lane.intervals]
+        edge = 0.4 if lane.has_phases else 0.2
+        axes.broken_barh(spans, (row - 0.4, 0.8), facecolors=shades, edgecolors="black", linewidth=edge)
+        if not lane.has_phases:
+            _name_operations(axes, picture, row, lane, unit)
+    for row, (lane, following) in enumerate(pairwise(picture.lanes)):
+        if lane.group != following.group:
+            axes.axhline(row + 0.5, color="grey", linewidth=0.6)
 
 
-def _name_operations(axes: Axes, picture: Picture, row: int, lane: Lane) -> None:
+def _name_operations(axes: Axes, picture: Picture, row: int, lane: Lane, unit: int) -> None:
     """Names of operations of shapes, where they fit into their bars."""
     operations = picture.operations
     for interval in lane.intervals:
         names, length = operations[interval.job], interval.end_us - interval.start_us
         if names and _LETTERS * length >= len(names[interval.number]) * picture.end_us:
-            middle = (interval.start_us + interval.end_us) / 2000
+            middle = (interval.start_us + interval.end_us) / 2 / unit
             axes.text(middle, row, label(names[interval.number]), ha="center", va="center", fontsize=6, clip_on=True)
 
 
-def _opacity(level: int, depth: int) -> float:
+def _opacity(lane: Lane, level: int, depth: int) -> float:
+    if lane.has_phases:
+        return 1.0
     return 0.45 + 0.55 * level / depth if level else 0.8
 
 
-def _label(axes: Axes, picture: Picture) -> None:
+def _label(axes: Axes, picture: Picture, unit: int, unit_name: str) -> None:
+    """Names at the left edge, the first one at the top, the axis, the title, and where lanes are no jobs, these."""
     from matplotlib.patches import Patch
 
-    plan = picture.plan
-    _name_rows(axes, (lane.name for lane in picture.lanes))
-    axes.set_xlim(0, max(1, picture.end_us) / 1000)
-    axes.set_xlabel("ms")
-    title = _headline(picture.instance, plan)
+    plan, shown = picture.plan, [label(lane.name) for lane in picture.lanes]
+    axes.set_yticks(range(len(shown)), shown, fontsize=8)
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_xlim(0, max(1, picture.end_us) / unit)
+    axes.set_xlabel(unit_name)
+    title = f"{label(picture.instance.name)}: objective {plan.objective}, bound {plan.bound} ({plan.status})"
     filled = picture.filled
     axes.set_title(title if filled is None else f"{title}, {100 * filled:.1f} % of holes filled", fontsize=10)
+    if plan.is_phased:
+        return
     names = [label(job.name) for job in plan.jobs[:_LEGEND_JOBS]]
     jobs = [Patch(color=colour) for colour in picture.colours[: len(names)]]
     # Labels on their own: a handle's label that begins with an underscore is taken for none.

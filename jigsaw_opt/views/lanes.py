@@ -1,22 +1,23 @@
 """A plan as lanes: one for each GPU and one for each link, with the intervals that lie on it.
 
 Every picture reads this. The intervals of a cyclic plan are shown in one period: they are moved
-to ``[0, T)`` and split where they reach past its end.
+to ``[0, T)`` and split where they reach past its end. A phased plan has a lane for each job, with its phases on it;
+each of these is a cyclic plan with a picture of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.errors import TooLargeError, require_a
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan, ShapedJobPlan
-from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, MeasuredJob
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, ShapedJobPlan
+from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredPhase
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
 from jigsaw_opt.problem.timetable import job_end
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.relaxation import Bound
     from jigsaw_opt.solvers.explanation import JobExplanation
 
-__all__ = ["ClusterLanes", "Interval", "Lane", "Picture", "picture"]
+__all__ = ["ClusterLanes", "Interval", "Lane", "Picture", "period_picture", "picture"]
 
 _MOST_LANES = 1_000_000
 
 
 class Interval(NamedTuple):
-    """One block or transfer on a lane.
+    """One block or transfer on a lane, or a phase on that of a job.
 
     `number` is the worker of a block and the bucket of a transfer; where the job has a shape, that of the operation in
-    it. `level` is 0 for a transfer; a block of a shape has level 1 of 1.
+    it; of a phase its number among all. `level` is 0 for a transfer and a phase; a block of a shape has level 1 of 1.
     Times are microseconds; `job` and `iteration` count from 0.
     """
 
@@ -50,11 +51,22 @@ class Interval(NamedTuple):
 
 @dataclass(slots=True)
 class Lane:
-    """A GPU or a link and its intervals by start."""
+    """A GPU, a link or a job of a group of phases, and its intervals by start."""
 
     name: str
     kind: str
     intervals: list[Interval] = field(default_factory=list)
+    group: int = 0
+
+    @property
+    def has_phases(self) -> bool:
+        """Whether it is that of a job, on which its phases lie."""
+        return self.kind.endswith("job")
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it shows what was measured."""
+        return self.kind.startswith("measured ")
 
     @property
     def busy_us(self) -> int:
@@ -71,7 +83,7 @@ class Picture:
     instance, plan
         Where it comes from.
     lanes
-        GPUs in the cluster's order, then links.
+        GPUs in the cluster's order, then links; of a phased plan its jobs, group by group.
     end_us
         Right edge: the latest end, or the period of a cyclic plan.
     facts
@@ -88,6 +100,8 @@ class Picture:
         Number of the job that is chosen as the page opens.
     proven
         What is proven of the objective, and why; None where it is not known.
+    measured
+        The phases of a phased plan as they were measured.
     """
 
     instance: Instance
@@ -101,12 +115,13 @@ class Picture:
     stories: Mapping[int, JobExplanation] = field(default_factory=dict)
     chosen: int | None = None
     proven: Bound | None = None
+    measured: tuple[MeasuredPhase, ...] = ()
 
     @property
     def colours(self) -> list[str]:
         """Colour of each job."""
-        numbers = self.numbers if self.numbers is not None else range(len(self.plan.jobs))
-        named = zip(numbers, self.plan.jobs, strict=True)
+        numbers = self.numbers if self.numbers is not None else range(len(self.instance.jobs))
+        named = zip(numbers, self.instance.jobs, strict=True)
         return [GREY if job.name in self.foreground else job_colour(number) for number, job in named]
 
     @property
@@ -114,13 +129,21 @@ class Picture:
         """Share of the GPUs' time beside the foreground that other jobs take; None without a foreground."""
         if not self.foreground:
             return None
-        gpus = [lane for lane in self.lanes if lane.kind == "gpu"]
         taken = [0, 0]
-        for interval in (it for lane in gpus for it in lane.intervals):
-            own = self.plan.jobs[interval.job].name in self.foreground
-            taken[own] += interval.end_us - interval.start_us
-        holes = len(gpus) * self.end_us - taken[True]
+        for count, part in self._periods:
+            for interval in (it for lane in part.lanes if lane.kind == "gpu" for it in lane.intervals):
+                own = part.instance.jobs[interval.job].name in self.foreground
+                taken[own] += count * (interval.end_us - interval.start_us)
+        holes = self.instance.cluster.gpu_count * self.end_us - taken[True]
         return taken[False] / holes if holes else 0.0
+
+    @property
+    def _periods(self) -> Iterator[tuple[int, Picture]]:
+        """Pictures that have GPUs, and how often each of them takes place."""
+        if self.plan.is_phased:
+            yield from ((phase.count, period_picture(self, phase)) for _, _, phase in self.plan.all_phases())
+        else:
+            yield 1, self
 
     @property
     def depths(self) -> list[int]:
@@ -230,6 +253,10 @@ def picture(instance: Instance, plan: Plan) -> Picture:
     """
     require_a(Instance, instance)
     require_a(Plan, plan)
+    if plan.is_phased:
+        return Picture(
+            instance, plan, _phase_lanes(instance, plan), max(phase.end_us for _, _, phase in plan.all_phases())
+        )
     board, period = ClusterLanes(instance), plan.period_us
     for index, (asked, job) in enumerate(zip(instance.jobs, plan.jobs, strict=True)):
         if isinstance(job, JobPlan):
@@ -240,6 +267,23 @@ def picture(instance: Instance, plan: Plan) -> Picture:
             lane.intervals.extend(_wrapped(interval, period))
     end = period or max(map(job_end, plan.jobs))
     return Picture(instance, plan, board.lanes, end, memory=memory_use(instance, plan))
+
+
+def _phase_lanes(instance: Instance, plan: Plan) -> tuple[Lane, ...]:
+    """A lane for each job, group by group."""
+    lanes: dict[tuple[int, int], Lane] = {}
+    for number, (g, _, phase) in enumerate(plan.all_phases()):
+        for job in phase.numbers_in(instance):
+            lane = lanes.setdefault((g, job), Lane(instance.jobs[job].name, "job", group=g))
+            lane.intervals.append(Interval(phase.start_us, phase.end_us, job, 0, number, 0))
+    return tuple(lanes[key] for key in sorted(lanes))
+
+
+def period_picture(drawn: Picture, phase: Phase) -> Picture:
+    """One period of a phase of the plan of a picture, as that of a cyclic plan, on the lanes that it uses."""
+    found = picture(*drawn.plan.alone(drawn.instance, phase))
+    used = tuple(lane for lane in found.lanes if lane.intervals)
+    return replace(found, lanes=used, numbers=phase.numbers_in(drawn.instance), foreground=drawn.foreground)
 
 
 def _wrapped(interval: Interval, period: int | None) -> Iterator[Interval]:

@@ -6,13 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.replay import Replay
-from jigsaw_opt.views.lanes import Interval, Lane, Picture
+from jigsaw_opt.problem.plan import Phase
+from jigsaw_opt.problem.replay import MeasuredPhase
+from jigsaw_opt.views.lanes import Lane, Picture
 from jigsaw_opt.views.needs import last_needs
 
-__all__ = ["perfetto_trace", "phases_trace"]
+__all__ = ["perfetto_trace"]
 
 _MEMORY = 1
 """Number of the process of the counters; those of servers and links follow."""
@@ -24,63 +23,27 @@ def perfetto_trace(picture: Picture) -> bytes:
     A flow leads to each operation from the last of those that it waits for. Counters tell the memory held, and how
     many GPUs of a server and how many links are taken. Times are microseconds.
     A link that is shared by several lanes' names stays one track, so no two events of a track overlap.
+    Of a phased plan there is a process for each group with a track for each of its jobs, and an event for each phase,
+    with its period, its repetitions and the iterations of the job in each.
     """
     import msgspec
 
     processes = _processes(picture)
     events = list(_metadata(picture, processes))
-    names = [(job.name, own) for job, own in zip(picture.plan.jobs, picture.operations, strict=True)]
     for track, lane in enumerate(picture.lanes):
         where = {"pid": processes[_process(lane)], "tid": track}
-        events.extend({**where, **_event(*names[interval.job], interval)} for interval in lane.intervals)
-    events.extend(_flows(picture, processes))
-    events.extend(_taken(picture, processes))
-    events.extend(_memory(picture))
+        events.extend({**where, **event} for event in _events(picture, lane))
+    if not picture.plan.is_phased:
+        events.extend(_flows(picture, processes))
+        events.extend(_taken(picture, processes))
+        events.extend(_memory(picture))
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
-
-
-def phases_trace(instance: Instance, plan: Plan, replay: Replay | None = None) -> bytes:
-    """Trace events as JSON: a process for each group with a track for each of its jobs, and one event for each phase.
-
-    Each event says what its period is, how often it takes place and how many iterations the job does in it. With a
-    replay each job has a second track, with what was measured.
-    """
-    import msgspec
-
-    events: list[dict[str, Any]] = []
-    tracks = {job.name: number for number, job in enumerate(instance.jobs)}
-    for g, group in enumerate(plan.groups):
-        events.append({"ph": "M", "name": "process_name", "pid": g, "tid": 0, "args": {"name": f"group {g}"}})
-        for name in dict.fromkeys(job.name for phase in group.phases for job in phase.jobs):
-            where = {"ph": "M", "pid": g, "tid": tracks[name]}
-            events.append({**where, "name": "thread_name", "args": {"name": name}})
-    for g, p, phase in plan.all_phases():
-        for job in phase.jobs:
-            args = {"phase": p, "period_us": phase.period_us, "repeats": phase.repeats}
-            time = {"ts": phase.start_us, "dur": phase.end_us - phase.start_us}
-            args |= {"iterations": len(job.iterations)}
-            events.append({"ph": "X", "name": job.name, "pid": g, "tid": tracks[job.name], **time, "args": args})
-    events.extend(_measured(tracks, replay) if replay else ())
-    return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
-
-
-def _measured(tracks: Mapping[str, int], replay: Replay) -> Iterator[dict[str, Any]]:
-    """Phases as they were measured, where that is known, on tracks behind those of the plan."""
-    known = [phase for phase in replay.phases if phase.measured_end_us is not None]
-    for group, name in dict.fromkeys((phase.group, job.name) for phase in known for job in phase.timeline.jobs):
-        where = {"ph": "M", "pid": group, "tid": len(tracks) + tracks[name]}
-        yield {**where, "name": "thread_name", "args": {"name": f"{name} measured"}}
-    for phase in known:
-        begin, end = phase.measured_begin_us or 0, phase.measured_end_us or 0
-        period = phase.summary and phase.summary.measured_us
-        args = {"phase": phase.number, "period_us": period, "repeated": phase.repeated, "repeats": phase.repeats}
-        for job in phase.timeline.jobs:
-            where = {"ph": "X", "pid": phase.group, "tid": len(tracks) + tracks[job.name]}
-            yield {**where, "name": job.name, "ts": begin, "dur": end - begin, "args": args}
 
 
 def _process(lane: Lane) -> str:
-    """Name of the process that a lane is in: its server, or the links."""
+    """Name of the process that a lane is in: its server, the links, or its group."""
+    if lane.has_phases:
+        return f"group {lane.group}"
     if lane.kind.endswith("link"):
         return f"{lane.kind}s"
     return f"{lane.kind.removesuffix('gpu')}server {lane.name.rpartition('/')[0]}"
@@ -101,17 +64,31 @@ def _metadata(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[s
         yield {**where, "name": "thread_sort_index", "args": {"sort_index": track}}
 
 
-def _event(job: str, operations: tuple[str, ...], interval: Interval) -> dict[str, Any]:
-    """An interval under the name of its job, or that of its operation where the job has a shape."""
-    part = {"worker": interval.number, "level": interval.level} if interval.level else {"bucket": interval.number}
-    return {
-        "ph": "X",
-        "name": operations[interval.number] if operations else job,
-        "cat": "block" if interval.level else "transfer",
-        "ts": interval.start_us,
-        "dur": interval.end_us - interval.start_us,
-        "args": {"iteration": interval.iteration, **({"job": job} if operations else part)},
-    }
+def _events(picture: Picture, lane: Lane) -> Iterator[dict[str, Any]]:
+    """Intervals under the names of their jobs, or those of their operations where the job has a shape."""
+    phases, operations = list(picture.plan.all_phases()), picture.operations
+    for interval in lane.intervals:
+        job, names = picture.instance.jobs[interval.job].name, operations[interval.job]
+        if lane.has_phases:
+            measured = picture.measured[interval.number] if lane.is_measured else None
+            category, name, args = "phase", job, _phase_args(phases[interval.number], job, measured)
+        else:
+            part = (
+                {"worker": interval.number, "level": interval.level} if interval.level else {"bucket": interval.number}
+            )
+            category, name = "block" if interval.level else "transfer", names[interval.number] if names else job
+            args = {"iteration": interval.iteration, **({"job": job} if names else part)}
+        times = {"ts": interval.start_us, "dur": interval.end_us - interval.start_us}
+        yield {"ph": "X", "name": name, "cat": category, **times, "args": args}
+
+
+def _phase_args(placed: tuple[int, int, Phase], job: str, measured: MeasuredPhase | None) -> dict[str, Any]:
+    _, p, phase = placed
+    if measured is not None:
+        period = measured.summary and measured.summary.measured_us
+        return {"phase": p, "period_us": period, "repeated": measured.repeated, "repeats": measured.repeats}
+    (iterations,) = (len(own.iterations) for own in phase.jobs if own.name == job)
+    return {"phase": p, "period_us": phase.period_us, "repeats": phase.repeats, "iterations": iterations}
 
 
 def _flows(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,8 @@ const percent = share => (100 * share).toFixed(share < 0.1 ? 1 : 0) + " %";
 
 // When each job begins, ends, and is in no phase between its release and its end.
 for (const job of data.jobs) Object.assign(job, { begin: Infinity, last: 0, worked: 0 });
-for (const row of data.rows) for (const [start, end] of row.parts) {
+const planned = data.rows.filter(row => !row.measured);
+for (const row of planned) for (const [start, end] of row.parts) {
   const job = data.jobs[row.job];
   job.begin = Math.min(job.begin, start); job.last = Math.max(job.last, end); job.worked += end - start;
 }
@@ -18,7 +19,7 @@ const nameOf = k => data.phases[k].title.split(":")[0];
 function inShort() {
   const most = (list, by) => list.reduce((best, it) => best === undefined || by(it) > by(best) ? it : best, undefined);
   const last = most(data.jobs, job => job.last), waits = most(data.jobs, waited), bars = new Map();
-  for (const row of data.rows) for (const [start, end, k] of row.parts) bars.set(k, end - start);
+  for (const row of planned) for (const [start, end, k] of row.parts) bars.set(k, end - start);
   const longest = most([...bars.keys()], k => bars.get(k)), idle = most([...bars.keys()], idleIn(bars));
   const told = [["Ends last", `${last.name}, at ${span(last.last)}; it is in phases for ${percent(last.worked / Math.max(1, last.last - last.release))} of the time since its release`]];
   const tight = most(data.jobs.filter(job => job.deadline !== null), job => job.last - job.deadline);
@@ -26,7 +27,7 @@ function inShort() {
   if (waited(waits)) told.push(["Waits most", `${waits.name}, in no phase for ${span(waited(waits))}; its first begins at ${span(waits.begin)}`]);
   told.push(["Longest phase", `${nameOf(longest)}, lasts ${span(bars.get(longest))}, ${percent(bars.get(longest) / data.end)} of the plan; its GPUs compute ${percent(data.phases[longest].busy)} of the time`]);
   if (bars.size > 1) told.push(["Idles most", `${nameOf(idle)}: ${span(idleIn(bars)(idle))} of GPU time on ${counted(data.phases[idle].gpus, "GPU")}, ${percent(1 - data.phases[idle].busy)} of its ${span(bars.get(idle))}`]);
-  told.push(["Proof", data.proof.text, data.proof.calculation]);
+  if (data.proof) told.push(["Proof", data.proof.text, data.proof.calculation]);
   for (const [name, text, exact] of told) $("short").append(element("dt", name), element("dd", text, { title: exact ?? "" }));
 }
 
@@ -48,7 +49,9 @@ function markShown() {
 
 function describe(row, [start, end, number]) {
   const { title, period, repeats, iterations, busy } = data.phases[number];
-  return `${row.name}, ${title.split(":")[0]}\n${span(start)} → ${span(end)}, lasts ${span(end - start)}\n${counted(repeats, "period")} of ${span(period)}, ${counted(iterations[row.name], "iteration")} of this job in each\nits GPUs compute ${percent(busy)} of the time`;
+  const when = `${row.name}, ${title.split(":")[0]}\n${span(start)} → ${span(end)}, lasts ${span(end - start)}`;
+  if (row.measured) return when;
+  return `${when}\n${counted(repeats, "period")} of ${span(period)}, ${counted(iterations[row.name], "iteration")} of this job in each\nits GPUs compute ${percent(busy)} of the time`;
 }
 
 const ORDERS = { "by group": null, "as given": (a, b) => a.job - b.job, "by end": (a, b) => data.jobs[b.job].last - data.jobs[a.job].last, "by waiting": (a, b) => waited(data.jobs[b.job]) - waited(data.jobs[a.job]), "by name": (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }) };
@@ -99,7 +102,7 @@ function drawScale() {
 $("name").textContent = data.name;
 for (const order of Object.keys(ORDERS)) $("order").append(element("option", order));
 const gap = data.objective > data.bound ? 100 * (data.objective - data.bound) / data.objective : 0;
-for (const [name, text] of [["whole plan:", data.objectiveName.replaceAll("_", " ") + " " + span(data.objective)], ["bound", span(data.bound)], ["gap", gap.toFixed(2) + " %"], ["status", data.status], ["solver", data.solver], ["jobs", data.jobs.length], ["phases", data.phases.length]]) {
+for (const [name, text] of [["whole plan:", data.objectiveName.replaceAll("_", " ") + " " + span(data.objective)], ["bound", span(data.bound)], ["gap", gap.toFixed(2) + " %"], ["status", data.status], ["solver", data.solver], ["jobs", data.jobs.length], ["phases", data.phases.length], ...data.facts]) {
   const part = element("span", name + " ");
   part.append(element("b", text)); $("about").append(part);
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.replay import Replay, Timeline
-from jigsaw_opt.views.lanes import ClusterLanes, Interval, Picture
+from jigsaw_opt.views.lanes import ClusterLanes, Interval, Lane, Picture, picture
 
 __all__ = ["replay_picture"]
 
@@ -25,6 +26,8 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
     replay
         A replay of it.
     """
+    if plan.is_phased:
+        return _phases_picture(picture(instance, plan), replay)
     planned, measured = ClusterLanes(instance), ClusterLanes(instance, "measured")
     for index, (job, found) in enumerate(zip(plan.data_parallel, replay.timeline.jobs, strict=True)):
         for lane, interval in planned.intervals(index, job):
@@ -41,6 +44,27 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
     lanes = tuple(lane for pair in pairs for lane in (pair[:1] if pair[0].name in idle else pair))
     end = max((interval.end_us for lane in lanes for interval in lane.intervals), default=0)
     return Picture(instance, plan, lanes, end, tuple(_facts(replay)))
+
+
+def _phases_picture(drawn: Picture, replay: Replay) -> Picture:
+    """Phases, and below them as they were measured, as far as that is known."""
+    numbers = {(phase.group, phase.number): phase for phase in replay.phases}
+    measured = tuple(numbers[g, p] for g, p, _ in drawn.plan.all_phases())
+    lanes = []
+    for lane in drawn.lanes:
+        lanes.append(lane)
+        begun = [
+            (it, measured[it.number].measured_begin_us, measured[it.number].measured_end_us) for it in lane.intervals
+        ]
+        known = [it._replace(start_us=a, end_us=b) for it, a, b in begun if a is not None and b is not None]
+        if known:
+            lanes.append(Lane(f"{lane.name} measured", "measured job", known, lane.group))
+    end = max(interval.end_us for lane in lanes for interval in lane.intervals)
+    facts = [("carried out", "in part" if replay.is_cut else "wholly")]
+    if replay.measured_us is not None:
+        error = replay.measured_us / replay.predicted_us - 1
+        facts.append(("measured end", f"{replay.measured_us / 1000:.3f} ms ({100 * error:+.1f} %)"))
+    return replace(drawn, lanes=tuple(lanes), end_us=end, facts=tuple(facts), measured=measured)
 
 
 def _passes(interval: Interval, job: JobPlan, first: int, plan: Plan, found: Timeline) -> Iterator[Interval]:

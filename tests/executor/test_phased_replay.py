@@ -44,6 +44,7 @@ from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.phased import solve_phased  # noqa: E402
 from tests.checking.test_phased_plans import INSTANCE as SHAPED  # noqa: E402
 from tests.checking.test_phased_plans import document  # noqa: E402
+from tests.views.test_views import embedded  # noqa: E402
 
 CPU = torch.device("cpu")
 SMALL = {"model": "net", "depth": {"rule": "staircase"}}
@@ -253,6 +254,20 @@ def test_a_trace_shows_the_phases_as_they_were_measured(tmp_path: Path, capsys: 
     assert run(*export, "--replay", replay) == 0
     spans = [(e["tid"], e["ts"], e["dur"]) for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
     assert spans == [(0, 50, 2_400_000), (1, 50, 3_000_000)]
+    plot = ["plot", tmp_path / "instance.json", tmp_path / "plan.json", "--replay", replay]
+    capsys.readouterr()
+    assert run(*plot) == 0
+    name = asked.jobs[0].name
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("|")[0].strip() for line in lines[1:3]] == [name, f"{name} measured"]
+    assert lines[1].count("A") < lines[2].count("A") and lines[3].endswith(" 3000050 us")
+    assert run(*plot, "-o", tmp_path / "page.html") == 0
+    data = embedded((tmp_path / "page.html").read_text())
+    assert [(row["measured"], row["parts"]) for row in data["rows"]] == [  # type: ignore[attr-defined]
+        (False, [[50, 2_400_050, 0]]),
+        (True, [[50, 3_000_050, 0]]),
+    ]
+    assert data["facts"] == [["carried out", "in part"], ["measured end", "3000.050 ms (+25.0 %)"]]
     assert run("validate", replay) == 0
     shorter = problem({**ALONE, "iterations": 999})
     replay.write_bytes(encode_replay(measured(shorter, planned(shorter), 3000, passes=5)))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+import jigsaw_opt
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_instance, save_plan
-from jigsaw_opt.views.image import phases_image, timeline_image
+from jigsaw_opt.views.colour import GREY
+from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import picture
 from tests.checking.test_phased_plans import INSTANCE, decoded, document
 from tests.extras import needs_plot
 from tests.views.test_shaped_views import pipe
-from tests.views.test_views import crossing
+from tests.views.test_views import crossing, embedded
 
 pytestmark = needs_plot
 
@@ -32,11 +37,11 @@ def test_svg_names_the_lanes_and_jobs_of_listed_and_cyclic_plans() -> None:
 
 def test_svg_of_a_phased_plan_has_a_row_for_each_job_in_the_order_of_groups() -> None:
     plan = decoded(document())
-    image = phases_image(INSTANCE, plan, "svg")
+    image = timeline_image(picture(INSTANCE, plan), "svg")
     rows = [job.name for group in plan.groups for job in INSTANCE.jobs if job.name in str(group)]
     shown = [text for text in texts(image) if text in {job.name for job in INSTANCE.jobs}]
     assert len(plan.groups) > 1 and shown == rows
-    assert phases_image(INSTANCE, plan).startswith(b"\x89PNG")
+    assert timeline_image(picture(INSTANCE, plan)).startswith(b"\x89PNG")
 
 
 def test_plot_draws_what_the_ending_says(tmp_path: Path, pair_path: Path, pair_plan_path: Path) -> None:
@@ -48,3 +53,30 @@ def test_plot_draws_what_the_ending_says(tmp_path: Path, pair_path: Path, pair_p
             written = tmp_path / (name + ending)
             assert main(["plot", *map(str, sources), "-o", str(written)]) == 0
             assert written.read_bytes().startswith(begin)
+
+
+def test_a_foreground_of_a_phased_plan_is_grey_and_says_what_is_filled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, front = decoded(document()), INSTANCE.jobs[0].name
+    drawn = replace(picture(INSTANCE, plan), foreground=frozenset({front}))
+    assert [colour == GREY for colour in drawn.colours] == [job.name == front for job in INSTANCE.jobs]
+    lasts = dict.fromkeys((job.name for job in INSTANCE.jobs), 0)
+    for _, _, phase in plan.all_phases():
+        for job in phase.jobs:
+            every = (block for it in job.iterations for block in it.blocks)
+            lasts[job.name] += phase.count * sum(block.end_us - block.start_us for block in every)
+    holes = INSTANCE.cluster.gpu_count * drawn.end_us - lasts.pop(front)
+    assert drawn.filled == sum(lasts.values()) / holes
+    save_instance(INSTANCE, tmp_path / "i.json")
+    save_plan(plan, tmp_path / "p.json")
+    call = ["plot", str(tmp_path / "i.json"), str(tmp_path / "p.json"), "--foreground"]
+    assert main([*call, front, "-o", str(tmp_path / "p.html")]) == 0
+    data = embedded((tmp_path / "p.html").read_text())
+    assert data["facts"] == [["holes filled", f"{100 * drawn.filled:.1f} %"]]
+    assert main([*call, "nobody"]) == 2
+    assert "no job 'nobody'" in capsys.readouterr().err
+
+
+def test_a_notebook_shows_a_phased_plan() -> None:
+    assert "phases of all jobs" in jigsaw_opt.picture(INSTANCE, decoded(document()))._repr_html_()

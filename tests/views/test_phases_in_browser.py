@@ -22,7 +22,9 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
 )
-from jigsaw_opt.views.phases import phases_html
+from jigsaw_opt.views.explained import explained_picture
+from jigsaw_opt.views.html import timeline_html
+from jigsaw_opt.views.lanes import picture
 from tests.views.test_html_in_browser import browser, show
 
 if TYPE_CHECKING:
@@ -52,6 +54,10 @@ def staged() -> tuple[Instance, Plan]:
     return Instance("many", cluster, {"m": model}, jobs), Plan("many", "", "optimal", end, end, groups)
 
 
+def page_of(instance: Instance, plan: Plan) -> str:
+    return timeline_html(explained_picture(picture(instance, plan)))
+
+
 SHOWN = """
 const title = document.getElementById("phase").textContent;
 const chosen = [...document.querySelectorAll(".chosen")].map(it => it.dataset.phase);
@@ -61,7 +67,7 @@ PERIOD_IS_READY = "return document.body && document.body.dataset.ready"
 
 
 def test_a_phase_is_chosen_by_its_bar_or_in_turn(browser: Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, phases_html(*staged()))
+    show(browser, tmp_path, page_of(*staged()))
     assert browser.execute_script("return document.querySelectorAll('.axis button').length") == PHASES + 1
     assert browser.execute_script("return document.querySelector('.row span').textContent") == "<i>staged</i>"
     title, *state = browser.execute_script(SHOWN)
@@ -76,7 +82,7 @@ def test_a_phase_is_chosen_by_its_bar_or_in_turn(browser: Chrome, tmp_path: Path
 
 
 def test_the_chosen_period_is_a_timeline_that_is_in_sight(browser: Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, phases_html(*staged()))
+    show(browser, tmp_path, page_of(*staged()))
     rows, period = (browser.find_element("id", name) for name in ("rows", "period"))
     assert rows.rect["height"] < 0.5 * browser.execute_script("return innerHeight")
     assert period.rect["y"] < browser.execute_script("return innerHeight")
@@ -90,7 +96,7 @@ def test_the_chosen_period_is_a_timeline_that_is_in_sight(browser: Chrome, tmp_p
 
 
 def test_it_says_in_short_what_is_late_and_lists_jobs_as_asked(browser: Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, phases_html(*staged()))
+    show(browser, tmp_path, page_of(*staged()))
     short = browser.find_element("id", "short").text
     assert "<i>staged</i>, at 151.5 ms; it is in phases for 100 % of the time since its release" in short
     assert "group 0 phase 99, lasts 3 ms, 2.0 % of the plan; its GPUs compute 100 % of the time" in short
@@ -118,14 +124,14 @@ def test_a_short_phase_with_a_small_share_idles_less_than_a_long_one(browser: Ch
     short = replace(first, period_us=100)  # computes 30 %, for 30 µs
     long = replace(last, start_us=100, period_us=60)  # computes 50 %, for 5.97 ms
     few = replace(plan, groups=(replace(plan.groups[0], phases=(short, long)),))
-    show(browser, tmp_path, phases_html(instance, few))
+    show(browser, tmp_path, page_of(instance, few))
     short_text = browser.find_element("id", "short").text
     assert "group 0 phase 1: 2.985 ms of GPU time on 1 GPU, 50 % of its 5.97 ms" in short_text
     assert "whole plan" in browser.find_element("id", "which").text
 
 
 def test_keys_choose_phases_and_the_address_keeps_the_choice(browser: Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, phases_html(*staged()))
+    show(browser, tmp_path, page_of(*staged()))
     browser.execute_script("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))")
     assert browser.execute_script("return [shown, location.hash]") == [1, "#phase=1"]
     browser.get((tmp_path / "plan.html").as_uri() + "#phase=7")
@@ -134,11 +140,11 @@ def test_keys_choose_phases_and_the_address_keeps_the_choice(browser: Chrome, tm
 
 
 def test_a_period_without_a_bound_shows_none_and_an_explained_one_its_own(browser: Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, phases_html(*staged()))
+    show(browser, tmp_path, page_of(*staged()))
     assert browser.execute_script("return data.phases[0].page.bound") is None
     instance, plan = staged()
     few = replace(plan, groups=(replace(plan.groups[0], phases=plan.groups[0].phases[:2]), plan.groups[1]))
-    show(browser, tmp_path, phases_html(instance, few))
+    show(browser, tmp_path, page_of(instance, few))
     page = browser.execute_script("return data.phases[1].page")
     assert (page["name"], page["status"]) == ("a period of group 0 phase 1", "optimal")
     assert page["bound"] == 30 and page["jobs"][0]["story"]["spent"] == [["compute", 30, "compute"]]
