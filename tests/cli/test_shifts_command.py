@@ -67,5 +67,5 @@ def test_values_out_of_range_are_named(
 def test_a_finite_horizon_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "finite.json"
     save_instance(replace(small_instance(), horizon="finite", objective="makespan"), path)
-    assert main(["shifts", str(path)]) == 2
+    assert main(["shifts", str(path)]) == 3
     assert "finite horizon" in capsys.readouterr().err

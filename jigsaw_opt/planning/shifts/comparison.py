@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from jigsaw_opt.errors import OutOfTimeError, UsageError
+from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError
 from jigsaw_opt.planning.shifts.affinity import TimeShifts, time_shifts
 from jigsaw_opt.planning.shifts.fluid import simulate_shared
 from jigsaw_opt.planning.shifts.jobs import Placement, RepeatedJob, draw_placement, placement_of, repeated_jobs
@@ -93,14 +93,17 @@ def compare(
 
     Raises
     ------
+    InvalidInputError
+        The horizon is finite.
     UsageError
-        The instance is not cyclic, its cluster has power caps, a job has a shape, or no candidate has a GPU of its own
+        Its cluster has power caps, a job has a shape, or no candidate has a GPU of its own
         for each worker.
     OutOfTimeError
         No plan was found within the limits.
     """
     if instance.horizon != "cyclic":
-        raise UsageError(f"instance {instance.name!r} has a finite horizon; time shifts are for cyclic ones")
+        told = "time shifts are for jobs that repeat for ever; jobs end on a finite horizon, also in phases that repeat"
+        raise InvalidInputError([Problem("$.horizon", told)])
     if instance.shaped:
         raise UsageError(f"job {instance.shaped[0].name!r} has a shape; time shifts are for data-parallel jobs")
     instance.require_no_power_caps("time shifts keep none")
