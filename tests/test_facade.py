@@ -95,6 +95,7 @@ def test_a_name_of_the_release_before_is_there_with_a_warning(old: str, new: str
     [
         ("problem", "PhasedPlan", "Plan"),
         ("documents", "load_any_plan", "load_plan"),
+        ("documents", "load_listed_plan", "load_plan"),
         ("documents", "encode_phased_plan", "encode_plan"),
         ("documents", "decode_phased_plan", "decode_plan"),
         ("executor.run_plan", "run_phased_plan", "run_plan"),
@@ -109,6 +110,33 @@ def test_a_former_name_of_a_room_is_there_with_a_warning(module: str, old: str, 
     assert caught[0].filename == __file__
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         room.nothing  # noqa: B018 - that is what is tested
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "now"),
+    [
+        ("solvers.explanation.phased", "explain_phased", "solvers.explanation.stretches.explain_phases"),
+        ("solvers.explanation.phased", "PhasedExplanation", "solvers.explanation.stretches.JobStretches"),
+        ("solvers.explanation.phased", "PhaseTime", "solvers.explanation.stretches.PhaseTime"),
+        ("solvers.resolve.failure_repair", "repaired", "solvers.failure_repair.repaired"),
+        ("solvers.resolve.failure_repair", "FailureRepair", "solvers.failure_repair.FailureRepair"),
+    ],
+)
+def test_a_name_that_went_to_another_module_is_there_with_a_warning(module: str, old: str, now: str) -> None:
+    room = importlib.import_module(f"jigsaw_opt.{module}")
+    where, name = now.rsplit(".", 1)
+    with pytest.warns(DeprecationWarning, match=f"jigsaw_opt.{module}.{old} is jigsaw_opt.{now} now"):
+        assert getattr(room, old) is getattr(importlib.import_module(f"jigsaw_opt.{where}"), name)
+
+
+def test_failures_are_found_by_the_call_of_the_release_before() -> None:
+    from jigsaw_opt.solvers.resolve import failures
+    from jigsaw_opt.solvers.resolve.phase_failures import effects_on
+
+    pair, plan = jo.load_instance(DATA / "pair.json"), jo.load_plan(DATA / "pair.plan.json")
+    with pytest.warns(DeprecationWarning, match=r"failure_effects is each_failure\(.*effects_on\(instance, plan\)"):
+        found = list(failures.failure_effects(pair, plan, ("link", "server")))
+    assert found and found == list(failures.each_failure(effects_on(pair, plan), ("link", "server")))
 
 
 def test_what_signatures_name_can_be_imported_from_the_front() -> None:

@@ -55,5 +55,10 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = former_names(
         __name__,
-        {"load_any_plan": "load_plan", "encode_phased_plan": "encode_plan", "decode_phased_plan": "decode_plan"},
+        {
+            "load_any_plan": "load_plan",
+            "load_listed_plan": "load_plan",
+            "encode_phased_plan": "encode_plan",
+            "decode_phased_plan": "decode_plan",
+        },
     )

@@ -1,13 +1,16 @@
-"""What solving was called before there was one call for it; kept for one release."""
+"""Functions of the release before, which are other calls now; kept for one release."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from jigsaw_opt.solvers.resolve import Fix
+from jigsaw_opt.solvers.resolve.failed_parts import KINDS
+from jigsaw_opt.solvers.resolve.failures import each_failure
+from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["resolve", "resolve_phased", "solve_any", "solve_phased"]
+__all__ = ["failure_effects", "resolve", "resolve_phased", "solve_any", "solve_phased"]
 
 
 def solve_any(instance: Any, options: Any = None, report: Any = None) -> Any:
@@ -28,3 +31,8 @@ def resolve(instance: Any, plan: Any, fix: Any = None, options: Any = None, repo
 def resolve_phased(instance: Any, plan: Any, fix: Any = None, options: Any = None) -> Any:
     """Return what ``solve(instance, "phased", options, start=plan, fix=fix or Fix())`` does."""
     return solve(instance, "phased", options, start=plan, fix=Fix() if fix is None else fix)
+
+
+def failure_effects(instance: Any, plan: Any, kinds: Any = KINDS, pairs: bool = False) -> Any:
+    """Return what ``each_failure(effects_on(instance, plan), kinds, pairs)`` does."""
+    return each_failure(effects_on(instance, plan), kinds, pairs)

@@ -9,7 +9,7 @@ from importlib import import_module
 __all__ = ["former_names"]
 
 
-def former_names(module: str, now: Mapping[str, str]) -> Callable[[str], object]:
+def former_names(module: str, now: Mapping[str, str], told: Mapping[str, str] | None = None) -> Callable[[str], object]:
     """Return what a module has as `__getattr__`, so that its former names work and warn.
 
     Parameters
@@ -17,13 +17,17 @@ def former_names(module: str, now: Mapping[str, str]) -> Callable[[str], object]
     module
         Its name.
     now
-        By former name, what it is called now in the same module.
+        By former name, what it is called now, with its module where that is another one.
+    told
+        By former name, what to write now, where that is more than another name.
     """
 
     def get(name: str) -> object:
         if name not in now:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warnings.warn(f"{module}.{name} is {now[name]} now", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(module), now[name])
+        words = (told or {}).get(name, now[name])
+        warnings.warn(f"{module}.{name} is {words} now", DeprecationWarning, stacklevel=2)
+        where, _, what = now[name].rpartition(".")
+        return getattr(import_module(where or module), what)
 
     return get
