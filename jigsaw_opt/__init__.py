@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.errors import JigsawError as JigsawError
     from jigsaw_opt.errors import Problem as Problem
     from jigsaw_opt.errors import UsageError as UsageError
+    from jigsaw_opt.executor.partial import PartialBackprop as PartialBackprop
     from jigsaw_opt.executor.replay.request import ReplayRequest as ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan as run_plan
     from jigsaw_opt.problem.cluster import Cluster as Cluster
@@ -90,6 +91,7 @@ _HOMES = {
     "LiveScheduler": "scheduling.live_scheduler",
     "Model": "problem.model",
     "Options": "solvers.options",
+    "PartialBackprop": "executor.partial",
     "Plan": "problem.plan",
     "PlanChange": "scheduling.plan_change",
     "Problem": "errors",
@@ -196,6 +198,7 @@ __all__ = [
     "LiveScheduler",
     "Model",
     "Options",
+    "PartialBackprop",
     "Plan",
     "PlanChange",
     "Problem",

@@ -8,11 +8,13 @@ import logging
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import jigsaw_opt as jo
+from jigsaw_opt.errors import MissingEngineError
 from tests import typed_caller
 
 PACKAGE = Path(jo.__file__).parent
@@ -26,6 +28,8 @@ assert result.plan is not None
 """
 PRINTING = {"system/keeper_process.py"}
 """Programs of their own, whose standard output somebody reads."""
+NEED_TORCH = {"jigsaw_opt.executor.partial"}
+"""Modules of names that are classes of an extra, so that they cannot be had without it."""
 
 
 def typed_names() -> dict[str, str]:
@@ -45,6 +49,10 @@ def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
     assert set(typed) == set(jo.__all__)
     assert set(jo.__all__) <= set(dir(jo))
     for name, module in typed.items():
+        if module in NEED_TORCH and find_spec("torch") is None:
+            with pytest.raises(MissingEngineError, match=r"jigsaw-opt\[torch\]"):
+                getattr(jo, name)
+            continue
         found = getattr(jo, name)
         source = importlib.import_module(module)
         assert found is (getattr(source, name))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from random import Random
 from typing import Literal
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.costs import staircase
+from jigsaw_opt.problem.costs import ceil_fraction, staircase
 
 __all__ = ["Assignment", "LevelSchedule", "Rule"]
 
@@ -37,6 +38,8 @@ class LevelSchedule:
         Of the permutations and draws.
     min_contributors
         Workers at full depth under ``free``, 1 to `workers`; every bucket has at least so many contributors.
+    mean_depth
+        Least mean level under ``free``, as a share of `depth`, at most 1: levels that are drawn too low rise.
 
     Raises
     ------
@@ -52,12 +55,15 @@ class LevelSchedule:
     warm_up: int = 0
     seed: int = 0
     min_contributors: int = 1
+    mean_depth: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         if min(self.depth, self.workers, self.granularity) < 1 or self.warm_up < 0:
             raise UsageError("depth, workers and granularity are at least 1, and the warm-up is at least 0")
         if not 1 <= self.min_contributors <= self.workers:
             raise UsageError(f"contributors are 1 to the {self.workers} workers, not {self.min_contributors}")
+        if not 0 <= self.mean_depth <= 1:
+            raise UsageError(f"a mean depth is 0 to 1, not {self.mean_depth}")
 
     def levels(self, iteration: int) -> tuple[int, ...]:
         """Level of each worker in `iteration`, from 0."""
@@ -76,4 +82,6 @@ class LevelSchedule:
     def _drawn(self, draw: Random) -> tuple[int, ...]:
         full = [self.depth] * self.min_contributors
         others = [draw.randint(1, self.depth) for _ in range(self.workers - self.min_contributors)]
+        for _ in range(ceil_fraction(self.mean_depth * self.depth * self.workers) - sum(full + others)):
+            others[draw.choice([at for at, level in enumerate(others) if level < self.depth])] += 1
         return tuple(draw.sample(full + others, self.workers))

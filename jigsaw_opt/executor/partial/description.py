@@ -1,0 +1,72 @@
+"""What each level of a model reaches, as numbers and as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jigsaw_opt.executor.partial.parts import ModelParts
+
+__all__ = ["Description", "LevelReach", "describe"]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReach:
+    """What a backward pass to a level reaches.
+
+    Parameters
+    ----------
+    level
+        1 at the output side.
+    cut
+        Module at whose first call the level begins; None for full depth.
+    parameters
+        Numbers that it trains.
+    gradient_bytes
+        Bytes of their gradients.
+    share
+        Time of what it reaches over the time of the whole model, in a forward pass.
+    """
+
+    level: int
+    cut: str | None
+    parameters: int
+    gradient_bytes: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The levels of a model, from the output on; as text it is a table."""
+
+    levels: tuple[LevelReach, ...]
+
+    def __str__(self) -> str:
+        rows = [("level", "from", "parameters", "bytes", "share")]
+        rows += [
+            (str(it.level), it.cut or "the input", f"{it.parameters:,}", f"{it.gradient_bytes:,}", f"{it.share:.0%}")
+            for it in self.levels
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(width) if at == 1 else cell.rjust(width) for at, (cell, width) in enumerate(pairs))
+            for pairs in (zip(row, widths, strict=True) for row in rows)
+        )
+
+
+def describe(parts: ModelParts) -> Description:
+    """Return what the levels reach."""
+    trained = [(bucket, p) for p, bucket in parts.buckets.items() if p.requires_grad]
+    total_us = sum(parts.forward_us) or 1
+    rows = []
+    for level in range(1, parts.depth + 1):
+        own = [p for bucket, p in trained if bucket <= level]
+        rows.append(
+            LevelReach(
+                level,
+                parts.cuts[-level] if level < parts.depth else None,
+                sum(p.numel() for p in own),
+                sum(p.nbytes for p in own),
+                sum(parts.forward_us[-level:]) / total_us,
+            )
+        )
+    return Description(tuple(rows))

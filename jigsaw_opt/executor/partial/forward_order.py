@@ -1,0 +1,140 @@
+"""The order in which a forward pass calls modules and uses parameters, and how long it takes between them.
+
+Parameters are seen where operations get them, not where modules hold them: a table that a function reads directly, or
+that two modules share, has the place of its first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from jigsaw_opt.executor.randomness import own_draws
+from jigsaw_opt.executor.segments import frozen
+from jigsaw_opt.executor.timing import wall_us
+
+__all__ = ["ForwardOrder", "eager", "observe"]
+
+
+@dataclass
+class ForwardOrder:
+    """What happened in a forward pass.
+
+    Parameters
+    ----------
+    calls
+        Moment of the first call of each module that was called, by name; ascending.
+    uses
+        Moment of the first use of each parameter that was used; ascending. Moments of calls and uses are distinct.
+    starts_us
+        Microseconds from the begin of a pass to the first call of each module.
+    end_us
+        Microseconds from the begin of that pass to its end.
+    """
+
+    calls: dict[str, int] = field(default_factory=dict)
+    uses: dict[nn.Parameter, int] = field(default_factory=dict)
+    starts_us: dict[str, float] = field(default_factory=dict)
+    end_us: float = 0.0
+
+
+class _FirstUses(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the moment when an operation first gets each of `parameters`."""
+
+    def __init__(self, parameters: Iterator[nn.Parameter], clock: Iterator[int], uses: dict[nn.Parameter, int]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._unused, self._clock, self._uses = set(parameters), clock, uses
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for value in tree_leaves((args, kwargs)):
+            if isinstance(value, nn.Parameter) and value in self._unused:
+                self._unused.remove(value)
+                self._uses[value] = next(self._clock)
+        return func(*args, **(kwargs or {}))
+
+
+def eager(model: nn.Module) -> nn.Module:
+    """Return the module that `torch.compile` was given, or `model` itself."""
+    return getattr(model, "_orig_mod", model)
+
+
+def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ForwardOrder:
+    """Run the forward pass twice, once to see the order and once to time it; buffers and generators stay as they were.
+
+    Parameters
+    ----------
+    model
+        A module, compiled or not; it runs uncompiled and without a graph of its parameters.
+    args, kwargs
+        Its inputs, which it gets as copies.
+    """
+    model, order = eager(model), ForwardOrder()
+    clock = count()
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    with _undisturbed(model), frozen([p for p in model.parameters() if p.requires_grad]):
+        with (
+            _first_calls(model, lambda name: order.calls.setdefault(name, next(clock))),
+            _FirstUses(model.parameters(), clock, order.uses),
+        ):
+            model(*_copied(args), **_copied(kwargs))
+        copies = _copied((args, kwargs))
+        begin_us = wall_us(device)
+        with _first_calls(model, lambda name: order.starts_us.setdefault(name, wall_us(device) - begin_us)):
+            model(*copies[0], **copies[1])
+        order.end_us = wall_us(device) - begin_us
+    return order
+
+
+@contextmanager
+def _first_calls(model: nn.Module, note: Callable[[str], object]) -> Iterator[None]:
+    """Call `note` with the name of each module when it is called for the first time."""
+    called: set[str] = set()
+
+    def noting(name: str) -> Callable[..., None]:
+        def hook(*_: object) -> None:
+            if name not in called:
+                called.add(name)
+                note(name)
+
+        return hook
+
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            stack.callback(module.register_forward_pre_hook(noting(name), prepend=True).remove)
+        yield
+
+
+@contextmanager
+def _undisturbed(model: nn.Module) -> Iterator[None]:
+    """Put the buffers and the random generators back as they were; compile nothing meanwhile."""
+    kept = [
+        (module, name, buffer, buffer.detach().clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    devices = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
+    try:
+        with torch.random.fork_rng(devices=devices), own_draws(0), torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        for module, name, buffer, value in kept:
+            buffer.data.copy_(value)
+            module._buffers[name] = buffer
+
+
+def _copied(inputs: Any) -> Any:
+    """Copy the tensors in nested inputs, for a model may change its inputs in place."""
+
+    def copy(value: Any) -> Any:
+        return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
+
+    return tree_map(copy, inputs)

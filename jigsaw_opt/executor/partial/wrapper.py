@@ -1,0 +1,318 @@
+"""`PartialBackprop`: partial backpropagation around any module, used as `DistributedDataParallel` is.
+
+The forward pass to a level freezes the parameters before its cut. What depends on them and on inputs alone then gets no
+graph: no activation of it is saved, and the backward pass ends there. Skips across the cut, tied weights, blocks that
+turn gradients off and the cache of autocast need no care of their own, as none of it rests on who calls whom.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Variable
+from torch.nn.parameter import UninitializedParameter
+from torch.utils._pytree import tree_leaves
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.partial.agreement import require_equal_parameters, require_equal_shapes
+from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of
+from jigsaw_opt.executor.partial.description import Description, describe
+from jigsaw_opt.executor.partial.forward_order import observe
+from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule
+from jigsaw_opt.executor.partial.parts import ModelParts, agree, require_modules, split
+from jigsaw_opt.executor.segments import frozen
+
+__all__ = ["PartialBackprop"]
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """What a forward pass has fixed for the backward pass that follows."""
+
+    iteration: int
+    levels: tuple[int, ...]
+    beyond: list[nn.Parameter]
+    synchronise: bool
+
+
+@dataclass
+class _Backward:
+    """A backward pass under way."""
+
+    forward: _Forward
+    average: GradientAverage | None = None
+    reached: bool = False
+    end: Callable[[], object] = field(default=lambda: None)
+
+
+class PartialBackprop(nn.Module):
+    """A module that is trained by partial backpropagation, in one process or in all of a process group.
+
+    Use it in place of the module, as `DistributedDataParallel`: averaged gradients are in ``.grad`` on all ranks when
+    ``backward()`` returns. The first forward pass that may be trained finds the order of modules and parameters, by
+    two passes more, which change neither buffers nor random generators.
+
+    Parameters
+    ----------
+    module
+        What is trained. Its parameters and buffers become those of the first process.
+    cuts
+        Names of modules, or how many cuts to find so that the parts take about equal time. Level ``d`` reaches
+        back to the first call of the ``d``-th cut from the output; the deepest level, ``len(cuts) + 1``, is the whole
+        backward pass. A parameter belongs to the part in which it is used first.
+    levels
+        ``full``; ``staircase``: worker ``k`` of ``w`` goes to level ``ceil(D*k/w)``; ``rotation``: the workers take
+        turns at these; ``permutation``: they draw them; ``free`` or a `FreeDepth`: so many workers go to full depth,
+        the others are drawn with at least that mean depth; or a function of iteration and worker, both from 0, which
+        gives a level from 1 and must give the same in all processes.
+    warm_up
+        Iterations at full depth first.
+    granularity
+        Iterations for which the levels stay.
+    seed
+        Of the levels that are drawn.
+    broadcast_buffers
+        Whether all processes get the buffers of the first one in each iteration.
+    debug
+        0, or after how many iterations, again and again, the parameters of all processes are compared.
+    process_group
+        Those who train; None for the default group.
+
+    Attributes
+    ----------
+    iteration : int
+        Backward passes ended, those under `no_sync` not counted. Set it where training goes on from a checkpoint.
+
+    Raises
+    ------
+    UsageError
+        A cut is no module, a number is out of range, nothing is trained, or the processes hold different models.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        cuts: Sequence[str] | int,
+        levels: Levels = "rotation",
+        *,
+        warm_up: int = 0,
+        granularity: int = 1,
+        seed: int = 0,
+        broadcast_buffers: bool = True,
+        debug: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+    ) -> None:
+        super().__init__()
+        _require_trainable(module)
+        if isinstance(cuts, str) or (isinstance(cuts, int) and cuts < 0) or debug < 0:
+            raise UsageError("cuts are a list of names or a number, and numbers are at least 0")
+        if not isinstance(cuts, int):
+            require_modules(module, cuts)
+        self.module, self.iteration = module, 0
+        self._cuts, self._group, self._debug = cuts, process_group, debug
+        self._broadcast_buffers, self._synchronise = broadcast_buffers, True
+        self.rank, self.workers = _place(process_group)
+        depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
+        self._rule: LevelRule = level_rule(levels, depth, self.workers, warm_up, granularity, seed)
+        self._forget()
+        self.register_load_state_dict_pre_hook(_add_prefix)  # type: ignore[no-untyped-call]
+        if self.workers > 1:
+            require_equal_shapes(module, process_group)
+            broadcast([*module.parameters(), *module.buffers()], process_group)
+
+    def _forget(self) -> None:
+        """Know nothing of the parts and of any pass."""
+        self._parts: ModelParts | None = None
+        self._trained: list[nn.Parameter] = []
+        self._runs: list[ParameterRun] = []
+        self._hooked: set[nn.Parameter] = set()
+        self._last: _Forward | None = None
+        self._running: _Backward | None = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the module returns, with a graph that reaches down to this iteration's level of this worker."""
+        if not torch.is_grad_enabled():
+            return self.module(*args, **kwargs)
+        if self._running is not None and torch._C._current_graph_task_id() == -1:
+            self._running.end()  # a backward pass that failed, and is still known to a debugger
+        parts = self.prepare(*args, **kwargs)
+        self._follow_frozen(parts)
+        if self._is_time_to_compare():
+            require_equal_parameters(self.module, self.iteration, self._group)
+        levels = self._rule(self.iteration)
+        beyond = parts.beyond(levels[self.rank])
+        self._last = _Forward(self.iteration, levels, beyond, self._synchronise)
+        with frozen(beyond):
+            outputs = self.module(*args, **kwargs)
+        for value in tree_leaves(outputs):
+            if isinstance(value, Tensor) and value.grad_fn is not None:
+                value.register_hook(partial(self._begin, self._last))  # type: ignore[no-untyped-call]
+        return outputs
+
+    def prepare(self, *args: Any, **kwargs: Any) -> ModelParts:
+        """Find the parts of the module, if they are not known; the first forward pass does this by itself.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Inputs of a forward pass.
+        """
+        if self._parts is None:
+            parts = split(self.module, observe(self.module, args, kwargs), self._cuts)
+            self._parts = agree(parts, self.module, self._group) if self.workers > 1 else parts
+        return self._parts
+
+    def describe(self) -> Description:
+        """Return a table of the levels: where each begins, its parameters, their bytes, and its share of the time.
+
+        Raises
+        ------
+        UsageError
+            There has been no forward pass yet, nor a call of `prepare`.
+        """
+        if self._parts is None:
+            raise UsageError("the parts are known after the first forward pass, or after prepare(inputs)")
+        return describe(self._parts)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let gradients add up on each worker; forward passes in the block keep the iteration and its levels."""
+        before, self._synchronise = self._synchronise, False
+        try:
+            yield
+        finally:
+            self._synchronise = before
+
+    def _follow_frozen(self, parts: ModelParts) -> None:
+        """Take account of parameters that the user has frozen or set free."""
+        trained = [p for p in parts.buckets if p.requires_grad]
+        if list(map(id, trained)) == list(map(id, self._trained)):
+            return
+        me = weakref.ref(self)  # autograd's hooks keep what they know, unseen by Python
+
+        def hook(parameter: nn.Parameter) -> None:
+            wrapper = me()
+            if wrapper is not None:
+                wrapper._accumulated(parameter)
+
+        for parameter in trained:
+            if parameter not in self._hooked:
+                parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                self._hooked.add(parameter)
+        self._trained = trained
+        self._runs = runs_of(parts.buckets) if self.workers > 1 else []
+
+    def _is_time_to_compare(self) -> bool:
+        is_first = self._last is None or self._last.iteration != self.iteration
+        return self._debug > 0 and self.workers > 1 and is_first and self.iteration % self._debug == 0
+
+    def _begin(self, forward: _Forward, _: Tensor | None = None) -> None:
+        """Freeze during the backward pass what the forward pass froze: checkpointing runs parts of it again."""
+        if self._running is not None:
+            return
+        running = self._running = _Backward(forward)
+        for parameter in forward.beyond:
+            parameter.requires_grad_(False)
+        finish = partial(self._finish, running)
+        # The engine drops what it was to call at the end of a backward pass that fails.
+        running.end = weakref.finalize(finish, _end, weakref.ref(self), running)
+        Variable._execution_engine.queue_callback(finish)
+
+    def _accumulated(self, parameter: nn.Parameter) -> None:
+        """Take note of a gradient that is complete."""
+        if self._running is None:
+            if self._last is None:
+                return
+            self._begin(self._last)
+        running = self._running
+        assert running is not None
+        forward = running.forward
+        if not running.reached and forward.synchronise and self.workers > 1:
+            running.average = GradientAverage(self._runs, forward.levels, self.rank, self._group)
+        running.reached = True
+        if running.average is not None:
+            running.average.arrived(parameter)
+
+    def _finish(self, running: _Backward) -> None:
+        try:
+            if running.average is not None:
+                running.average.finish()
+                if self._broadcast_buffers:
+                    broadcast(self.module.buffers(), self._group)
+            forward = running.forward
+            if running.reached and forward.synchronise and forward.iteration == self.iteration:
+                self.iteration += 1
+        finally:
+            running.end()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":
+                raise
+            return getattr(self.module, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy gets: it finds the parts anew, for its parameters have no hooks."""
+        copy = PartialBackprop.__new__(PartialBackprop)
+        copy.__dict__.update(self.__dict__)
+        copy._forget()
+        return copy.__dict__
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the module's, under its own names."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load one of the module."""
+        return self.module.load_state_dict(*args, **kwargs)
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the module's, under its own names."""
+        return self.module.named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+        """Yield the module's, under its own names."""
+        return self.module.named_buffers(*args, **kwargs)
+
+
+def _end(wrapper: weakref.ref[PartialBackprop], running: _Backward) -> None:
+    """Set free what was frozen, whether the backward pass has ended well or not."""
+    for parameter in running.forward.beyond:
+        parameter.requires_grad_(True)
+    owner = wrapper()
+    if owner is not None and owner._running is running:
+        owner._running = None
+
+
+def _add_prefix(wrapper: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    """Give the module's own names those under which the wrapper holds it."""
+    for key in [key for key in state if key.startswith(prefix)]:
+        state[f"{prefix}module.{key[len(prefix) :]}"] = state.pop(key)
+
+
+def _require_trainable(module: nn.Module) -> None:
+    parameters = list(module.parameters())
+    if any(isinstance(p, UninitializedParameter) for p in parameters):
+        raise UsageError("a lazy module has no parameters yet: run it once before it is wrapped")
+    if not any(p.requires_grad for p in parameters):
+        raise UsageError("no parameter of the module is trained")
+
+
+def _place(group: dist.ProcessGroup | None) -> tuple[int, int]:
+    """Return rank and number of workers."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(group), dist.get_world_size(group)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError("WORLD_SIZE is above 1: call torch.distributed.init_process_group first")
+    return 0, 1

@@ -1,0 +1,263 @@
+"""`PartialBackprop` in one process: what is saved, where gradients stop, cuts that are found, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from partial_networks import CASES, Shared, SkipCnn, TiedGpt, built, images, loss_of, rows, tokens  # noqa: E402
+from torch import nn  # noqa: E402
+
+import jigsaw_opt  # noqa: E402
+from jigsaw_opt.errors import UsageError  # noqa: E402
+from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
+
+PLAIN = [name for name in CASES if name not in ("checkpointing", "checkpointed by function")]
+
+
+def at_level(model: PartialBackprop, level: int) -> PartialBackprop:
+    """A lone worker must go to full depth, so tests of levels set the rule aside."""
+    model._rule = lambda iteration: (level,)
+    return model
+
+
+def stack() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(6, 6) for _ in range(6)))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("level", [1, 2])
+def test_gradients_of_a_level_are_those_of_the_whole_pass_and_the_others_are_none(name: str, level: int) -> None:
+    case = CASES[name]
+    whole = built(case)
+    loss_of(case, whole, 0, 1).backward()
+    model = at_level(PartialBackprop(built(case), case.cuts), level)
+    loss_of(case, model, 0, 1).backward()
+    assert model._parts is not None
+    reached = 0
+    for (key, own), other in zip(model.named_parameters(), whole.parameters(), strict=True):
+        if model._parts.buckets[own] > level or other.grad is None:
+            assert own.grad is None
+        else:
+            torch.testing.assert_close(own.grad, other.grad, rtol=0, atol=1e-6, msg=key)
+            reached += 1
+        assert own.requires_grad == other.requires_grad
+    assert reached > 0
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("level", [1, 2])
+def test_nothing_is_saved_before_the_cut(name: str, level: int) -> None:
+    case = CASES[name]
+    model = at_level(PartialBackprop(built(case), case.cuts), level)
+    saved: dict[bool, int] = {False: 0, True: 0}
+    begun = []
+    model.module.get_submodule(case.cuts[-level]).register_forward_pre_hook(lambda *_: begun.append(True))
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved[bool(begun)] += 1
+        return tensor
+
+    loss_of(case, model, 0, 0)
+    begun.clear()
+    saved.update({False: 0, True: 0})
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss_of(case, model, 0, 0)
+    assert saved[False] == 0 < saved[True]
+
+
+@pytest.mark.parametrize("functional", [False, True])
+def test_a_parameter_belongs_to_the_part_of_its_first_use(functional: bool) -> None:
+    model = PartialBackprop(TiedGpt(functional=functional), ["blocks.3", "blocks.1"])
+    parts = model.prepare(tokens(torch.Generator().manual_seed(0)))
+    assert parts.cuts == ("blocks.1", "blocks.3")
+    buckets = {name: parts.buckets[p] for name, p in model.named_parameters()}
+    assert {name: buckets[name] for name in ("table.weight", "positions", "norm.bias")} == {
+        "table.weight": 3,
+        "positions": 3,
+        "norm.bias": 1,
+    }
+    assert {number for name, number in buckets.items() if name.startswith(("blocks.1", "blocks.2"))} == {2}
+
+
+def test_a_function_that_reads_a_late_modules_table_first_makes_it_early() -> None:
+    class Reversed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense, self.head = nn.Linear(6, 6), nn.Linear(6, 6)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.head(self.dense(x @ self.head.weight))
+
+    model = PartialBackprop(Reversed(), ["dense"])
+    parts = model.prepare(torch.ones(2, 6))
+    assert [parts.buckets[p] for p in model.module.parameters()] == [1, 1, 2, 1]
+
+
+def test_the_first_passes_change_neither_buffers_nor_generators_nor_inputs() -> None:
+    torch.manual_seed(5)
+    network, seen = SkipCnn(normed=True), images(torch.Generator().manual_seed(0))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    draws, copied = torch.get_rng_state(), seen.clone()
+    PartialBackprop(nn.Sequential(nn.ReLU(inplace=True), network, nn.Dropout()), 1).prepare(seen)
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    assert torch.equal(draws, torch.get_rng_state()) and torch.equal(seen, copied)
+    assert all(p.requires_grad for p in network.parameters())
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5])
+def test_cuts_are_found_and_described(count: int) -> None:
+    model = jigsaw_opt.PartialBackprop(stack(), cuts=count)
+    with pytest.raises(UsageError, match="after the first forward pass"):
+        model.describe()
+    model(torch.ones(2, 6)).sum().backward()
+    found = model.describe()
+    assert len(found.levels) == count + 1 and found.levels[-1].cut is None
+    assert [it.level for it in found.levels] == list(range(1, count + 2))
+    assert [it.parameters for it in found.levels][-1] == 6 * 42
+    held = [it.parameters for it in found.levels]
+    assert held == sorted(set(held)) and all(it.gradient_bytes == 4 * it.parameters for it in found.levels)
+    assert found.levels[-1].share == 1
+    table = str(found).splitlines()
+    assert len(table) == count + 2 and table[-1].split()[:3] == [str(count + 1), "the", "input"]
+
+
+def test_a_block_is_cut_rather_than_the_first_module_in_it() -> None:
+    model = PartialBackprop(TiedGpt(), cuts=10)
+    cuts = model.prepare(tokens(torch.Generator().manual_seed(0))).cuts
+    assert len(cuts) == 10 and not any(cut.endswith(("norm1", "dense.0")) for cut in cuts)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "levels", "told"),
+    [
+        (["1", "x"], "full", "'x' is no module"),
+        (["late.1", "1", "1"], "full", "'late.1' is no module of the model; '1' is named twice"),
+        ("1", "full", "cuts are a list of names"),
+        (-1, "full", "cuts are a list of names"),
+        (["1"], "half", "levels are full, staircase"),
+        (["1"], jigsaw_opt.FreeDepth(balance=1), "no balance"),
+        (6, "full", "can be cut at 5 modules, not at 6"),
+        (["1"], lambda iteration, worker: 3, "a level is an integer from 1 to 2"),
+        (["1"], lambda iteration, worker: 1, "one worker must go to level 2"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(cuts: Any, levels: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        PartialBackprop(stack(), cuts, levels)(torch.ones(2, 6))
+
+
+def test_a_container_or_a_last_part_without_parameters_is_refused() -> None:
+    with pytest.raises(UsageError, match="never calls 'blocks'"):
+        PartialBackprop(TiedGpt(), ["blocks"])(tokens(torch.Generator()))
+    with pytest.raises(UsageError, match="no trained parameter behind the cut '1'"):
+        PartialBackprop(nn.Sequential(nn.Linear(6, 6), nn.ReLU()), ["1"])(torch.ones(2, 6))
+    with pytest.raises(UsageError, match="no parameter of the module is trained"):
+        PartialBackprop(nn.ReLU(), [])
+    with pytest.raises(UsageError, match="lazy module"):
+        PartialBackprop(nn.LazyLinear(3), [])
+
+
+def test_processes_without_a_group_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="init_process_group first"):
+        PartialBackprop(stack(), 1)
+
+
+class Failing(nn.Module):
+    """Fails in the forward pass, in the backward pass, or not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early, self.late, self.where = nn.Linear(6, 6), nn.Linear(6, 6), ""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.late(self.early(x))
+        if self.where == "forward":
+            raise ZeroDivisionError
+        if self.where == "backward":
+            x.register_hook(lambda gradient: 1 / 0)
+        return x.sin()
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_after_a_failure_nothing_stays_frozen_and_training_goes_on(where: str) -> None:
+    model = at_level(PartialBackprop(Failing(), ["late"]), 1)
+    model.prepare(torch.ones(2, 6))
+    model.module.where = where
+    with pytest.raises(ZeroDivisionError):
+        model(torch.ones(2, 6)).sum().backward()
+    assert all(p.requires_grad for p in model.parameters()) and model.iteration == 0
+    model.module.where = ""
+    model(torch.ones(2, 6)).sum().backward()
+    assert model.iteration == 1
+    assert [p.grad is not None for p in model.parameters()] == [False, False, True, True]
+
+
+def test_layers_may_be_frozen_and_set_free_while_training() -> None:
+    model = PartialBackprop(stack(), ["3"])
+    model.module[4].requires_grad_(False)
+    model(torch.ones(2, 6)).sum().backward()
+    model.module[4].requires_grad_(True)
+    model.module[5].requires_grad_(False)
+    assert model.module[4].weight.grad is None
+    at_level(model, 1)(torch.ones(2, 6)).sum().backward()
+    assert model.module[4].weight.grad is not None and model.module[5].weight.requires_grad is False
+
+
+def test_the_module_is_at_hand_under_its_own_names() -> None:
+    network = stack()
+    model = PartialBackprop(network, ["3"])
+    assert list(model.state_dict()) == list(network.state_dict())
+    assert [name for name, _ in model.named_parameters()] == [name for name, _ in network.named_parameters()]
+    other = stack()
+    nn.init.zeros_(other[0].weight)
+    model.load_state_dict(other.state_dict())
+    assert not network[0].weight.any()
+    network.note = "seen"
+    assert model.note == "seen"
+    with pytest.raises(AttributeError, match="nothing"):
+        model.nothing  # noqa: B018 - that is what is tested
+    whole = nn.ModuleDict({"net": model})
+    assert list(whole.state_dict()) == [f"net.{name}" for name in network.state_dict()]
+    whole.load_state_dict(whole.state_dict())
+
+
+def test_a_copy_trains_by_itself() -> None:
+    model = at_level(PartialBackprop(stack(), ["3"]), 2)
+    model(torch.ones(2, 6)).sum().backward()
+    other = copy.deepcopy(model)
+    other(torch.ones(2, 6)).sum().backward()
+    assert (model.iteration, other.iteration) == (1, 2)
+
+
+def test_what_is_let_go_is_freed() -> None:
+    model = PartialBackprop(stack(), ["3"])
+    model(torch.ones(2, 6)).sum().backward()
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+def test_accumulation_keeps_the_iteration_and_evaluation_does_not_count() -> None:
+    model = PartialBackprop(Shared(), ["last"])
+    inputs = rows(torch.Generator().manual_seed(0))
+    with model.no_sync():
+        model(inputs).sum().backward()
+    assert model.iteration == 0
+    first = model.last.bias.grad.clone()
+    with torch.no_grad():
+        model(inputs)
+    (gradient,) = torch.autograd.grad(model(inputs).sum(), [model.last.bias])
+    assert model.iteration == 0 and torch.equal(gradient, first)
+    model(inputs).sum().backward()
+    assert model.iteration == 1
+    torch.testing.assert_close(model.last.bias.grad, 2 * first)
