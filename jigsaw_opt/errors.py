@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from numbers import Number
 from typing import ClassVar
@@ -15,7 +16,6 @@ __all__ = [
     "InvalidInputError",
     "JigsawError",
     "MissingEngineError",
-    "OptionError",
     "OutOfTimeError",
     "PluginError",
     "Problem",
@@ -24,9 +24,11 @@ __all__ = [
     "TooLargeError",
     "UsageError",
     "WrongPlanError",
+    "argument",
     "kind_of",
     "reason_of",
     "require_a",
+    "spelled_by",
 ]
 
 _GIVERS = {
@@ -37,6 +39,7 @@ _GIVERS = {
     "ReplayRequest": "as in ReplayRequest(instance, plan)",
 }
 """What to call or to write for an argument, by the name of its type."""
+_SPELLING: ContextVar[Callable[[str, object], str] | None] = ContextVar("spelling of arguments", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +77,6 @@ class UsageError(JigsawError):
 
     def __str__(self) -> str:
         return "\n  ".join(map(str, self.args))
-
-
-class OptionError(UsageError):
-    """Options of a solve that are out of range, or that a method does not take.
-
-    Parameters
-    ----------
-    wrong
-        At least one name of an option, and what is wrong, where ``{option}`` stands for that name.
-    """
-
-    def __init__(self, wrong: Iterable[tuple[str, str]]) -> None:
-        self.wrong = tuple(wrong)
-        super().__init__(*self.told(str))
-
-    def __reduce__(self) -> tuple[type[OptionError], tuple[tuple[tuple[str, str], ...]]]:
-        """How to make it anew in another process."""
-        return type(self), (self.wrong,)
-
-    def told(self, spelled: Callable[[str], str]) -> list[str]:
-        """What is wrong, with options spelled as where they were given."""
-        return [text.replace("{option}", spelled(name)) for name, text in self.wrong]
 
 
 class InvalidInputError(JigsawError):
@@ -246,6 +227,24 @@ class Problems:
             raise InvalidInputError([*self._of_calls, *self._of_inputs])
         if self._of_calls:
             raise UsageError(*map(str, self._of_calls))
+
+
+def argument(name: str, value: object = None) -> str:
+    """Return how an argument is written, with its value if any: as in ``too_wide='skip'``, or as `spelled_by` says."""
+    spelling = _SPELLING.get()
+    if spelling is not None:
+        return spelling(name, value)
+    return name if value is None else f"{name}={value!r}"
+
+
+@contextmanager
+def spelled_by(spelling: Callable[[str, object], str]) -> Iterator[None]:
+    """Have `argument` write names and values as the caller does, within the block."""
+    token = _SPELLING.set(spelling)
+    try:
+        yield
+    finally:
+        _SPELLING.reset(token)
 
 
 def require_a(kinds: type | tuple[type, ...], given: object) -> None:

@@ -49,9 +49,11 @@ _SPELLED = {
     "condition": "--robust",
     "engine_parameters": "--engine-parameter",
     "fix": "--fix-placement or --fix-before",
+    "most_coefficients": "--max-coefficients",
+    "round_s": "--round",
     "without_bounds": "--without-bound",
 }
-"""Arguments of `solve` that have another name on the command line."""
+"""Arguments that have another name on the command line."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,7 +82,7 @@ def _exit_code(argv: list[str] | None) -> int:
     from jigsaw_opt.cli.arguments import parser_of
     from jigsaw_opt.cli.logs import shown_logs
     from jigsaw_opt.cli.output import flush, print_error
-    from jigsaw_opt.errors import JigsawError
+    from jigsaw_opt.errors import JigsawError, spelled_by
 
     arguments: Namespace | None = None
     keeps()
@@ -89,7 +91,7 @@ def _exit_code(argv: list[str] | None) -> int:
             arguments = parser_of(COMMANDS).parse_args(argv)
             if not arguments.debug:
                 sys.excepthook = _report_internal_error
-            with shown_logs(arguments.debug):
+            with shown_logs(arguments.debug), spelled_by(_spelled):
                 return int(arguments.run(arguments))
         finally:
             flush()
@@ -108,11 +110,9 @@ def _exit_code(argv: list[str] | None) -> int:
 
 def _told(error: Exception) -> JigsawError | None:
     """What the system or the interpreter refused, in one line; None where it is a bug."""
-    from jigsaw_opt.errors import JigsawError, MissingEngineError, OptionError, UsageError, reason_of
+    from jigsaw_opt.errors import JigsawError, MissingEngineError, reason_of
 
     match error:
-        case OptionError():
-            return UsageError(*error.told(_spelled))
         case JigsawError():
             return error
         case ModuleNotFoundError(name=str(name)) if not name.startswith("jigsaw_opt"):
@@ -130,9 +130,10 @@ def _told(error: Exception) -> JigsawError | None:
     return None
 
 
-def _spelled(option: str) -> str:
-    """What the command line calls an argument of `solve`."""
-    return _SPELLED.get(option, "--" + option.replace("_", "-"))
+def _spelled(name: str, value: object) -> str:
+    """What the command line calls an argument of the library, which needs no value where that is true."""
+    option = _SPELLED.get(name, "--" + name.replace("_", "-"))
+    return option if value is None or value is True else f"{option} {value}"
 
 
 def _is_nowhere() -> bool:

@@ -16,7 +16,7 @@ from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.documents.workload_csv import columns_of
-from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError, kind_of
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError, argument, kind_of
 from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.contention import LinkSharing
@@ -39,7 +39,6 @@ from jigsaw_opt.text import nearest, readable
 
 __all__ = ["changed", "read_setting", "read_settings"]
 
-_MODELS_FOR_DURATIONS = "has a duration and no model; --draw-models gives it one, --performance seconds needs none"
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
 _DEFAULTS: Mapping[str, Any] = {
@@ -357,7 +356,12 @@ def _accepting(asked: Mapping[str, Any], cluster: Cluster, performance: Performa
         reason = None if performance is None else performance.unknown(job)
         if reason is not None:
             of_duration = isinstance(performance, Profiled) and job.duration_us is not None
-            found.append(f"job {job.name!r} {_MODELS_FOR_DURATIONS}" if of_duration else reason)
+            found.append(f"job {job.name!r} {_without_model()}" if of_duration else reason)
         return found
 
     return problems
+
+
+def _without_model() -> str:
+    drawn, given = argument("draw_models", True), argument("performance", "seconds")
+    return f"has a duration and no model; {drawn} gives it one, {given} needs none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.workload import TraceJob, Workload, left_out_told
 
 __all__ = ["require_choice", "why_too_wide", "without_too_wide"]
@@ -23,7 +23,8 @@ def why_too_wide(job: TraceJob, needed: int, count: int) -> str | None:
     """Return that a job that needs so many GPUs is too wide for a cluster of `count`; None where it is not."""
     if needed <= count:
         return None
-    return f"job {job.name!r} needs {needed} GPUs and the cluster has {count}; --too-wide skip leaves such jobs out"
+    skipped = argument("too_wide", "skip")
+    return f"job {job.name!r} needs {needed} GPUs and the cluster has {count}; {skipped} leaves such jobs out"
 
 
 def without_too_wide(workload: Workload, count: int, *, rigid: bool = False) -> Workload:

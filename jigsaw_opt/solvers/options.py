@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from jigsaw_opt.errors import OptionError, UsageError, kind_of
+from jigsaw_opt.errors import UsageError, argument, kind_of
 from jigsaw_opt.solvers.engines.parameters import Parameter
 from jigsaw_opt.text import suggestion
 
@@ -133,30 +133,30 @@ class Options:
     def __post_init__(self) -> None:
         self._require_kinds()
         wrong = [
-            (name, f"{{option}} is at least 0, not {value}")
+            f"{argument(name)} is at least 0, not {value}"
             for name in ("time_limit", "gap", "no_improvement", "work_limit")
             if (value := getattr(self, name)) is not None and not value >= 0
         ]
         if not 1 <= self.threads <= MOST_THREADS:
-            wrong.append(("threads", f"{{option}} lies between 1 and {MOST_THREADS}, not {self.threads}"))
+            wrong.append(f"{argument('threads')} lies between 1 and {MOST_THREADS}, not {self.threads}")
         if not 0 <= self.seed < 2**31:
-            wrong.append(("seed", f"{{option}} lies between 0 and 2^31 - 1, not {self.seed}"))
+            wrong.append(f"{argument('seed')} lies between 0 and 2^31 - 1, not {self.seed}")
         if wrong:
-            raise OptionError(wrong)
+            raise UsageError(*wrong)
 
     def _require_kinds(self) -> None:
         wrong = [
-            (name, f"{{option}} is a {'whole ' if kind is Integral else ''}number, not {value!r}")
+            f"{argument(name)} is a {'whole ' if kind is Integral else ''}number, not {value!r}"
             for name, kind in _NUMBERS.items()
             if not isinstance(value := getattr(self, name), kind) and not (kind is Real and value is None)
         ]
         wrong += [
-            (name, f"{{option}} is {wanted}, not {kind_of(getattr(self, name))}")
+            f"{argument(name)} is {wanted}, not {kind_of(getattr(self, name))}"
             for name, (wanted, fits) in _KINDS.items()
             if not fits(getattr(self, name))
         ]
         if wrong:
-            raise OptionError(wrong)
+            raise UsageError(*wrong)
 
     @property
     def workers(self) -> int:

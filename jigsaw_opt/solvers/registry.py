@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from jigsaw_opt.errors import OptionError, UsageError
+from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
@@ -137,12 +137,12 @@ def require_options(method: Solver, options: Options) -> None:
 
     Raises
     ------
-    OptionError
+    UsageError
         With all of them.
     """
     left = ignored(method, options)
     if left:
-        raise OptionError((name, f"solver {method.name!r} takes no option {{option}}") for name in left)
+        raise UsageError(*(f"solver {method.name!r} takes no option {argument(name)}" for name in left))
 
 
 def require_solver(name: str, found: object) -> None:

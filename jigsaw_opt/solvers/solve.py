@@ -9,7 +9,7 @@ from typing import Unpack
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import validate
-from jigsaw_opt.errors import InvalidInputError, OptionError, Problem, UsageError, kind_of, require_a
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, kind_of, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.former_arguments import takes_former_arguments
@@ -145,8 +145,7 @@ def _resolved(
         return resolve(instance, start, fix, options, on_event)
     if not fix.empty:
         name = find_solver(method).name
-        told = f"solver {name!r} keeps nothing of a plan; auto and phased do what {{option}} asks"
-        raise OptionError([("fix", told)])
+        raise UsageError(f"solver {name!r} keeps nothing of a plan; auto and phased do what {argument('fix')} asks")
     reason = refusal(Warm(start, fix), instance)
     if reason is not None:
         raise UsageError(f"no plan of another instance is carried over to {instance.name!r}: {reason}")

@@ -239,7 +239,7 @@ def test_what_differs_from_the_run_of_a_checkpoint_is_named(
     printed = capsys.readouterr().err
     assert printed.count("is of another run") == 1 and "learning rate was 0.01, not 0.02" in printed
     assert ground.run("--resume") == 2
-    assert "--checkpoint DIR" in capsys.readouterr().err
+    assert "a folder: --checkpoint, to" in capsys.readouterr().err
 
 
 def test_code_is_imported_only_if_trusted(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:

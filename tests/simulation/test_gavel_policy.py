@@ -152,7 +152,7 @@ def test_gavel_needs_throughputs_by_type() -> None:
 
 def test_rounds_are_longer_than_a_start() -> None:
     where = setting("1x1:fast+1x1:slow", jobs(("a", 1, 1)), restart_us=60_000_000)
-    with pytest.raises(UsageError, match="--round 120"):
+    with pytest.raises(UsageError, match="round_s=120"):
         run(where, GAVEL)
 
 

@@ -82,7 +82,9 @@ def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
     columns = "name=id,gpus=num_gpu,submit_s=time,duration_s=run"
     (job,) = read_setting(str(path), "2x4", "fifo", columns=columns).workload.jobs
     assert (job.name, job.gpus, job.submit_us, job.iterations) == ("a", 2, 5_000_000, 3600)
-    with pytest.raises(InvalidInputError, match="has a duration and no model; --draw-models gives it one, --perf"):
+    with pytest.raises(
+        InvalidInputError, match="has a duration and no model; draw_models=True gives it one, performance='sec"
+    ):
         read_setting(str(path), "server/plain", "fifo", columns=columns)
     (drawn,) = read_setting(str(path), "server/plain", "fifo", columns=columns, draw_models=True).workload.jobs
     assert drawn.model in load("server/plain").models

@@ -21,7 +21,7 @@ from jigsaw_opt.documents import instance_sha256, make_folder, write_atomically
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.writing import remove_abandoned
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
 from jigsaw_opt.executor.likeness import compare
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.request import ReplayRequest
@@ -89,7 +89,8 @@ class Checkpoint:
             remove_abandoned(self._folder)
             return
         if self._statement.exists():
-            raise UsageError(f"{self._folder} holds a checkpoint: go on from it with --resume, or name another folder")
+            resumed = argument("resume", True)
+            raise UsageError(f"{self._folder} holds a checkpoint: go on from it with {resumed}, or name another folder")
         make_folder(self._folder, [self._statement.name])
         write_atomically(self._statement, json.dumps(self._belongs, indent=2).encode())
 

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from jigsaw_opt.errors import argument
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.replay import Policy
@@ -88,7 +89,8 @@ class ReplaySettings:
         if (self.passes is None) == (self.minutes is None):
             yield "a plan is carried out a number of times, or for a number of minutes: exactly one of the two is given"
         if self.checkpoint is None and (self.resume or self.every is not None):
-            yield "checkpoints need a folder: --checkpoint DIR, to be written every so many iterations or to go on from"
+            folder = argument("checkpoint")
+            yield f"checkpoints need a folder: {folder}, to be written every so many iterations or to go on from"
         if self.backend == "nccl" and self.device != "cuda":
             yield "the backend nccl needs the device cuda"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jigsaw_opt.documents import load_instance
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.costs import transfer_us
 from jigsaw_opt.problem.job import FullDepth
@@ -195,5 +195,7 @@ def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTi
         With everything that is wrong in the document.
     """
     if source is None:
-        raise UsageError("performance 'profiled' needs an instance with models: --cluster FILE, or profiled:FILE")
+        raise UsageError(
+            f"performance 'profiled' needs an instance with models: as {argument('cluster')}, or profiled:FILE"
+        )
     return Profiled(cluster, load_instance(source).models)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.by_type import ByType
@@ -43,9 +43,10 @@ class _GavelScheduler:
     def refuses(self, job: TraceJob) -> str | None:
         restart_us = self.setting.restart_of(job)
         if restart_us >= (self.setting.round_us or _ROUND_US):
+            longer = argument("round_s", -(-2 * restart_us // 1_000_000))
             return (
                 f"job {job.name!r} takes {restart_us / 1_000_000:g} s to start on other GPUs, and policy 'gavel' may"
-                f" move it every round: the rounds must be longer, as in --round {2 * restart_us / 1_000_000:g}"
+                f" move it every round: the rounds must be longer, as in {longer}"
             )
         if not any(self.performance.throughput(job, gpu_type) > 0 for gpu_type in self.types):
             return f"job {job.name!r} runs on no single type of GPU: it asks for {job.gpus} of them"

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from math import ceil, inf
 from typing import ClassVar, Literal
 
-from jigsaw_opt.errors import MissingEngineError, UsageError
+from jigsaw_opt.errors import MissingEngineError, UsageError, argument
 from jigsaw_opt.formulations.ilp_timetable import (
     IlpTimetable,
     build,
@@ -121,7 +121,7 @@ def model_document(
         raise UsageError(
             f"the program of instance {instance.name!r} has about {size.columns:,} columns, {size.rows:,} rows and "
             f"{size.coefficients:,} coefficients, in a file of about {size.file_bytes(kind) / 1e6:,.0f} MB; at most "
-            f"{most_coefficients:,} coefficients are written (--max-coefficients N raises that)"
+            f"{most_coefficients:,} coefficients are written ({argument('most_coefficients')} raises that)"
         )
     on_row = None if report is None else lambda rows: report(rows, size.rows)
     program = _whole_model(operations, on_row).program
