@@ -25,7 +25,6 @@ from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, parts_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, each_failure
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
-from jigsaw_opt.solvers.resolve.robust import solve_robust
 from jigsaw_opt.solvers.solve import solve
 
 INSTANCES = ("rack/tree", "rack/tree-link-bound", "pod/plain", "pod:0:load=800")
@@ -97,7 +96,7 @@ def promising(instance: Instance, plan: Plan, slack: float) -> Instance:
 def robust(name: str, slack: float, options: Options) -> None:
     bundled = instance_from(name)
     instance = two_uplinks(promising(bundled, planned(bundled, options), slack))
-    plain, kept = solve(instance, "auto", options), solve_robust(instance, "auto", options)
+    plain, kept = solve(instance, "auto", options), solve(instance, "auto", options, robust=True)
     title = f"{name:<22}{slack:>6.2f}{plain.objective or '-':>12}"
     if plain.objective is None or kept.objective is None:
         print(f"{title}{'-':>12}  {kept.status}", flush=True)

@@ -51,6 +51,7 @@ _SPELLED = {
     "fix": "--fix-placement or --fix-before",
     "most_coefficients": "--max-coefficients",
     "round_s": "--round",
+    "start": "--warm",
     "without_bounds": "--without-bound",
 }
 """Arguments that have another name on the command line."""

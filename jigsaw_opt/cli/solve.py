@@ -138,6 +138,7 @@ def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | 
         engine_log=engine_log,
         params=_params(arguments.params),
         without_bounds=tuple(arguments.without_bound),
+        robust=arguments.robust,
     )
 
 
@@ -219,10 +220,6 @@ def _require_warm(arguments: argparse.Namespace) -> None:
     """Refuse options that do not go together, and those that make sense with an old plan only, or without one."""
     if arguments.warm is None and (arguments.fix_placement or arguments.fix_before is not None):
         raise UsageError("--fix-placement and --fix-before need an old plan: --warm PLAN")
-    if _method(arguments) == "phased" and arguments.robust:
-        raise UsageError("--robust takes plans that list all iterations only; leave out --phased")
-    if arguments.warm is not None and arguments.robust:
-        raise UsageError("--robust makes a plan anew; leave out --warm")
     if arguments.phased and arguments.solver not in ("auto", "phased"):
         raise UsageError("a phased plan is made without --solver")
 
@@ -231,10 +228,6 @@ def _solved(
     instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None, old: Plan | None
 ) -> Result:
     """From scratch, or from the plan of this instance or another one."""
-    if arguments.robust:
-        from jigsaw_opt.solvers.resolve.robust import solve_robust
-
-        return solve_robust(instance, arguments.solver, options, report)
     from jigsaw_opt.solvers.resolve import Fix, placements_of
     from jigsaw_opt.solvers.solve import solve
 

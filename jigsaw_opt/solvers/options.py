@@ -37,6 +37,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "params": ("a SearchParams", lambda it: it is None or hasattr(it, "without")),
     "without_bounds": ("a tuple of names", lambda it: isinstance(it, tuple | list | set | frozenset)),
     "condition": ("a function", lambda it: it is None or callable(it)),
+    "robust": ("true or false", lambda it: isinstance(it, bool)),
     "cancel": ("a threading.Event", lambda it: hasattr(it, "set") and hasattr(it, "is_set")),
 }
 """What the other options are, in words, and whether a value is that."""
@@ -59,6 +60,7 @@ class GivenOptions(TypedDict, total=False):
     params: SearchParams | None
     without_bounds: tuple[str, ...]
     condition: Callable[[Operations, Timetable], bool] | None
+    robust: bool
     cancel: Flag
 
 
@@ -97,6 +99,9 @@ class Options:
     condition
         Plans that do not meet it are never taken: a question about the instance, cut, and a timetable. Bounds stay
         those of all plans. None for no condition.
+    robust
+        Whether only plans are taken that outlive the failure of any one link: no job stops, and with the order kept all
+        promises are kept. ``auto``, ``portfolio`` and ``greedy`` do so, and start from no plan.
     cancel
         Set by another thread or a signal handler, it stops the solve and keeps the best plan.
 
@@ -119,6 +124,7 @@ class Options:
     params: SearchParams | None = None
     without_bounds: tuple[str, ...] = ()
     condition: Callable[[Operations, Timetable], bool] | None = None
+    robust: bool = False
     cancel: Flag = field(default_factory=Flag, compare=False)
 
     def __copy__(self) -> Options:

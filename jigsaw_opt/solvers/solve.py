@@ -19,6 +19,7 @@ from jigsaw_opt.solvers.phased import PHASED, resolve_phased, solve_either, solv
 from jigsaw_opt.solvers.registry import Solver, refusal, require_options
 from jigsaw_opt.solvers.resolve import Fix, resolve
 from jigsaw_opt.solvers.resolve.kept_order import timetable_in
+from jigsaw_opt.solvers.resolve.robust import solve_robust
 from jigsaw_opt.solvers.resolve.warm import Warm, offer_repaired
 from jigsaw_opt.solvers.result import Report, Result, Status
 
@@ -82,11 +83,13 @@ def solve(
     WrongPlanError
         The plan that was made did not pass `check`.
     """
-    begun = time.monotonic()
+    begun, asked = time.monotonic(), options_of(options, option)
+    instance = validate(instance)
     _require_types(start, fix, on_event)
-    asked, instance = options_of(options, option), validate(instance)
     if start is not None and start.is_phased:
         _require_phases(method, asked)
+    if start is not None and asked.robust:
+        raise UsageError(f"{argument('robust')} makes a plan anew; leave out {argument('start')}")
     if start is None:
         if fix is not None and not fix.empty:
             raise UsageError("what is fixed is part of a plan: give it as start")
@@ -122,6 +125,8 @@ def _solved(
     opening: Opening | None,
     begun: float,
 ) -> Result:
+    if options.robust:
+        return solve_robust(instance, method, replace(options, robust=False), on_event)
     if method == "auto":
         return solve_either(instance, options, on_event, opening, begun)
     return solve_listed(instance, method, options, on_event, opening)

@@ -18,7 +18,6 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Model, Plan, Segment, Ser
 from jigsaw_opt.solvers.options import GivenOptions, Options
 from jigsaw_opt.solvers.registry import find, ignored, loadable_solvers, names
 from jigsaw_opt.solvers.resolve import Fix
-from jigsaw_opt.solvers.resolve.robust import solve_robust
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import random_instance
@@ -246,7 +245,7 @@ def test_phased_is_a_method_like_others() -> None:
     with pytest.raises(jo.UsageError, match="no solver 'phasd'; did you mean 'phased'"):
         solve(instance, "phasd")
     with pytest.raises(jo.UsageError, match="solver 'phased' takes no option condition"):
-        solve_robust(instance, "phased")
+        solve(instance, "phased", robust=True)
     listed = solve(instance, "greedy").plan
     fewer = replace(instance, jobs=instance.jobs[:-1])
     result = solve(fewer, "phased", start=listed, fix=Fix(), threads=1)

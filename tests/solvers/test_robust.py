@@ -19,7 +19,7 @@ from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
-from jigsaw_opt.solvers.resolve.robust import bridges, solve_robust
+from jigsaw_opt.solvers.resolve.robust import bridges
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
 from tests.solvers.test_failures import chained
@@ -61,7 +61,7 @@ def test_no_job_on_servers_that_a_bridge_parts(solver: str) -> None:
     models = {"m": Model((Segment("s", {"v": 40}, {"v": 60}, 10, 0),), state_factor=1)}
     jobs = tuple(Job(name, "m", 2, 2) for name in ("x", "y"))
     instance = validate(Instance("star", Cluster(servers, ("hub",), links), models, jobs))
-    plain, robust = solve(instance, solver, QUICK), solve_robust(instance, solver, QUICK)
+    plain, robust = solve(instance, solver, QUICK), solve(instance, solver, QUICK, robust=True)
     require_robust(instance, robust)
     assert plain.objective is not None and robust.objective is not None and robust.objective > plain.objective
     assert robust.status is Status.FEASIBLE and robust.bound <= plain.objective
@@ -71,7 +71,7 @@ def test_no_job_on_servers_that_a_bridge_parts(solver: str) -> None:
 @pytest.mark.parametrize("solver", ["auto", "greedy"])
 def test_a_plan_that_keeps_its_deadline_whatever_link_fails(solver: str) -> None:
     instance = fast_and_slow(200)
-    plain, robust = solve(instance, solver, QUICK), solve_robust(instance, solver, QUICK)
+    plain, robust = solve(instance, solver, QUICK), solve(instance, solver, QUICK, robust=True)
     assert plain.plan is not None and plain.plan.jobs[0].gpus[0] in ("a/0", "b/0")
     require_robust(instance, robust)
     assert plain.objective is not None and robust.objective is not None and robust.objective > plain.objective
@@ -81,18 +81,18 @@ def test_a_plan_that_keeps_its_deadline_whatever_link_fails(solver: str) -> None
 def test_shaped_jobs_and_instances_without_such_a_plan() -> None:
     """One job with one placement, which takes 12, and 16 over the detour."""
     jobs = [replace(chained().jobs[0], deadline_us=deadline) for deadline in (15, 16)]
-    tight, loose = (solve_robust(replace(chained(), jobs=(job,)), "auto", QUICK) for job in jobs)
+    tight, loose = (solve(replace(chained(), jobs=(job,)), "auto", QUICK, robust=True) for job in jobs)
     assert tight.status is Status.UNKNOWN and tight.plan is None
     assert (loose.status, loose.objective) == (Status.OPTIMAL, 12)
     paced = replace(chained(cyclic=True).jobs[0], pace_us=7)
-    assert solve_robust(replace(chained(cyclic=True), jobs=(paced,)), "auto", QUICK).plan is None
+    assert solve(replace(chained(cyclic=True), jobs=(paced,)), "auto", QUICK, robust=True).plan is None
     cluster = chained().cluster
     star = replace(chained(), cluster=replace(cluster, links=cluster.links[1:]))
     wide = replace(star, jobs=fast_and_slow(9).jobs, models=fast_and_slow(9).models)
-    none = solve_robust(replace(wide, jobs=(replace(wide.jobs[0], deadline_us=None),)), "auto", QUICK)
+    none = solve(replace(wide, jobs=(replace(wide.jobs[0], deadline_us=None),)), "auto", QUICK, robust=True)
     assert none.status is Status.INFEASIBLE and "no plan outlives every link" in none.conflicts[0].message
     with pytest.raises(UsageError, match="condition"):
-        solve_robust(chained(), "cpsat", QUICK)
+        solve(chained(), "cpsat", QUICK, robust=True)
 
 
 def test_robust_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,9 +102,10 @@ def test_robust_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     call = ["--robust", "--work-limit", "0.5", "--workers", "1", "-q", "--json"]
     assert main(["solve", str(files[0]), *call]) == 5
     assert json.loads(capsys.readouterr().out)["status"] == "unknown"
-    assert main(["solve", str(files[1]), *call]) == 0
+    assert main(["solve", str(files[1]), *call, "-o", str(tmp_path / "plan.json")]) == 0
     assert json.loads(capsys.readouterr().out)["objective"] == 12
-    assert main(["solve", str(files[1]), "--robust", "--warm", str(files[0])]) == 2
+    assert main(["solve", str(files[1]), "--robust", "--warm", str(tmp_path / "plan.json")]) == 2
+    assert "--robust makes a plan anew; leave out --warm" in capsys.readouterr().err
 
 
 ROBUST_CASES = Path(__file__).parents[1] / "data" / "cases" / "robust"
@@ -113,7 +114,7 @@ ROBUST_CASES = Path(__file__).parents[1] / "data" / "cases" / "robust"
 @pytest.mark.parametrize("name", ["avoid-links", "avoid-links-used", "deadline-policy"])
 def test_policies_that_avoid_links_stay_valid_without_these(name: str) -> None:
     instance = load_instance(ROBUST_CASES / f"robust-{name}.json")
-    result = solve_robust(instance, "auto", QUICK)
+    result = solve(instance, "auto", QUICK, robust=True)
     require_robust(instance, result)
     assert result.objective == solve(instance, "auto", QUICK).objective
 
@@ -140,4 +141,4 @@ def test_a_cluster_without_some_of_its_parts_is_valid(links: tuple[str, ...], se
 
 def test_robust_and_phased_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["solve", "server/plain", "--phased", "--robust"]) == 2
-    assert "leave out --phased" in capsys.readouterr().err
+    assert "solver 'phased' takes no option --robust" in capsys.readouterr().err

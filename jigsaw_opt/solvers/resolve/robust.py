@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from jigsaw_opt.documents import instance_sha256, validate
+from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
@@ -20,9 +20,9 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.listed import offering, solve_listed
-from jigsaw_opt.solvers.options import Options, required_options
-from jigsaw_opt.solvers.registry import ControlledSolver, find
+from jigsaw_opt.solvers.listed import find_solver, offering, solve_listed
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.registry import ControlledSolver, Solver
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
@@ -34,21 +34,15 @@ _FIRST_SHARE = 0.3
 """Share of the limits for plans to begin with."""
 
 
-def solve_robust(
-    instance: Instance, solver: str = "auto", options: Options | None = None, report: Report | None = None
-) -> Result:
+def solve_robust(instance: Instance, method: str | Solver, options: Options, on_event: Report | None = None) -> Result:
     """Solve an instance as `solve` does, among plans that outlive the failure of any one link.
 
     Parameters
     ----------
     instance
-        What is to be scheduled.
-    solver
-        ``auto``, ``portfolio`` or ``greedy``.
-    options
-        Limits, seed, cores.
-    report
-        Receives the progress stream, whose bounds are those of such plans.
+        A valid one.
+    method, options, on_event
+        As of `jigsaw_opt.solve`; the bounds of events are those of such plans.
 
     Returns
     -------
@@ -58,20 +52,17 @@ def solve_robust(
 
     Raises
     ------
-    InvalidInputError
-        The instance breaks a rule of the document; with all problems.
     UsageError
-        The solver takes no such condition.
+        The method takes no such condition.
     """
-    instance, options = validate(instance), required_options(options)
     dead = bridges(instance.cluster) if not instance.policed else frozenset()
     narrow = replace(instance, cluster=instance.cluster.without(dead)) if dead else instance
     asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
-    method, opening = find(solver), None
-    if instance.promising and instance.cluster.links and not callable(method):
-        first = list(_first_plans(narrow, method, _shared(asked, _FIRST_SHARE / 2)))
+    solver, opening = find_solver(method), None
+    if instance.promising and instance.cluster.links and not callable(solver):
+        first = list(_first_plans(narrow, solver, _shared(asked, _FIRST_SHARE / 2)))
         opening, asked = offering(first), _shared(asked, 1 - _FIRST_SHARE)
-    result = solve_listed(narrow, method, asked, report, opening)
+    result = solve_listed(narrow, solver, asked, on_event, opening)
     if result.status is Status.INFEASIBLE:
         told = [replace(it, message=f"no plan outlives every link: {it.message}") for it in result.conflicts]
         return replace(result, conflicts=tuple(told))
