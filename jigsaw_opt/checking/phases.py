@@ -1,6 +1,7 @@
-"""Phased plans: each phase as a cyclic plan, then what joins phases and parts groups (specification: phased-plans).
+"""Plans group by group and phase by phase, then what joins phases and parts groups (specification: phased-plans).
 
-Nothing is expanded: the cost does not depend on how often a phase is repeated.
+A plan that lists all iterations is one phase that takes place once, a cyclic one a phase for ever; a phase of a phased
+plan is checked as a cyclic plan. Nothing is expanded: the cost does not depend on how often a phase is repeated.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from jigsaw_opt.checking.job_rules import of_jobs
 from jigsaw_opt.checking.jobs import CheckedJob, Pairing
 from jigsaw_opt.checking.memory import memory
 from jigsaw_opt.checking.power import caps_of
+from jigsaw_opt.checking.promises import promises
 from jigsaw_opt.checking.shaped import CheckedShapedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.instance import Instance
@@ -23,83 +25,100 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["repeated_phases"]
+__all__ = ["of_phases"]
 
 _Job: TypeAlias = CheckedJob | CheckedShapedJob
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedPhase:
-    """A phase with its jobs as jobs of a cyclic plan.
+    """A phase with its jobs, as jobs of a cyclic plan where its repetitions are counted.
 
     Parameters
     ----------
     path
-        Of the phase in the plan.
+        Where its jobs stand in the plan.
     group, number
         Of its group, and its own in the group.
     phase
         What is claimed.
+    period_us
+        Its period; None where it is unusable, and what overlaps without one is still an overlap.
     jobs
-        Those of its jobs that the instance has, each with as many iterations as are listed.
+        Those of its jobs that the instance has. Where repetitions are counted, each has as many iterations as are
+        listed.
     """
 
     path: str
     group: int
     number: int
     phase: Phase
+    period_us: int | None
     jobs: tuple[_Job, ...]
 
     @property
-    def period_us(self) -> int | None:
-        """Its period; None where it is unusable, and what overlaps without one is still an overlap."""
-        period_us = self.phase.period_us
-        return period_us if period_us is not None and period_us >= 1 else None
+    def count(self) -> int:
+        """How often it takes place, once where it does for ever."""
+        return 1 if self.phase.repeats is None else self.phase.repeats
 
     def end_us(self, job: _Job) -> int:
         """When the last operation of a job's last iteration in it ends (specification: phased-plans)."""
-        return self.phase.last_start_us + job.end_us
+        return self.phase.start_us + (self.count - 1) * (self.phase.period_us or 0) + job.end_us
 
 
 _Parts: TypeAlias = Mapping[str, Sequence[tuple[CheckedPhase, _Job]]]
 """By name of a job, the phases that it is in and what it does there, in the order of the plan."""
 
 
-def repeated_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Every broken rule of the phases of a plan that counts their repetitions, however damaged it is."""
+def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Every broken rule of a plan, however damaged it is."""
     asked = {job.name: job for job in instance.jobs}
     phases = _paired(instance, asked, plan)
     parts: defaultdict[str, list[tuple[CheckedPhase, _Job]]] = defaultdict(list)
     for phase in phases:
         for job in phase.jobs:
             parts[job.job.name].append((phase, job))
-    yield from document.of_the_instance(instance, plan)
-    yield from _horizon(instance, plan)
+    if plan.is_phased:
+        yield from document.of_the_instance(instance, plan)
+        yield from _horizon(instance, plan)
     for phase in phases:
-        yield from _contents(asked, phase)
+        if plan.is_phased:
+            yield from _contents(asked, phase)
         yield from of_jobs(phase.jobs, instance.cluster, phase.period_us)
         paused = list(_paused(phase, parts))
         yield from memory([*paused, *phase.jobs], instance.cluster, phase.period_us)
-    yield from _seams(phases)
-    yield from _shared(instance, phases)
-    yield from _whole(asked, parts)
-    yield from _moments(asked, parts)
+    yield from _promised(asked, parts)
     yield from document.objective(instance, plan, _ends_us(asked, parts))
     yield from document.bound(plan)
+    if plan.is_phased:
+        yield from _seams(phases)
+        yield from _shared(instance, phases)
+        yield from _whole(asked, parts)
+    else:
+        yield from document.belonging(instance, plan)
+        yield from document.period(instance, plan)
 
 
 def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: Plan) -> list[CheckedPhase]:
-    """Jobs of each phase as those of a cyclic plan: with the iterations listed, and without release and deadline."""
+    """The jobs of each phase beside what was asked of them in it."""
     pairing, found = Pairing(instance), []
     for g, p, phase in plan.all_phases():
-        path = f"$.groups[{g}].phases[{p}]"
-        jobs = [
-            replace(asked[claimed.name], iterations=len(claimed.iterations), release_us=0, deadline_us=None)
-            for claimed in phase.jobs
-            if claimed.name in asked and claimed.iterations
-        ]
-        found.append(CheckedPhase(path, g, p, phase, tuple(pairing.of(jobs, phase.jobs, path))))
+        path = f"$.groups[{g}].phases[{p}]" if plan.is_phased else "$"
+        usable = phase.period_us is not None and phase.period_us >= 1
+        repeats = phase.is_counted or instance.horizon == "cyclic"
+        jobs = _in_repetition(asked, phase) if phase.is_counted else instance.jobs
+        paired = tuple(pairing.of(jobs, phase.jobs, path))
+        found.append(CheckedPhase(path, g, p, phase, phase.period_us if usable and repeats else None, paired))
     return found
+
+
+def _in_repetition(asked: Mapping[str, Job | ShapedJob], phase: Phase) -> list[Job | ShapedJob]:
+    """Jobs of a phase as those of a cyclic plan: with the iterations listed, and without release and deadline."""
+    return [
+        replace(asked[claimed.name], iterations=len(claimed.iterations), release_us=0, deadline_us=None)
+        for claimed in phase.jobs
+        if claimed.name in asked and claimed.iterations
+    ]
 
 
 def _horizon(instance: Instance, plan: Plan) -> Iterator[Violation]:
@@ -188,23 +207,24 @@ def _whole(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Viol
 
 
 def _iterations(parts: Sequence[tuple[CheckedPhase, _Job]]) -> int:
-    return sum(checked.phase.count * len(part.plan.iterations) for checked, part in parts)
+    return sum(checked.count * len(part.plan.iterations) for checked, part in parts)
 
 
-def _moments(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
-    """No operation before the release, none behind the deadline (specification: release, deadline)."""
+def _promised(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
+    """No operation before the release, and what jobs promise (specification: release, deadline, pace).
+
+    The release of a job that has no part that is counted is looked at with its other operations.
+    """
     for name, found in parts.items():
         job = asked[name]
         for checked, part in found:
-            start = checked.phase.start_us + _first_start_us(part)
+            start = checked.phase.start_us + _first_start_us(part) if checked.phase.is_counted else job.release_us
             if start < job.release_us:
                 message = f"starts at {start}, before the release of the job at {job.release_us}"
                 yield Violation("release", part.path, message)
         checked, part = found[-1]
-        end = checked.end_us(part)
-        if job.deadline_us is not None and end > job.deadline_us:
-            message = f"ends at {end}, {end - job.deadline_us} us after its deadline at {job.deadline_us}"
-            yield Violation("deadline", part.path, message)
+        period_us = None if checked.phase.is_counted else checked.period_us
+        yield from promises(job, part.path, checked.end_us(part), period_us)
 
 
 def _first_start_us(job: _Job) -> int:
@@ -227,8 +247,10 @@ def _paused(checked: CheckedPhase, parts: _Parts) -> Iterator[_Job]:
     """Jobs of the group that were in an earlier phase and are in a later one, as what they keep in memory."""
     here = {job.job.name for job in checked.jobs}
     for name, found in parts.items():
+        if name in here:
+            continue
         numbers = [other.number for other, _ in found if other.group == checked.group]
-        if name not in here and numbers and min(numbers) < checked.number < max(numbers):
+        if numbers and min(numbers) < checked.number < max(numbers):
             yield _resting([job for other, job in found if other.group == checked.group])
 
 
