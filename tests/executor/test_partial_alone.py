@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 
 from partial_networks import CASES, Shared, SkipCnn, TiedGpt, built, images, loss_of, rows, tokens  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import jigsaw_opt  # noqa: E402
 from jigsaw_opt.errors import UsageError  # noqa: E402
@@ -163,6 +164,38 @@ def test_a_container_or_a_last_part_without_parameters_is_refused() -> None:
         PartialBackprop(nn.ReLU(), [])
     with pytest.raises(UsageError, match="lazy module"):
         PartialBackprop(nn.LazyLinear(3), [])
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs")
+def test_checkpointing_that_would_lose_gradients_is_refused() -> None:
+    class Reentrant(TiedGpt):
+        def forward(self, tokens: torch.Tensor) -> Any:
+            x = self.table(tokens)
+            for block in self.blocks:
+                x = checkpoint(block, x, use_reentrant=True)
+            return self.ending(x), tokens
+
+    inputs = tokens(torch.Generator())
+    with pytest.raises(UsageError, match="use use_reentrant=False"):
+        PartialBackprop(Reentrant(), ["blocks.1"])(inputs)
+    PartialBackprop(Reentrant(), [])(inputs)[0].sum().backward()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_compiled_module_has_the_same_gradients(outside: bool) -> None:
+    case = CASES["tied"]
+    whole, network = built(case), built(case)
+    loss_of(case, whole, 0, 0).backward()
+    inside = network if outside else torch.compile(network, backend="aot_eager")
+    model = at_level(PartialBackprop(inside, case.cuts), 2)
+    loss_of(case, torch.compile(model, backend="aot_eager") if outside else model, 0, 0).backward()
+    assert model._parts is not None
+    for own, other in zip(network.parameters(), whole.parameters(), strict=True):
+        if model._parts.buckets[own] <= 2:
+            torch.testing.assert_close(own.grad, other.grad, rtol=0, atol=1e-6)
+        else:
+            assert own.grad is None
 
 
 def test_processes_without_a_group_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

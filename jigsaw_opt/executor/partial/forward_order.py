@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from traceback import walk_stack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.checkpoint import CheckpointFunction
 
 from jigsaw_opt.executor.randomness import own_draws
 from jigsaw_opt.executor.segments import frozen
@@ -38,26 +40,30 @@ class ForwardOrder:
         Microseconds from the begin of a pass to the first call of each module.
     end_us
         Microseconds from the begin of that pass to its end.
+    is_reentrant
+        Whether parameters were used in activation checkpointing with ``use_reentrant=True``.
     """
 
     calls: dict[str, int] = field(default_factory=dict)
     uses: dict[nn.Parameter, int] = field(default_factory=dict)
     starts_us: dict[str, float] = field(default_factory=dict)
     end_us: float = 0.0
+    is_reentrant: bool = False
 
 
 class _FirstUses(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the moment when an operation first gets each of `parameters`."""
+    """Notes in `order` the moment when an operation first gets each of `parameters`."""
 
-    def __init__(self, parameters: Iterator[nn.Parameter], clock: Iterator[int], uses: dict[nn.Parameter, int]) -> None:
+    def __init__(self, parameters: Iterator[nn.Parameter], clock: Iterator[int], order: ForwardOrder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._unused, self._clock, self._uses = set(parameters), clock, uses
+        self._unused, self._clock, self._order = set(parameters), clock, order
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for value in tree_leaves((args, kwargs)):
             if isinstance(value, nn.Parameter) and value in self._unused:
                 self._unused.remove(value)
-                self._uses[value] = next(self._clock)
+                self._order.uses[value] = next(self._clock)
+                self._order.is_reentrant |= not torch.is_grad_enabled() and _is_in_reentrant_checkpoint()
         return func(*args, **(kwargs or {}))
 
 
@@ -82,7 +88,7 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     with _undisturbed(model), frozen([p for p in model.parameters() if p.requires_grad]):
         with (
             _first_calls(model, lambda name: order.calls.setdefault(name, next(clock))),
-            _FirstUses(model.parameters(), clock, order.uses),
+            _FirstUses(model.parameters(), clock, order),
         ):
             model(*_copied(args), **_copied(kwargs))
         copies = _copied((args, kwargs))
@@ -91,6 +97,11 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
             model(*copies[0], **copies[1])
         order.end_us = wall_us(device) - begin_us
     return order
+
+
+def _is_in_reentrant_checkpoint() -> bool:
+    frames = (frame for frame, _ in walk_stack(None))
+    return any(frame.f_code is CheckpointFunction.forward.__code__ for frame in frames)
 
 
 @contextmanager

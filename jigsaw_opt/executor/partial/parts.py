@@ -76,8 +76,11 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
     Raises
     ------
     UsageError
-        A module is never called, or no trained parameter is left behind the last cut, or there are too few places.
+        A module is never called, or no trained parameter is left behind the last cut, or there are too few places,
+        or the model checkpoints activations by a backward pass within another one.
     """
+    if order.is_reentrant and cuts:
+        raise UsageError("checkpointing with use_reentrant=True loses gradients behind a cut: use use_reentrant=False")
     named = _found(model, order, cuts) if isinstance(cuts, int) else _in_order(model, order, cuts)
     moments = [order.calls[name] for name in named]
     depth = len(named) + 1

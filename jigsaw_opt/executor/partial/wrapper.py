@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 from torch.autograd import Variable
 from torch.nn.parameter import UninitializedParameter
 from torch.utils._pytree import tree_leaves
@@ -138,6 +139,7 @@ class PartialBackprop(nn.Module):
         self._last: _Forward | None = None
         self._running: _Backward | None = None
 
+    @_disable_dynamo
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns, with a graph that reaches down to this iteration's level of this worker."""
         if not torch.is_grad_enabled():
@@ -268,6 +270,10 @@ class PartialBackprop(nn.Module):
         copy.__dict__.update(self.__dict__)
         copy._forget()
         return copy.__dict__
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the module within."""
+        self.module.compile(*args, **kwargs)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return the module's, under its own names."""

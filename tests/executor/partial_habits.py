@@ -1,0 +1,145 @@
+"""Training loops with habits of their own, run in three processes: what `PartialBackprop` must bear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from partial_networks import CASES, Sometimes, built, loss_of
+from partial_training import difference, gradients
+from torch import Tensor, nn
+
+from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.executor.partial import PartialBackprop
+from jigsaw_opt.problem.depth import FreeDepth
+
+CASE = CASES["skips"]
+
+
+def wrapped(levels: Any = "rotation", **options: Any) -> PartialBackprop:
+    return PartialBackprop(built(CASE), CASE.cuts, levels, **options)
+
+
+def whole(state: dict[str, Tensor], worker: int, batches: range) -> dict[str, Tensor | None]:
+    """The sum of a worker's whole gradients over some batches."""
+    network = built(CASE)
+    network.load_state_dict(state)
+    for batch in batches:
+        loss_of(CASE, network, worker, batch).backward()
+    return gradients(network)
+
+
+def mean(model: PartialBackprop, levels: tuple[int, ...], batches: range) -> dict[str, Any]:
+    assert model._parts is not None
+    own = [whole(model.state_dict(), worker, batches) for worker in range(3)]
+    wanted = {}
+    for name, parameter in model.named_parameters():
+        bucket = model._parts.buckets[parameter]
+        those = [found[name] for found, level in zip(own, levels, strict=True) if level >= bucket]
+        wanted[name] = sum(those) / len(those)  # type: ignore[arg-type]
+    return wanted
+
+
+def accumulation(rank: int) -> float:
+    """Three batches an iteration, two of them under `no_sync`, over iterations of all levels."""
+    model, worst = wrapped(), 0.0
+    for iteration in range(3):
+        levels = model._rule(iteration)
+        with model.no_sync():
+            for batch in (0, 1):
+                loss_of(CASE, model, rank, batch).backward()
+        loss_of(CASE, model, rank, 2).backward()
+        worst = max(worst, difference(gradients(model), mean(model, levels, range(3))))
+        assert model.iteration == iteration + 1
+        model.zero_grad(set_to_none=iteration == 0)
+    return worst
+
+
+def two_backward_passes(rank: int) -> float:
+    """Two losses of one forward pass, each with a backward pass: the gradients add up on all ranks alike."""
+    model, worst = wrapped(), 0.0
+    for iteration in range(3):
+        levels = model._rule(iteration)
+        loss = loss_of(CASE, model, rank, 0)
+        (loss / 4).backward(retain_graph=True)
+        (loss * 3 / 4).backward()
+        worst = max(worst, difference(gradients(model), mean(model, levels, range(1))))
+        assert model.iteration == iteration + 1
+        model.zero_grad()
+    return worst
+
+
+def careless(rank: int, fused: bool) -> dict[str, Tensor]:
+    """New gradient tensors, scaled ones, zeros in place of none, and an optimiser in one piece."""
+    model = wrapped("permutation")
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-2, fused=fused, foreach=not fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for iteration in range(9):
+        scaler.scale(loss_of(CASE, model, rank, iteration)).backward()
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad = parameter.grad.clone()
+        scaler.unscale_(optimiser)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        scaler.step(optimiser)
+        scaler.update()
+        optimiser.zero_grad(set_to_none=iteration % 2 == 0)
+    return dict(model.state_dict())
+
+
+def unused(rank: int) -> list[bool]:
+    """Who has a gradient where one of three workers uses a part, and nobody another one."""
+    model = PartialBackprop(Sometimes(), ("dense",), "full")
+    model.prepare(torch.zeros(1, 6, dtype=torch.int64))
+    tokens = torch.full((1, 6), 1 if rank else 0)
+    tokens[0, 0] += rank == 1
+    model(tokens)[0].sum().backward()
+    return [parameter.grad is not None for parameter in model.parameters()]
+
+
+def drawn(rank: int) -> list[tuple[int, ...]]:
+    """Levels of free workers while they train."""
+    model = wrapped(FreeDepth(min_contributors=2, mean_depth="8/9"), warm_up=1, granularity=2, seed=3)
+    seen = []
+    for iteration in range(12):
+        seen.append(model._rule(model.iteration))
+        loss_of(CASE, model, rank, iteration).backward()
+    return seen
+
+
+def told(rank: int) -> list[str]:
+    """What is said of ranks that drifted apart, and of models that differ."""
+    said = []
+    model = wrapped(debug=2)
+    for iteration in range(3):
+        if iteration == 1 and rank == 2:
+            with torch.no_grad():
+                model.late.bias += 1
+        try:
+            loss_of(CASE, model, rank, iteration).backward()
+        except JigsawError as error:
+            said.append(str(error))
+    try:
+        PartialBackprop(nn.Linear(3, 3 if rank else 4), 0)
+    except JigsawError as error:
+        said.append(str(error))
+    return said
+
+
+def begins_alike(rank: int) -> dict[str, Tensor]:
+    torch.manual_seed(rank)
+    return dict(PartialBackprop(CASE.build(), CASE.cuts).state_dict())
+
+
+def habits() -> dict[str, Any]:
+    rank = dist.get_rank()
+    return {
+        "accumulation": accumulation(rank),
+        "two backward passes": two_backward_passes(rank),
+        "careless": [careless(rank, fused) for fused in (False, True)],
+        "unused": unused(rank),
+        "drawn": drawn(rank),
+        "told": told(rank),
+        "begins": begins_alike(rank),
+    }
