@@ -25,7 +25,7 @@ function inShort() {
   const tight = most(data.jobs.filter(job => job.deadline !== null), job => job.last - job.deadline);
   if (tight) told.push(["Nearest to its deadline", `${tight.name}, ${span(tight.deadline - tight.last)} before it`]);
   if (waited(waits)) told.push(["Waits most", `${waits.name}, in no phase for ${span(waited(waits))}; its first begins at ${span(waits.begin)}`]);
-  told.push(["Longest phase", `${nameOf(longest)}, lasts ${span(bars.get(longest))}, ${percent(bars.get(longest) / data.end)} of the plan; its GPUs compute ${percent(data.phases[longest].busy)} of the time`]);
+  told.push(["Longest phase", `${nameOf(longest)}, lasts ${span(bars.get(longest))}, ${percent(bars.get(longest) / last.last)} of the plan; its GPUs compute ${percent(data.phases[longest].busy)} of the time`]);
   if (bars.size > 1) told.push(["Idles most", `${nameOf(idle)}: ${span(idleIn(bars)(idle))} of GPU time on ${counted(data.phases[idle].gpus, "GPU")}, ${percent(1 - data.phases[idle].busy)} of its ${span(bars.get(idle))}`]);
   if (data.proof) told.push(["Proof", data.proof.text, data.proof.calculation]);
   for (const [name, text, exact] of told) $("short").append(element("dt", name), element("dd", text, { title: exact ?? "" }));

@@ -9,6 +9,7 @@ from itertools import chain
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.replay import Replay, Timeline
+from jigsaw_opt.text import duration
 from jigsaw_opt.views.lanes import ClusterLanes, Interval, Lane, Picture, picture
 
 __all__ = ["replay_picture"]
@@ -63,7 +64,7 @@ def _phases_picture(drawn: Picture, replay: Replay) -> Picture:
     facts = [("carried out", "in part" if replay.is_cut else "wholly")]
     if replay.measured_us is not None:
         error = replay.measured_us / replay.predicted_us - 1
-        facts.append(("measured end", f"{replay.measured_us / 1000:.3f} ms ({100 * error:+.1f} %)"))
+        facts.append(("measured end", f"{duration(replay.measured_us)} ({100 * error:+.1f} %)"))
     return replace(drawn, lanes=tuple(lanes), end_us=end, facts=tuple(facts), measured=measured)
 
 

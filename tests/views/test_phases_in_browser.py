@@ -22,9 +22,11 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
 )
+from jigsaw_opt.problem.replay import MeasuredJob, MeasuredPhase, Replay, Timeline
 from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import picture
+from jigsaw_opt.views.replay import replay_picture
 from tests.views.test_html_in_browser import browser, show
 
 if TYPE_CHECKING:
@@ -128,6 +130,30 @@ def test_a_short_phase_with_a_small_share_idles_less_than_a_long_one(browser: Ch
     short_text = browser.find_element("id", "short").text
     assert "group 0 phase 1: 2.985 ms of GPU time on 1 GPU, 50 % of its 5.97 ms" in short_text
     assert "whole plan" in browser.find_element("id", "which").text
+
+
+def test_what_was_measured_stands_below_and_changes_nothing_that_is_said_of_the_plan(
+    browser: Chrome, tmp_path: Path
+) -> None:
+    instance, plan = staged()
+    show(browser, tmp_path, page_of(instance, plan))
+    usual = browser.find_element("id", "short").text
+    phases = []
+    for g, p, phase in plan.all_phases():
+        jobs = tuple(MeasuredJob(job.name, job.gpus, 0, (), ()) for job in phase.jobs)
+        times = phase.end_us, 2 * phase.start_us, 2 * phase.end_us, None
+        phases.append(MeasuredPhase(g, p, phase.repeats, phase.count, None, *times, Timeline(phase.count, (), jobs)))
+    replay = Replay(plan.instance, "", "", {}, (), tuple(phases), {})
+    show(browser, tmp_path, timeline_html(explained_picture(replay_picture(instance, plan, replay))))
+    assert browser.find_element("id", "short").text == usual
+    names = browser.execute_script("return [...document.querySelectorAll('.row > span')].map(it => it.textContent)")
+    assert names == ["<i>staged</i>", "<i>staged</i> measured", "lone", "lone measured"]
+    assert "measured end 303 ms (+100.0 %)" in browser.find_element("id", "about").text
+    browser.execute_script(
+        "[...document.querySelectorAll('.axis button')].at(-1).dispatchEvent(new MouseEvent('mousemove'))"
+    )
+    tip = browser.execute_script("return $('tip').textContent")
+    assert tip.splitlines() == ["lone measured, group 1 phase 0", "0 µs → 180 µs, lasts 180 µs"]
 
 
 def test_keys_choose_phases_and_the_address_keeps_the_choice(browser: Chrome, tmp_path: Path) -> None:
