@@ -12,7 +12,22 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import instance_sha256, save_instance, save_plan
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
+from jigsaw_opt.errors import TooLargeError
+from jigsaw_opt.problem import (
+    Block,
+    Cluster,
+    Instance,
+    Iteration,
+    Job,
+    JobPlan,
+    Link,
+    Model,
+    Phase,
+    PhaseGroup,
+    Plan,
+    Segment,
+    Server,
+)
 from jigsaw_opt.solvers.failure_repair import repaired
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import solve_phased
@@ -133,6 +148,25 @@ def test_the_rest_of_a_phased_plan_at_a_moment(make: Callable[[], Instance]) -> 
         assert check(again, redone) == ()
         assert plan.objective <= (rest.total(redone.objective) or 0) <= plan.objective + 2 * moment
         assert moment or redone.groups == plan.groups
+
+
+def test_a_job_that_is_millions_of_iterations_behind_is_refused() -> None:
+    """One that begins so many periods after the phase is in the plan, which counts them; the rest would list them."""
+    jobs = (Job("x", "net", 1, 10**8), Job("y", "net", 1, 10**8))
+    instance = replace(crossing(), jobs=jobs)
+    late = 10**8 * 10
+    starts = {"x": 0, "y": late}
+    own = tuple(
+        JobPlan(name, (gpu,), (Iteration((Block(1, starts[name], starts[name] + 10),), ()),))
+        for name, gpu in (("x", "a/0"), ("y", "b/0"))
+    )
+    phase = Phase(0, 10, 10**8, own)
+    value = phase.end_us
+    plan = Plan(instance.name, instance_sha256(instance), "feasible", value, 0, (PhaseGroup((phase,)),))
+    assert check(instance, plan) == ()
+    with pytest.raises(TooLargeError, match="iterations apart"):
+        remaining_at(instance, plan, late)
+    assert [job.iterations for job in remaining_at(instance, plan, 25).instance.jobs] == [10**8 - 2, 10**8]
 
 
 @pytest.mark.parametrize("make", [crossing, shaped])

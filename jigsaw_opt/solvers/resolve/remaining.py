@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, Problem, TooLargeError
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.operations import MOST_OPERATIONS
 from jigsaw_opt.problem.plan import Iteration as WorkerIteration
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
@@ -69,6 +70,8 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
     ------
     InvalidInputError
         The horizon is cyclic, the moment is negative, or all jobs have ended by then; with all problems.
+    TooLargeError
+        At the moment some job of a phase is millions of iterations behind another.
     """
     problems = []
     if instance.horizon == "cyclic":
@@ -103,6 +106,11 @@ def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
     for phase in phases:
         done = [_ended(phase, job, moment) for job in phase.jobs]
         turns = max(ceil_div(ended, len(job.iterations) or 1) for ended, job in zip(done, phase.jobs, strict=True))
+        count = sum(turns * len(job.iterations) - ended for ended, job in zip(done, phase.jobs, strict=True))
+        if count > MOST_OPERATIONS:
+            raise TooLargeError(
+                f"jobs of a phase are {count:,} iterations apart; {MOST_OPERATIONS:,} are listed at most"
+            )
         begun = tuple(
             _between(phase, job, ended, turns * len(job.iterations))
             for ended, job in zip(done, phase.jobs, strict=True)
