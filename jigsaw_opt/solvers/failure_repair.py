@@ -79,7 +79,7 @@ def repaired(
     kept = _order_kept(left, effects, effect)
     if kept is not None and (result.objective is None or kept.objective < result.objective):
         result = _of_order(kept, result)
-    moved = _moved(plan, result.plan) if result.plan is not None else ()
+    moved = _moved(left, plan, result.plan) if result.plan is not None else ()
     found = result.status, result.solver, result.objective, result.bound
     return FailureRepair(*found, unplaced, moved, left, result.plan)
 
@@ -142,8 +142,8 @@ def _of_order(kept: Plan, result: Result) -> Result:
     return replace(result, status=status, solver="order kept", objective=kept.objective, plan=plan)
 
 
-def _moved(old: Plan, new: Plan) -> tuple[str, ...]:
+def _moved(left: Instance, old: Plan, new: Plan) -> tuple[str, ...]:
     before, now = (
         {job.name: job.gpus for _, _, phase in plan.all_phases() for job in phase.jobs} for plan in (old, new)
     )
-    return tuple(name for name, gpus in now.items() if gpus != before[name])
+    return tuple(job.name for job in left.jobs if now[job.name] != before[job.name])

@@ -180,6 +180,7 @@ def test_a_phased_plan_is_repaired_in_the_middle(make: Callable[[], Instance]) -
         assert found.plan is not None and found.plan.is_phased and not found.unplaced
         assert check(found.instance, found.plan) == ()
         assert all(job.release_us >= plan.objective // 3 for job in found.instance.jobs)
+        assert found.moved == tuple(job.name for job in found.instance.jobs if job.name in found.moved)
         assert effect.objective is None or (found.objective or 0) <= effect.objective
 
 
