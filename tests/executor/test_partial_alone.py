@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from collections import UserDict
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -181,6 +183,24 @@ def test_checkpointing_that_would_lose_gradients_is_refused() -> None:
     PartialBackprop(Reentrant(), [])(inputs)[0].sum().backward()
 
 
+def test_what_is_checkpointed_stays_frozen_when_it_runs_again_whatever_holds_the_outputs() -> None:
+    @dataclass
+    class Outputs:
+        logits: torch.Tensor
+
+    class Held(TiedGpt):
+        def ending(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.addmm(torch.zeros(32), self.norm(x).flatten(0, 1), self.table.weight.T)
+
+        def forward(self, tokens: torch.Tensor) -> Any:
+            return UserDict(outputs=[Outputs(super().forward(tokens)[0])])
+
+    torch.manual_seed(1)
+    model = at_level(PartialBackprop(Held(checkpointed=True), ["blocks.1"]), 1)
+    model(tokens(torch.Generator()))["outputs"][0].logits.square().sum().backward()
+    assert model.table.weight.grad is None and model.norm.weight.grad.any()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("outside", [False, True])
 def test_a_compiled_module_has_the_same_gradients(outside: bool) -> None:
@@ -243,6 +263,17 @@ def test_layers_may_be_frozen_and_set_free_while_training() -> None:
     assert model.module[4].weight.grad is None
     at_level(model, 1)(torch.ones(2, 6)).sum().backward()
     assert model.module[4].weight.grad is not None and model.module[5].weight.requires_grad is False
+
+
+def test_a_last_part_that_is_frozen_later_and_new_parameters_are_refused() -> None:
+    model = PartialBackprop(stack(), ["5"])
+    model(torch.ones(2, 6)).sum().backward()
+    model.module[5].requires_grad_(False)
+    with pytest.raises(UsageError, match="no trained parameter behind the cut '5'"):
+        model(torch.ones(2, 6))
+    model.module[5] = nn.Linear(6, 6)
+    with pytest.raises(UsageError, match="wrap the module anew"):
+        model(torch.ones(2, 6))
 
 
 def test_the_module_is_at_hand_under_its_own_names() -> None:

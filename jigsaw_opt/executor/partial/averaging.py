@@ -162,7 +162,7 @@ def broadcast(tensors: Iterable[Tensor], group: dist.ProcessGroup | None) -> Non
         alike.setdefault((tensor.dtype, tensor.device), []).append(tensor)
     for own in alike.values():
         flat = torch.cat([tensor.detach().reshape(-1) for tensor in own])
-        dist.broadcast(flat, group_src=0, group=group)
+        dist.broadcast(flat.view(torch.uint8), group_src=0, group=group)  # Gloo knows not all types
         pieces = torch.split(flat, [tensor.numel() for tensor in own])
         for tensor, piece in zip(own, pieces, strict=True):
             tensor.data.copy_(piece.view(tensor.shape))

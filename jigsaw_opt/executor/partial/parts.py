@@ -46,6 +46,12 @@ class ModelParts:
         """Trained parameters that a backward pass to `level` does not reach."""
         return [p for p, bucket in self.buckets.items() if bucket > level and p.requires_grad]
 
+    def require_a_trained_end(self) -> None:
+        """Raise `UsageError` if a backward pass to level 1 would have nothing to reach."""
+        if not any(bucket == 1 and p.requires_grad for p, bucket in self.buckets.items()):
+            where = f"behind the cut {self.cuts[-1]!r}" if self.cuts else "in the model"
+            raise UsageError(f"there is no trained parameter {where}, so a backward pass to level 1 would have nothing")
+
 
 def require_modules(model: nn.Module, cuts: Sequence[str]) -> None:
     """Raise `UsageError` that lists the `cuts` that are no modules of `model`, or stand there twice."""
@@ -76,8 +82,8 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
     Raises
     ------
     UsageError
-        A module is never called, or no trained parameter is left behind the last cut, or there are too few places,
-        or the model checkpoints activations by a backward pass within another one.
+        A module is never called, or there are too few places, or the model checkpoints activations by a backward pass
+        within another one.
     """
     if order.is_reentrant and cuts:
         raise UsageError("checkpointing with use_reentrant=True loses gradients behind a cut: use use_reentrant=False")
@@ -87,9 +93,6 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
     parameters = list(eager(model).parameters())
     unused = {p: depth for p in parameters if p not in order.uses}
     buckets = unused | {p: depth - bisect_left(moments, moment) for p, moment in order.uses.items()}
-    if not any(bucket == 1 and p.requires_grad for p, bucket in buckets.items()):
-        where = f"behind the cut {named[-1]!r}" if named else "in the model"
-        raise UsageError(f"there is no trained parameter {where}, so a backward pass to level 1 would have nothing")
     starts = [0.0, *(order.starts_us[name] for name in named), order.end_us]
     return ModelParts(tuple(named), buckets, tuple(round(end - start) for start, end in pairwise(starts)))
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.autograd import Variable
 from torch.nn.parameter import UninitializedParameter
-from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.partial.agreement import require_equal_parameters, require_equal_shapes
@@ -147,6 +146,8 @@ class PartialBackprop(nn.Module):
         if self._running is not None and torch._C._current_graph_task_id() == -1:
             self._running.end()  # a backward pass that failed, and is still known to a debugger
         parts = self.prepare(*args, **kwargs)
+        if parts.buckets.keys() != set(self.module.parameters()):
+            raise UsageError("parameters have been replaced or added since the first pass: wrap the module anew")
         self._follow_frozen(parts)
         if self._is_time_to_compare():
             require_equal_parameters(self.module, self.iteration, self._group)
@@ -155,8 +156,8 @@ class PartialBackprop(nn.Module):
         self._last = _Forward(self.iteration, levels, beyond, self._synchronise)
         with frozen(beyond):
             outputs = self.module(*args, **kwargs)
-        for value in tree_leaves(outputs):
-            if isinstance(value, Tensor) and value.grad_fn is not None:
+        for value in _tensors(outputs):
+            if value.grad_fn is not None:
                 value.register_hook(partial(self._begin, self._last))  # type: ignore[no-untyped-call]
         return outputs
 
@@ -199,6 +200,7 @@ class PartialBackprop(nn.Module):
         trained = [p for p in parts.buckets if p.requires_grad]
         if list(map(id, trained)) == list(map(id, self._trained)):
             return
+        parts.require_a_trained_end()
         me = weakref.ref(self)  # autograd's hooks keep what they know, unseen by Python
 
         def hook(parameter: nn.Parameter) -> None:
@@ -301,6 +303,19 @@ def _end(wrapper: weakref.ref[PartialBackprop], running: _Backward) -> None:
         owner._running = None
 
 
+def _tensors(outputs: Any) -> Iterator[Tensor]:
+    """Yield the tensors in nested tuples, lists, dictionaries and dataclasses."""
+    if isinstance(outputs, Tensor):
+        yield outputs
+    elif isinstance(outputs, Mapping):
+        yield from _tensors(list(outputs.values()))
+    elif isinstance(outputs, list | tuple):
+        for value in outputs:
+            yield from _tensors(value)
+    elif is_dataclass(outputs):
+        yield from _tensors(list(vars(outputs).values()))
+
+
 def _add_prefix(wrapper: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
     """Give the module's own names those under which the wrapper holds it."""
     for key in [key for key in state if key.startswith(prefix)]:
@@ -318,6 +333,8 @@ def _require_trainable(module: nn.Module) -> None:
 def _place(group: dist.ProcessGroup | None) -> tuple[int, int]:
     """Return rank and number of workers."""
     if dist.is_available() and dist.is_initialized():
+        if dist.get_rank(group) < 0:
+            raise UsageError("this process is not in the group that it was given")
         return dist.get_rank(group), dist.get_world_size(group)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("WORLD_SIZE is above 1: call torch.distributed.init_process_group first")
