@@ -164,6 +164,8 @@ def test_a_container_or_a_last_part_without_parameters_is_refused() -> None:
         PartialBackprop(nn.Sequential(nn.Linear(6, 6), nn.ReLU()), ["1"])(torch.ones(2, 6))
     with pytest.raises(UsageError, match="no parameter of the module is trained"):
         PartialBackprop(nn.ReLU(), [])
+    with pytest.raises(UsageError, match="SyncBatchNorm waits"):
+        PartialBackprop(nn.Sequential(nn.Linear(6, 6), nn.SyncBatchNorm(6), nn.Linear(6, 6)), ["2"])
     with pytest.raises(UsageError, match="lazy module"):
         PartialBackprop(nn.LazyLinear(3), [])
 

@@ -122,6 +122,8 @@ class PartialBackprop(nn.Module):
         self._broadcast_buffers, self._synchronise = broadcast_buffers, True
         self.rank, self.workers = _place(process_group)
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
+        if depth > 1 and levels != "full" and any(isinstance(m, nn.SyncBatchNorm) for m in module.modules()):
+            raise UsageError("SyncBatchNorm waits in its backward pass for workers that skip it: use BatchNorm")
         self._rule: LevelRule = level_rule(levels, depth, self.workers, warm_up, granularity, seed)
         self._forget()
         self.register_load_state_dict_pre_hook(_add_prefix)  # type: ignore[no-untyped-call]
