@@ -10,12 +10,10 @@ from functools import partial
 from threading import Event
 from typing import ClassVar
 
-from jigsaw_opt.formulations.cpsat_activities import interval_count
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
-from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -34,12 +32,6 @@ _BOUND_SHARE, _FIRST_SHARE, _SEARCH_SHARE = 0.4, 0.05, 0.4
 """On one thread: shares of the limits for bounds and a first look at a small model, and of what is left for search."""
 _EXACT_SHARE = 0.35
 """Share of a time limit after which a second search takes the place of a model too large for targets."""
-_ORDER_WORK, _ORDER_SHARE = 2.0, 0.6
-"""With shaped jobs on one thread: deterministic seconds for better orders where nothing limits the exact model that
-follows, and their share of the limits."""
-_FIRST_PROOF, _SMALL = 0.2, 1000
-"""With shaped jobs on several: deterministic seconds for the exact model alone, where it has no more intervals than
-that: what is easy is soon proven, and the search for better orders need not even be loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +63,6 @@ class Portfolio(OrtoolsSolver):
         control.leave_out_model()
         run: Callable[[Control, Operations], StoppedBy | None]
         run = _side_by_side if control.options.threads > 1 else _in_turn
-        run = _with_shapes if control.operations.shaped else run
         return control.conclude(lambda: run(control, control.operations), engines=["ortools"])
 
 
@@ -139,7 +130,7 @@ def _prove(control: Control, operations: Operations, workers: int, work: float, 
 
     exact = fits(control, operations)
     limit = math.inf if control.limit is None else control.limit
-    shared = exact and workers == 1 and limit < math.inf
+    shared = exact and workers == 1 and limit < math.inf and not operations.shaped
     closing = shared and is_small(operations)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
     in_between = closing and operations.objective != "weighted_completion"
@@ -186,37 +177,3 @@ def _require_plan(control: Control, operations: Operations) -> None:
         first = next(timetables(operations, control.options.seed), None)
         if first is not None:
             control.offer(first)
-
-
-def _with_shapes(control: Control, operations: Operations) -> StoppedBy | None:
-    """Solve an instance of shaped jobs: list schedules first, then better orders, and the exact model beside or after.
-
-    With one thread, the same seed gives the same plan within a limit of work.
-    """
-    from jigsaw_opt.solvers.activities.improving import improve
-    from jigsaw_opt.solvers.cpsat.search import explore, fits
-
-    threads, limit = control.options.threads, control.options.work_limit
-    work = math.inf if limit is None else limit
-    offer_greedy(control, operations, control.options.seed)
-    if control.reason() is not None:
-        return control.reason()
-    exact = fits(control, operations)
-    if control.best is None:
-        return explore(control, operations, threads, work)
-    if threads > 1 and exact:
-        if interval_count(operations) <= _SMALL:
-            explore(control, operations, threads, min(work, _FIRST_PROOF))
-
-        def search() -> StoppedBy:
-            improve(control, operations, work)
-            return control.reason() or StoppedBy.COMPLETED
-
-        return control.reason() or _beside(partial(explore, control, operations, threads - 1, work), search)
-    seconds = math.inf if control.remaining is None else control.remaining
-    share = _ORDER_SHARE if exact else 1.0
-    most = share * work if min(work, seconds) < math.inf else _ORDER_WORK
-    spent = improve(control, operations, most, share * seconds)
-    if control.reason() is not None or not exact:
-        return control.reason()
-    return explore(control, operations, 1, max(0.0, work - spent))

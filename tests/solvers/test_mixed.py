@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -25,7 +26,8 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
-from jigsaw_opt.solvers.activities.improving import improve
+from jigsaw_opt.solvers.activities.improving import Annealing
+from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.ranks import Rule
 from jigsaw_opt.solvers.bounds import lower_bound, stronger_bounds
@@ -120,7 +122,8 @@ def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Hor
     assert timetable is not None
     control.offer(timetable)
     before = control.objective
-    improve(control, operations, 0.3)
+    for search in (Annealing(control, operations), WindowSearch(control, operations)):
+        search.step(0.3, math.inf)
     assert before is not None and control.objective is not None
     assert control.bound <= control.objective <= before
     assert all(event.plan is not None for event in events[1:])

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
+from jigsaw_opt.instances.shops import Shop, shop_instance
 from jigsaw_opt.problem import Instance, ShapedJob
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
-from jigsaw_opt.solvers.activities.improving import improve
+from jigsaw_opt.solvers.activities.improving import Annealing
+from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.ranks import Rule
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
 from tests.random_shapes import random_shaped_instance
@@ -58,6 +62,17 @@ def test_it_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon)
     assert first.plan.jobs == second.plan.jobs
 
 
+def test_moves_of_shaped_jobs_are_chosen_and_left_out_as_others_are() -> None:
+    instance = shop_instance(Shop(6, 5, jobs=3, objective="weighted_completion"), "moves")
+    options = Options(threads=1, work_limit=0.5)
+    made = {move.name: move for move in solve(instance, "search", options).moves}
+    assert list(made) == ["opening", "anneal_activities", "reorder_window"]
+    assert sum(move.improvement for move in made.values()) > 0
+    params = SearchParams(without=("anneal_activities",))
+    left = solve(instance, "search", replace(options, params=params)).moves
+    assert [move.name for move in left] == ["opening", "reorder_window"]
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Horizon, objective: Objective) -> None:
@@ -73,9 +88,11 @@ def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Hor
     assert timetable is not None
     control.offer(timetable)
     before = control.objective
-    spent = improve(control, operations, 0.5)
+    searches = Annealing(control, operations), WindowSearch(control, operations, stream=1)
+    for search in searches:
+        search.step(0.5, math.inf)
     assert before is not None and control.objective is not None
-    assert spent > 0 or control.reason() is not None
+    assert all(search.spent > 0 for search in searches)
     assert control.bound <= control.objective <= before
     # Asked for, each plan is checked.
     assert all(event.plan is not None for event in events[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.operations import Operations
@@ -9,8 +10,12 @@ from jigsaw_opt.problem.timetable import Gpu, Timetable
 from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, flatten, network_of
 from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.result import Accepted
 
-__all__ = ["CurrentPlan", "adopted", "offer_times"]
+__all__ = ["CurrentPlan", "Offer", "adopted", "offer_times"]
+
+Offer = Callable[[Timetable], Accepted | None]
+"""Takes a plan as the incumbent if it is better, as `Control.offer` does."""
 
 
 @dataclass(slots=True)
@@ -46,14 +51,19 @@ def adopted(control: Control, operations: Operations, current: CurrentPlan | Non
 
 
 def offer_times(
-    control: Control, operations: Operations, current: CurrentPlan, starts: list[int], period: int | None
+    control: Control,
+    offer: Offer,
+    operations: Operations,
+    current: CurrentPlan,
+    starts: list[int],
+    period: int | None,
 ) -> bool:
     """Give a plan other starts, and offer it; says whether it was taken."""
     timetable = timetable_of(operations, current.begins, current.gpus, starts, period, current.levels)
     if not control.keeps_promises(timetable):
         return False
     current.starts = starts
-    if control.offer(timetable) is None:
+    if offer(timetable) is None:
         return False
     incumbent = control.incumbent
     assert incumbent is not None, "a plan was taken"

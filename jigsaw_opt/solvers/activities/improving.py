@@ -1,22 +1,20 @@
-"""Two searches on one incumbent, which anneal its orders and reorder windows of it, in turn by what each has earned."""
+"""The orders of the incumbent, and those of list schedules in turn, annealed run by run."""
 
 from __future__ import annotations
 
 import math
 from random import Random
-from typing import Protocol
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities.contraction import in_order
-from jigsaw_opt.solvers.activities.current import CurrentPlan, adopted, offer_times
+from jigsaw_opt.solvers.activities.current import CurrentPlan, Offer, adopted, offer_times
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
-from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.order_search import OrderSearch
 from jigsaw_opt.solvers.activities.ranks import Ranks
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.control import Control
 
-__all__ = ["Annealing", "improve"]
+__all__ = ["Annealing"]
 
 _SECONDS_OF_VISIT = 2e-8
 """Deterministic seconds of an activity visited."""
@@ -32,55 +30,6 @@ _HOT = (0.05, 0.15, 0.5)
 """What the first steps of a run may well lose, in mean durations of activities; by chance one of these."""
 _STEPS, _PATIENCE = 100, 400
 """By square of the number of activities, steps of a run at most, and steps in vain after which it ends."""
-_FIRST_SCORES = 1.0, 0.25
-"""What annealing and windows are held to have earned before they have begun."""
-_SECONDS_OF_MODEL = 1e-3
-"""What windows are held to have used before they have begun, in seconds for each operation: models take as long."""
-_MOST_SCORE, _LEAST_SCORE = 1.0, 1 / 32
-"""What a search has earned; twice as much after a success, less by a quarter else."""
-
-
-class _Improver(Protocol):
-    spent: float
-    exhausted: bool
-
-    def step(self, work: float, seconds: float) -> None: ...
-
-
-def improve(control: Control, operations: Operations, work: float = math.inf, seconds: float = math.inf) -> float:
-    """Improve the incumbent until there is a reason to stop.
-
-    Parameters
-    ----------
-    control
-        The solve under way; it has a plan, and may receive others from elsewhere at the same time.
-    operations
-        The instance, cut.
-    work
-        Limit in deterministic seconds.
-    seconds
-        Limit of the clock, beside those of the solve.
-
-    Returns
-    -------
-    float
-        Deterministic seconds spent.
-    """
-    searches: list[_Improver] = [Annealing(control, operations), WindowSearch(control, operations)]
-    size = operations.blocks + operations.transfers
-    score, used = list(_FIRST_SCORES), [0.0, _SECONDS_OF_MODEL * size]
-    end = control.seconds + seconds
-    while True:
-        spent = sum(search.spent for search in searches)
-        left = [k for k, search in enumerate(searches) if not search.exhausted]
-        if not left or control.reason() is not None or spent >= work or control.seconds >= end:
-            return spent
-        k = min(left, key=lambda k: used[k] / score[k])
-        began, before, objective = control.seconds, searches[k].spent, control.objective
-        searches[k].step(work - spent, end - began)
-        used[k] += control.seconds - began if control.options.clocked else searches[k].spent - before
-        better = control.objective != objective
-        score[k] = min(_MOST_SCORE, 2 * score[k]) if better else max(_LEAST_SCORE, 0.75 * score[k])
 
 
 class Annealing:
@@ -88,8 +37,14 @@ class Annealing:
 
     Parameters
     ----------
-    control, operations
-        As for `improve`.
+    control
+        The solve under way; it has a plan, and may receive others from elsewhere at the same time.
+    operations
+        The instance, cut.
+    offer
+        Takes better plans; `Control.offer` where None.
+    stream
+        Number of this search among several on one incumbent; each has chance of its own.
 
     Attributes
     ----------
@@ -99,9 +54,9 @@ class Annealing:
         Whether there is no point in going on.
     """
 
-    def __init__(self, control: Control, operations: Operations) -> None:
-        self.control, self.operations = control, operations
-        self.random = Random(f"orders/{control.options.seed}")
+    def __init__(self, control: Control, operations: Operations, offer: Offer | None = None, stream: int = 0) -> None:
+        self.control, self.operations, self.offer = control, operations, offer or control.offer
+        self.random = Random(f"orders/{control.options.seed + (stream << 64)}")
         self.current: CurrentPlan | None = None
         self.spent, self.exhausted = 0.0, False
         self._length = {False: _SHORTEST, True: _SHORTEST_ANEW}
@@ -167,9 +122,9 @@ class Annealing:
 
     def _take(self, current: CurrentPlan, sequence: list[int], starts: list[int]) -> bool:
         if self.operations.horizon == "finite":
-            return offer_times(self.control, self.operations, current, starts, None)
+            return offer_times(self.control, self.offer, self.operations, current, starts, None)
         repeats = repeated(current.flat, sequence, current.objective - 1)
         if repeats is None:
             return False
         period, starts = repeats
-        return offer_times(self.control, self.operations, current, starts, period)
+        return offer_times(self.control, self.offer, self.operations, current, starts, period)

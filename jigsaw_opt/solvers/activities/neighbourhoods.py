@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.activities.current import CurrentPlan, adopted, offer_times
+from jigsaw_opt.solvers.activities.current import CurrentPlan, Offer, adopted, offer_times
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
 
@@ -41,6 +41,10 @@ class WindowSearch:
         The solve under way; it has a plan, and may receive others from elsewhere at the same time.
     operations
         The instance, cut.
+    offer
+        Takes better plans; `Control.offer` where None.
+    stream
+        Number of this search among several on one incumbent; each has chance of its own.
 
     Attributes
     ----------
@@ -50,9 +54,9 @@ class WindowSearch:
         Whether there is no point in going on.
     """
 
-    def __init__(self, control: Control, operations: Operations) -> None:
-        self.control, self.operations = control, operations
-        self.random = Random(f"windows/{control.options.seed}")
+    def __init__(self, control: Control, operations: Operations, offer: Offer | None = None, stream: int = 0) -> None:
+        self.control, self.operations, self.offer = control, operations, offer or control.offer
+        self.random = Random(f"windows/{control.options.seed + (stream << 64)}")
         self.current: CurrentPlan | None = None
         self.size, self.spent, self.idle = float(_FIRST_SIZE), 0.0, 0
         self.exhausted = False
@@ -98,7 +102,7 @@ class WindowSearch:
     def _take(self, current: CurrentPlan, model: _WindowModel, solver: cp_model.CpSolver) -> None:
         starts = [int(solver.value(start)) for start in model.starts]
         period = int(solver.value(model.period)) if model.period is not None else None
-        if offer_times(self.control, self.operations, current, starts, period):
+        if offer_times(self.control, self.offer, self.operations, current, starts, period):
             self.idle = 0
 
     def _resize(self, proven: bool, most: int) -> None:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["prove_period"]
 
 
-def prove_period(control: Control, operations: Operations, workers: int, work: float = math.inf) -> StoppedBy | None:
+def prove_period(
+    control: Control, operations: Operations, workers: int, work: float = math.inf, seconds: float = math.inf
+) -> StoppedBy | None:
     """Find the least period of a cyclic instance with shaped jobs, until there is a reason to stop.
 
     Parameters
@@ -31,20 +33,23 @@ def prove_period(control: Control, operations: Operations, workers: int, work: f
         Number of the engine's threads.
     work
         Limit in the engine's deterministic seconds.
+    seconds
+        Limit of the clock, beside those of the solve.
     """
     from ortools.sat.python import cp_model
 
+    end = control.seconds + seconds
     if control.objective is None:
-        status, work = _ask(control, operations, largest_objective(operations), workers, work)
+        status, work = _ask(control, operations, largest_objective(operations), workers, work, seconds)
         if status == cp_model.INFEASIBLE:
             # What is feasible at some period is so at this one (specification: cyclic-horizon).
             control.refute(minimal_conflict(operations))
         if control.objective is None:
             return control.reason() or StoppedBy.TIME
-    work -= Targets(control, operations, workers).close_in(work)
-    while control.reason() is None and work > 0:
+    work -= Targets(control, operations, workers).close_in(work, end - control.seconds)
+    while control.reason() is None and work > 0 and (left := end - control.seconds) > 0:
         target = control.objective - 1
-        status, work = _ask(control, operations, target, workers, work)
+        status, work = _ask(control, operations, target, workers, work, left)
         if status == cp_model.INFEASIBLE:
             control.raise_bound(target + 1)
         elif status not in (cp_model.OPTIMAL, cp_model.FEASIBLE) or control.objective > target:
@@ -53,7 +58,7 @@ def prove_period(control: Control, operations: Operations, workers: int, work: f
 
 
 def _ask(
-    control: Control, operations: Operations, period: int, workers: int, work: float
+    control: Control, operations: Operations, period: int, workers: int, work: float, seconds: float
 ) -> tuple[cp_model.CpSolverStatus, float]:
     """Ask for a plan of a period, and offer it; returns what the engine says, and the work that is left."""
     from ortools.sat.python import cp_model
@@ -62,6 +67,7 @@ def _ask(
     if control.best is not None:
         model.hint(control.best)
     solver = engine_for(control, operations, workers, work)
+    solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
     status = run_engine(control, solver, model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         control.offer(model.plan(solver.value))

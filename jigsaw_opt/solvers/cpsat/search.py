@@ -92,7 +92,7 @@ def explore(
     if not fits(control, operations):
         return None
     if operations.shaped and operations.horizon == "cyclic":
-        return prove_period(control, operations, workers, work)
+        return prove_period(control, operations, workers, work, seconds)
     started = control.seconds
     if is_small(operations) and not operations.shaped:
         work -= _close_in(control, operations, workers, work, seconds)

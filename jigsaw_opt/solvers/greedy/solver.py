@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.activities.current import Offer
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
@@ -53,28 +54,30 @@ class Greedy:
         return control.conclude(run)
 
 
-def offer_greedy(control: Control, operations: Operations, seed: int) -> bool:
+def offer_greedy(control: Control, operations: Operations, seed: int, offer: Offer | None = None) -> bool:
     """Offer every better timetable of the heuristic as soon as it is there, until there is a reason to stop.
 
     Parameters
     ----------
     control
-        Receives them.
+        Says when to stop.
     operations
         The instance, cut.
     seed
         Of the heuristic.
+    offer
+        Receives them; `Control.offer` where None.
 
     Returns
     -------
     bool
         Whether there was any.
     """
-    found = False
+    found, offer = False, offer or control.offer
     for timetable in timetables(operations, seed):
         if timetable is not None:
             found = True
-            control.offer(timetable)
+            offer(timetable)
         if control.reason() is not None:
             break
     return found

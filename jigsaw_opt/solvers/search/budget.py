@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -60,6 +61,19 @@ class Budget:
         if self._slice < 1.0:
             self._since = self.work, self.control.seconds
 
+    @property
+    def left(self) -> tuple[float, float]:
+        """Deterministic seconds and seconds of the clock that are left; infinite without a limit."""
+        limits = self._limits
+        spent = self.work, self.control.seconds - self._began[1]
+        work, seconds = (math.inf if it is None else self.share * it - s for it, s in zip(limits, spent, strict=True))
+        return max(0.0, work), max(0.0, seconds)
+
+    @property
+    def _limits(self) -> tuple[float | None, float | None]:
+        """Of the solve, from when the budget began."""
+        return self.control.options.work_limit, self.control.limit and self.control.limit - self._began[1]
+
     def cut(self) -> bool:
         """Whether the slice under way is at its end."""
         return self._slice < 1.0 and self._used(self._slice, self._since)
@@ -72,6 +86,5 @@ class Budget:
         """Whether a part of the limits is used up since there was some work and some time on the clock."""
         control = self.control
         spent = self.work - since[0], control.seconds - since[1]
-        limits = control.options.work_limit, control.limit and control.limit - self._began[1]
-        pairs = zip(spent, limits, strict=True)
+        pairs = zip(spent, self._limits, strict=True)
         return any(limit is not None and used >= part * self.share * limit for used, limit in pairs)

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.activities.current import Offer
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout
 from jigsaw_opt.solvers.control import Control
@@ -92,13 +93,13 @@ class Context:
         does not depend on what another thread found meanwhile.
     stream
         Number of this search among several on one incumbent.
+    offer
+        The same for a finished plan, and says by how much it is better; `Control.offer` where None.
 
     Attributes
     ----------
     operations, data
         The instance, cut, and what is worked out about it.
-    evaluator
-        Makes list schedules.
     params
         Parameters of all parts.
     engine
@@ -115,15 +116,20 @@ class Context:
         budget: Budget,
         propose: Callable[[Candidate], None],
         stream: int = 0,
+        offer: Offer | None = None,
     ) -> None:
         self.control, self.operations, self.rng = control, control.operations, rng
-        self.budget, self.propose, self.stream = budget, propose, stream
+        self.budget, self.propose, self.stream, self.offer = budget, propose, stream, offer or control.offer
         self.params: SearchParams = control.options.params or SearchParams()
         self.data = ProblemData(self.operations, Layout(self.operations), demands, self.params)
-        self.evaluator = Evaluator(self.operations, self.data.layout)
         self.engine = Engine(budget, self.params.prices)
         self.best_list: ListSchedule | None = None
         self._shared: dict[Callable[[Context], Any], Any] = {}
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Makes list schedules of data-parallel jobs."""
+        return Evaluator(self.operations, self.data.layout)
 
     @property
     def cyclic(self) -> bool:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Event
 
+from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.result import MoveRecord, StoppedBy
+from jigsaw_opt.solvers.result import Accepted, MoveRecord, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.moves import Move, move_types
@@ -73,6 +74,8 @@ class Driver:
             if idle >= self.context.params.driver.patience and not self._limited:
                 return StoppedBy.COMPLETED
             idle = 0 if self.step() else idle + 1
+            if not self._moves:
+                return budget.reason() or StoppedBy.COMPLETED
         return reason
 
     def open(self, budget: Budget) -> bool:
@@ -80,7 +83,7 @@ class Driver:
         asked = demands(self.control.operations)
         if asked is None:
             return False
-        self.context = context = Context(self.control, asked, self.rng, budget, self._propose, self.stream)
+        self.context = context = Context(self.control, asked, self.rng, budget, self._propose, self.stream, self._offer)
         # With the moves come the compiled functions that they need, and the opening waits for these.
         kinds = self._kinds_left(context)
         if self.only in kinds and self.only.applies(context):
@@ -98,6 +101,9 @@ class Driver:
         name = self._selection.next()
         gain, spent = self._make(name, self._moves[name], self.context)
         self._selection.reward(name, gain, spent)
+        if getattr(self._moves[name], "exhausted", False):
+            self._selection.drop(name)
+            del self._moves[name]
         return gain > 0
 
     def _make(self, name: str, move: Move, context: Context) -> tuple[float, float]:
@@ -135,9 +141,13 @@ class Driver:
         """Accept a plan as the incumbent if it is better: the only place where the search compares the two."""
         objective = self.control.objective
         if objective is None or candidate.value < objective:
-            accepted = self.control.offer(candidate.timetable)
-            if accepted is not None:
-                self._improvements.append(accepted.improvement)
+            self._offer(candidate.timetable)
+
+    def _offer(self, timetable: Timetable) -> Accepted | None:
+        accepted = self.control.offer(timetable)
+        if accepted is not None:
+            self._improvements.append(accepted.improvement)
+        return accepted
 
     @property
     def _limited(self) -> bool:
@@ -145,5 +155,7 @@ class Driver:
         return not (options.time_limit is None and options.work_limit is None)
 
     def _kinds_left(self, context: Context) -> list[type[Move]]:
-        """All classes of moves that are not left out."""
-        return [kind for kind in (*self.kinds, *move_types()) if kind.name not in context.params.without]
+        """All classes of moves for jobs of these kinds that are not left out."""
+        kinds, shaped = (*self.kinds, *move_types()), bool(context.operations.shaped)
+        own = (kind for kind in kinds if getattr(kind, "shapes", False) == shaped)
+        return [kind for kind in own if kind.name not in context.params.without]

@@ -7,6 +7,7 @@ from threading import Event
 from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS
 from jigsaw_opt.solvers.greedy.order_insertion import inserted_by_ratio
+from jigsaw_opt.solvers.greedy.solver import offer_greedy
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.moves.heuristic import Trials
 from jigsaw_opt.solvers.search.moves.list_annealing import ListAnnealing, draft
@@ -26,6 +27,10 @@ def open_search(context: Context, begun: Event) -> None:
         Set as soon as there are plans.
     """
     budget, control = context.budget, context.control
+    if context.operations.shaped:
+        offer_greedy(control, context.operations, control.options.seed, context.offer)
+        begun.set()
+        return
     context.shared(Trials).make(PLAIN_TRIALS)
     begun.set()
     inserted = inserted_by_ratio(context.data) if context.evaluator.weighted else None

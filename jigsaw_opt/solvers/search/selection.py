@@ -28,7 +28,7 @@ class AdaptiveSelection:
     """
 
     def __init__(self, names: Sequence[str], rng: random.Random, params: DriverParams) -> None:
-        self._names, self._rng, self._params = names, rng, params
+        self._names, self._rng, self._params = list(names), rng, params
         self._untried = list(names)
         self._gain = dict.fromkeys(names, 0.0)
         self._work = dict.fromkeys(names, 0.0)
@@ -54,6 +54,12 @@ class AdaptiveSelection:
             for name in self._names
         ]
         return self._rng.choices(self._names, weights)[0]
+
+    def drop(self, name: str) -> None:
+        """Draw a move no more."""
+        self._names.remove(name)
+        if self._again == name:
+            self._again = None
 
     def _floor(self, name: str) -> float:
         params = self._params

@@ -23,6 +23,8 @@ _OWN = {
     "cp_repair": f"{_HERE}.moves.cp_repair:RepairBest",
     "relocation": f"{_HERE}.moves.relocate:Relocate",
     "cp_placement": f"{_HERE}.moves.cp_placement:CpPlacement",
+    "anneal_activities": f"{_HERE}.moves.activity_orders:AnnealActivities",
+    "reorder_window": f"{_HERE}.moves.activity_orders:ReorderWindow",
     "other_horizon": f"{_HERE}.moves.other_horizon:OtherHorizon",
 }
 """Each is tried once in this order before any is preferred."""
@@ -30,6 +32,9 @@ _OWN = {
 
 class Move(Protocol):
     """A way to get from the best plan to a better one; a search makes one object of each class.
+
+    A class with an attribute `shapes` that is true is for instances with shaped jobs, and any other for those without.
+    An object whose attribute `exhausted` has become true is made no more.
 
     Parameters
     ----------
