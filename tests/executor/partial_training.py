@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from jigsaw_opt.executor.partial import PartialBackprop
 
-STEPS, LONG = 20, 50
+STEPS, LONG, CHECKED = 20, 50, 9
 Optimise = Callable[[nn.Module], tuple[torch.optim.Optimizer, Any]]
 
 
@@ -87,16 +87,16 @@ def written_out(case: Case, state: dict[str, Tensor], model: PartialBackprop, it
     return {key: wanted[key] for key in own[0]}
 
 
-def against_the_mean(name: str, levels: Any, optimise: Optimise) -> tuple[float, list[Any], dict[str, Any]]:
+def against_the_mean(name: str, levels: Any, optimise: Optimise, steps: int) -> tuple[float, list[Any], dict[str, Any]]:
     """Largest difference of gradients to what is written out; levels of this worker; the state after many steps."""
     case, rank = CASES[name], dist.get_rank()
     model = PartialBackprop(built(case), cuts=case.cuts, levels=levels, debug=7)
     optimiser, schedule = optimise(model)
     worst, seen = 0.0, []
-    for iteration in range(LONG):
+    for iteration in range(steps):
         state = {key: value.clone() for key, value in model.state_dict().items()}
         loss_of(case, model, rank, iteration).backward()
-        if iteration < 12:
+        if iteration < CHECKED:
             worst = max(worst, difference(gradients(model), written_out(case, state, model, iteration)))
         seen.append(model._rule(iteration)[rank])
         assert all(p.requires_grad == q.requires_grad for p, q in zip(model.parameters(), built(case).parameters()))
@@ -111,8 +111,8 @@ def trainings(names: list[str]) -> dict[str, Any]:
     return {
         name: (
             against_ddp(name),
-            against_the_mean(name, "rotation", adamw),
-            against_the_mean(name, "permutation", sgd),
+            against_the_mean(name, "rotation", adamw, LONG),
+            against_the_mean(name, "permutation", sgd, CHECKED),
         )
         for name in names
     }
