@@ -20,8 +20,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from jigsaw_opt.executor.building import Replica, build_network
 from jigsaw_opt.executor.building import replica as replica_of
-from jigsaw_opt.executor.profiling import ModelProfile, profile
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.executor.profiling import ModelProfile, profile_replica
+from jigsaw_opt.executor.worker import TrainingRecipe
 from jigsaw_opt.problem.costs import staircase
 
 PARTS = 8
@@ -153,8 +153,8 @@ def measure(case: Case, device: torch.device, repeats: int) -> Found:
     """Count, then time, one case."""
     replica = case.replica()
     counted = operations(replica)
-    worker = Worker(0, replica, TrainingRecipe(case.optimiser, {"lr": 1e-3}), device)
-    return found(case, counted, profile(worker, warm_up=2, repeats=repeats))
+    recipe = TrainingRecipe(case.optimiser, {"lr": 1e-3})
+    return found(case, counted, profile_replica(replica, recipe, device, warm_up=2, repeats=repeats))
 
 
 def found(case: Case, counted: Sequence[int], measured: ModelProfile) -> Found:

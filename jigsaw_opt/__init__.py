@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.errors import Problem as Problem
     from jigsaw_opt.errors import UsageError as UsageError
     from jigsaw_opt.executor.partial import PartialBackprop as PartialBackprop
+    from jigsaw_opt.executor.profiling import profile as profile
     from jigsaw_opt.executor.replay.request import ReplayRequest as ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan as run_plan
     from jigsaw_opt.problem.cluster import Cluster as Cluster
@@ -124,6 +125,7 @@ _HOMES = {
     "load_plan": "documents",
     "picture": "views.notebook",
     "placements_of": "solvers.resolve",
+    "profile": "executor.profiling",
     "remove_job": "documents",
     "run_plan": "executor.run_plan",
     "save_instance": "documents",
@@ -231,6 +233,7 @@ __all__ = [
     "load_plan",
     "picture",
     "placements_of",
+    "profile",
     "remove_job",
     "run_plan",
     "save_instance",

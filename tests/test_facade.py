@@ -28,8 +28,8 @@ assert result.plan is not None
 """
 PRINTING = {"system/keeper_process.py"}
 """Programs of their own, whose standard output somebody reads."""
-NEED_TORCH = {"jigsaw_opt.executor.partial"}
-"""Modules of names that are classes of an extra, so that they cannot be had without it."""
+NEED_TORCH = {"jigsaw_opt.executor.partial", "jigsaw_opt.executor.profiling"}
+"""Modules of names that cannot be had without an extra."""
 
 
 def typed_names() -> dict[str, str]:
@@ -150,7 +150,7 @@ def test_failures_are_found_by_the_call_of_the_release_before() -> None:
 def test_what_signatures_name_can_be_imported_from_the_front() -> None:
     wanted = {"Event", "Fix", "Instance", "Options", "Plan", "Problem", "Report", "Result", "Solver", "Violation"}
     assert wanted <= set(jo.__all__)
-    assert len(jo.__all__) <= 60
+    assert len(jo.__all__) <= 62
     errors = importlib.import_module("jigsaw_opt.errors")
     raised = {name for name in errors.__all__ if name.endswith("Error")}
     assert all(issubclass(getattr(errors, name), jo.JigsawError) for name in raised)

@@ -12,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from jigsaw_opt.executor.building import Replica
 from jigsaw_opt.executor.exchange import Averaging
-from jigsaw_opt.executor.profiling import profile
+from jigsaw_opt.executor.profiling import profile_replica
 from jigsaw_opt.executor.schedule import Assignment, LevelSchedule, Rule
 from jigsaw_opt.executor.segments import SegmentedModel
-from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, Worker
+from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
 from jigsaw_opt.executor.zoo.network import Batch
 from spb.emulation import Emulation
 from spb.subjects import Optimiser, Subject, replicas, samples
@@ -162,8 +162,8 @@ def measure_blocks(subject: Subject, workers: int, repeats: int) -> dict[str, li
     torch.set_num_threads(1)
     own = replicas(subject, samples(subject, 0), workers, False, 0)[0]
     optimiser = next(iter(subject.rates))
-    worker = Worker(0, own, _recipe(optimiser, subject.rates[optimiser][0]), torch.device("cpu"))
-    measured = profile(worker, warm_up=max(1, repeats // 5), repeats=repeats)
+    recipe = _recipe(optimiser, subject.rates[optimiser][0])
+    measured = profile_replica(own, recipe, torch.device("cpu"), warm_up=max(1, repeats // 5), repeats=repeats)
     levels = range(1, own.model.depth + 1)
     return {
         "block_us": [level.block.median for level in measured.levels],

@@ -46,12 +46,15 @@ def print_report(
 
 
 def _print_segments(profile: ModelProfile, model: Model) -> None:
-    headers = ("segment", "forward us", "iqr", "backward us", "iqr", "step us", "parameters", "activations", "model")
+    times = ("forward us", "iqr", "backward us", "iqr", "inputs us", "weights us", "step us")
+    headers = ("segment", *times, "parameters", "activations", "model")
     rows = [
         (
             s.name,
             *_shown(s.forward),
             *_shown(s.backward),
+            f"{s.input_gradients.median:.0f}",
+            f"{s.weight_gradients.median:.0f}",
             f"{s.step_us:.0f}",
             s.parameter_bytes,
             s.activation_bytes,
@@ -121,6 +124,8 @@ def _profile_json(profile: ModelProfile) -> dict[str, Any]:
             "name": s.name,
             "forward_us": _quartiles(s.forward),
             "backward_us": _quartiles(s.backward),
+            "input_gradients_us": _quartiles(s.input_gradients),
+            "weight_gradients_us": _quartiles(s.weight_gradients),
             "step_us": round(s.step_us, 1),
             "parameter_bytes": s.parameter_bytes,
             "activation_bytes": s.activation_bytes,
@@ -130,7 +135,12 @@ def _profile_json(profile: ModelProfile) -> dict[str, Any]:
     levels = [
         {"level": v.level, "block_us": _quartiles(v.block), "memory_bytes": v.memory_bytes} for v in profile.levels
     ]
-    return {"segments": segments, "levels": levels, "state_bytes": profile.state_bytes}
+    return {
+        "segments": segments,
+        "levels": levels,
+        "wide_levels": list(profile.wide_levels),
+        "state_bytes": profile.state_bytes,
+    }
 
 
 def _links_json(links: LinkProfile) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from jigsaw_opt.errors import RunFailedError, UsageError
 from jigsaw_opt.executor.building import build_network, even_segments, replica
 from jigsaw_opt.executor.links import LinkProfile, link_profile
 from jigsaw_opt.executor.own_code import blame_own_code
-from jigsaw_opt.executor.profiling import ModelProfile, profile
+from jigsaw_opt.executor.profiling import ModelProfile, profile_replica
 from jigsaw_opt.executor.side_by_side import profiles_side_by_side
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.executor.worker import TrainingRecipe
 
 __all__ = ["measure_all_reduces", "measure_model"]
 
@@ -72,7 +72,7 @@ def measure_model(
     try:
         with blame_own_code(entry["zoo"]):
             built = replica(network, even_segments(network, segments), entry["batch_size"])
-            return profile(Worker(0, built, recipe, device), warm_up, repeats)
+            return profile_replica(built, recipe, device, warm_up, repeats)
     except torch.OutOfMemoryError as error:
         raise UsageError(f"a batch of {entry['batch_size']} does not fit the device's memory") from error
     except RuntimeError as error:  # what torch says of shapes and types

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Callable, Iterable
+
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.zoo.network import Batch
 
-__all__ = ["saved_bytes"]
+__all__ = ["saved_by_segment", "saved_bytes"]
 
 
 def saved_bytes(model: SegmentedModel, batch: Batch, level: int) -> tuple[int, ...]:
-    """Bytes that a block at `level` saves for its backward pass, by segment.
-
-    A storage that several segments save counts once, for the one nearest the output. So the sum over the last
-    segments of a full pass is what a pass to their level saves, as activations are counted (specification: memory).
-    Parameters do not count, as they are held anyway.
+    """Bytes that a block at `level` saves for its backward pass, by segment, as `saved_by_segment` counts them.
 
     Parameters
     ----------
@@ -26,13 +24,36 @@ def saved_bytes(model: SegmentedModel, batch: Batch, level: int) -> tuple[int, .
         Inputs and targets, where the model is.
     level
         1 to the model's depth.
+    """
+    return saved_by_segment(
+        lambda enter: model.partial_loss(batch, level, enter), model.parameters(), len(model.segments)
+    )
+
+
+def saved_by_segment(
+    forward: Callable[[Callable[[int], None]], Tensor], parameters: Iterable[nn.Parameter], segments: int
+) -> tuple[int, ...]:
+    """Bytes that a forward pass saves for the backward pass, by segment.
+
+    A storage that several segments save counts once, for the one nearest the output. So the sum over the last
+    segments of a full pass is what a pass to their level saves, as activations are counted (specification: memory).
+    Parameters do not count, as they are held anyway.
+
+    Parameters
+    ----------
+    forward
+        Returns a loss; calls what it is given with the index of a segment before that one begins.
+    parameters
+        Those of the model.
+    segments
+        Their number.
 
     Returns
     -------
     tuple of int
         One entry a segment, from the input; 0 where nothing is saved.
     """
-    held = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    held = {parameter.untyped_storage().data_ptr() for parameter in parameters}
     found: dict[int, tuple[int, int]] = {}
     current = 0
 
@@ -47,9 +68,9 @@ def saved_bytes(model: SegmentedModel, batch: Batch, level: int) -> tuple[int, .
         return tensor
 
     with saved_tensors_hooks(pack, _same):
-        loss = model.partial_loss(batch, level, enter)  # held to the end, so that no storage is freed and used again
+        loss = forward(enter)  # held to the end, so that no storage is freed and used again
     del loss
-    return tuple(sum(size for owner, size in found.values() if owner == index) for index in range(len(model.segments)))
+    return tuple(sum(size for owner, size in found.values() if owner == index) for index in range(segments))
 
 
 def _same(tensor: Tensor) -> Tensor:

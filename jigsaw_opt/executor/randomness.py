@@ -48,9 +48,11 @@ def own_draws(number: int) -> Iterator[None]:
         import numpy.random
 
         before_numpy = numpy.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        begin_draws(number)
-        yield
-    random.setstate(before)
-    if before_numpy is not None:
-        numpy.random.set_state(before_numpy)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            begin_draws(number)
+            yield
+    finally:
+        random.setstate(before)
+        if before_numpy is not None:
+            numpy.random.set_state(before_numpy)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.zoo.network import Batch
 
-__all__ = ["SegmentedModel", "frozen"]
+__all__ = ["SegmentedModel", "frozen", "require_scalar"]
 
 
 class SegmentedModel(nn.Module):
@@ -135,11 +135,7 @@ class SegmentedModel(nn.Module):
         UsageError
             It is no tensor of one number.
         """
-        loss = self.loss(values, targets)
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
-            shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-            raise UsageError(f"a loss is one number, the mean over the batch, not {shown}")
-        return loss
+        return require_scalar(self.loss(values, targets))
 
     def backpropagate(self, batch: Batch, level: int) -> Tensor:
         """Forward pass and backward pass to `level`; gradients add up in the parameters.
@@ -150,6 +146,14 @@ class SegmentedModel(nn.Module):
         if loss.requires_grad:  # a suffix without parameters has nothing to backpropagate
             loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
+
+
+def require_scalar(loss: object) -> Tensor:
+    """Return `loss`; raise `UsageError` if it is no tensor of one number."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise UsageError(f"a loss is one number, the mean over the batch, not {shown}")
+    return loss
 
 
 @contextmanager

@@ -16,9 +16,9 @@ import torch.distributed as dist
 from jigsaw_opt.executor.building import build_network, even_segments, replica
 from jigsaw_opt.executor.own_code import blame_own_code
 from jigsaw_opt.executor.processes import keep_to_share, run_group
-from jigsaw_opt.executor.profiling import ModelProfile, profile
+from jigsaw_opt.executor.profiling import ModelProfile, profile_replica
 from jigsaw_opt.executor.timing import Spread
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.executor.worker import TrainingRecipe
 
 __all__ = ["profiles_side_by_side"]
 
@@ -45,7 +45,7 @@ def profiles_side_by_side(
     recipe
         How a worker trains.
     warm_up, repeats
-        As for `profile`.
+        As for `profile_replica`.
     trusted
         ``module:function`` that may be imported.
 
@@ -73,7 +73,9 @@ def _profiles(
         with blame_own_code(entry["zoo"]):
             built = replica(network, even_segments(network, segments), entry["batch_size"])
             dist.barrier()
-            found.append(profile(Worker(dist.get_rank(), built, recipe, torch.device("cpu")), warm_up, repeats))
+            cpu, rank = torch.device("cpu"), dist.get_rank()
+            # All measure equally often, so that none measures while others are done.
+            found.append(profile_replica(built, recipe, cpu, warm_up, repeats, number=rank, most=repeats))
     return found
 
 
@@ -84,6 +86,8 @@ def _mean(profiles: Sequence[ModelProfile]) -> ModelProfile:
             segment,
             forward=_mean_spread([p.segments[k].forward for p in profiles]),
             backward=_mean_spread([p.segments[k].backward for p in profiles]),
+            input_gradients=_mean_spread([p.segments[k].input_gradients for p in profiles]),
+            weight_gradients=_mean_spread([p.segments[k].weight_gradients for p in profiles]),
             step_us=fmean(p.segments[k].step_us for p in profiles),
         )
         for k, segment in enumerate(first.segments)

@@ -12,7 +12,7 @@ from replayed import instance, replayed  # noqa: E402
 
 from jigsaw_opt.executor.building import build_network, even_segments, replica  # noqa: E402
 from jigsaw_opt.executor.exchange import GradientExchange  # noqa: E402
-from jigsaw_opt.executor.profiling import profile  # noqa: E402
+from jigsaw_opt.executor.profiling import profile_replica  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
 from jigsaw_opt.problem.replay import MeasuredBlock, Replay  # noqa: E402
 
@@ -27,7 +27,7 @@ def worker() -> Worker:
 
 
 def test_peak_memory_falls_with_the_level(worker: Worker) -> None:
-    found = profile(worker, 2, 3)
+    found = profile_replica(worker.replica, worker.recipe, worker.device, 2, 3)
     peaks = [level.memory_bytes for level in found.levels]
     # The last segment is the embedding, which saves next to nothing.
     assert peaks[:-1] == sorted(set(peaks[:-1])) and peaks[-1] >= peaks[-2]

@@ -21,7 +21,7 @@ from jigsaw_opt.executor.exchange import GradientExchange  # noqa: E402
 from jigsaw_opt.executor.measuring import measure_model  # noqa: E402
 from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
-from jigsaw_opt.executor.profiling import profile  # noqa: E402
+from jigsaw_opt.executor.profiling import profile_replica  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker, train_iteration  # noqa: E402
 
 RECIPE = TrainingRecipe("adamw", {"lr": 0.01, "weight_decay": 0.1})
@@ -92,7 +92,7 @@ def test_a_shallower_level_gives_its_segments_the_gradients_of_the_full_pass(nam
 def test_sizes_count_what_is_shared_once(name: str) -> None:
     own = built(name)
     trained_bytes = sum(p.nbytes for p in own.model.parameters() if p.requires_grad)
-    found = profile(Worker(0, own, TrainingRecipe(), torch.device("cpu")), 1, 1)
+    found = profile_replica(own, TrainingRecipe(), torch.device("cpu"), 1, 1)
     assert sum(segment.parameter_bytes for segment in found.segments) == trained_bytes
     assert [segment.name for segment in found.segments] == list(own.network.units)
     everything = sum(t.nbytes for t in (*own.model.parameters(), *own.model.buffers()))

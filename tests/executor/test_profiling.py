@@ -20,16 +20,17 @@ from distributed_training import failing  # noqa: E402
 import jigsaw_opt.executor as room  # noqa: E402
 from jigsaw_opt.cli import main  # noqa: E402
 from jigsaw_opt.documents import decode_instance, schema  # noqa: E402
-from jigsaw_opt.executor import processes, profiling  # noqa: E402
+from jigsaw_opt.executor import processes  # noqa: E402
 from jigsaw_opt.executor.building import build, build_network, replica  # noqa: E402
 from jigsaw_opt.executor.fitting import fit_two, isotonic  # noqa: E402
 from jigsaw_opt.executor.links import AllReduceSample, LinkFit, fit  # noqa: E402
 from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
-from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile  # noqa: E402
+from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile_replica  # noqa: E402
+from jigsaw_opt.executor.profiling.rounds import flushed_denormals  # noqa: E402
 from jigsaw_opt.executor.side_by_side import _mean_spread  # noqa: E402
 from jigsaw_opt.executor.timing import Spread, spread  # noqa: E402
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
+from jigsaw_opt.executor.worker import TrainingRecipe  # noqa: E402
 from jigsaw_opt.system.children import start_deaf  # noqa: E402
 
 
@@ -37,34 +38,31 @@ def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 
 
-def worker(optimiser: Any = "sgd") -> Worker:
-    network = build_network("mlp", {"hidden": [32, 16]})
-    options = {"momentum": 0.9} if optimiser == "sgd" else {}
-    return Worker(
-        0, replica(network, (0, 1, 2, 3), 4), TrainingRecipe(optimiser, {"lr": 1e-3, **options}), torch.device("cpu")
-    )
-
-
 @pytest.mark.parametrize(("optimiser", "state_factor"), [("sgd", 3), ("adam", 4)])
-def test_sizes_are_exact(optimiser: str, state_factor: int) -> None:
-    trained = worker(optimiser)
-    found = profile(trained, 1, 2)
+def test_sizes_are_exact(optimiser: Any, state_factor: int) -> None:
+    trained = replica(build_network("mlp", {"hidden": [32, 16]}), (0, 1, 2, 3), 4)
+    options = {"momentum": 0.9} if optimiser == "sgd" else {}
+    found = profile_replica(trained, TrainingRecipe(optimiser, {"lr": 1e-3, **options}), torch.device("cpu"), 1, 2)
     model = found.model("cpu", {})
     assert [s.parameter_bytes for s in model.segments] == [4 * 65 * 32, 4 * 33 * 16, 4 * 17 * 10]
     assert found.state_bytes == state_factor * sum(s.parameter_bytes for s in model.segments)
     assert model.state_factor == state_factor
-    batch = trained.replica.batch(0, 0, 0)
+    batch = trained.batch(0, 0, 0)
     assert tuple(s.activation_bytes for s in model.segments) == saved_bytes(trained.model, batch, 3)
     assert [level.memory_bytes for level in found.levels] == [
         sum(saved_bytes(trained.model, batch, level)) for level in (1, 2, 3)
     ]
-    assert all(spread.low <= spread.median <= spread.high for s in found.segments for spread in (s.forward, s.backward))
+    assert all(spread.low <= spread.median <= spread.high for s in found.segments for spread in _spreads(s))
     assert all(level.block.median > 0 for level in found.levels)
+
+
+def _spreads(segment: SegmentProfile) -> tuple[Spread, ...]:
+    return segment.forward, segment.backward, segment.input_gradients, segment.weight_gradients
 
 
 def measured(forward: list[float], backward: list[float], blocks: list[float]) -> ModelProfile:
     segments = tuple(
-        SegmentProfile(f"s{i}", Spread(f, f, f), Spread(b, b, b), 100.0, 8, 0)
+        SegmentProfile(f"s{i}", Spread(f, f, f), Spread(b, b, b), Spread(b, b, b), Spread(0, 0, 0), 100.0, 8, 0)
         for i, (f, b) in enumerate(zip(forward, backward, strict=True))
     )
     return ModelProfile(segments, tuple(LevelProfile(i, Spread(b, b, b), 0) for i, b in enumerate(blocks, 1)), 72)
@@ -268,7 +266,7 @@ def test_denormal_numbers_are_flushed_while_a_model_is_profiled_alone(kept: bool
 
     torch.set_flush_denormal(not kept)
     try:
-        with profiling._flushed_denormals():
+        with flushed_denormals():
             assert denormal() == 0
         assert (denormal() > 0) == kept
     finally:

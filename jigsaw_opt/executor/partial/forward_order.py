@@ -6,12 +6,12 @@ that two modules share, has the place of its first use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from traceback import walk_stack
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,9 @@ from jigsaw_opt.executor.randomness import own_draws
 from jigsaw_opt.executor.segments import frozen
 from jigsaw_opt.executor.timing import wall_us
 
-__all__ = ["ForwardOrder", "eager", "observe"]
+__all__ = ["ForwardOrder", "eager", "first_calls", "observe"]
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass
@@ -87,13 +89,15 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     with _undisturbed(model), frozen([p for p in model.parameters() if p.requires_grad]):
         with (
-            _first_calls(model, lambda name: order.calls.setdefault(name, next(clock))),
+            first_calls(model.named_modules(), lambda name, _: order.calls.setdefault(name, next(clock))),
             _FirstUses(model.parameters(), clock, order),
         ):
             model(*_copied(args), **_copied(kwargs))
         copies = _copied((args, kwargs))
         begin_us = wall_us(device)
-        with _first_calls(model, lambda name: order.starts_us.setdefault(name, wall_us(device) - begin_us)):
+        with first_calls(
+            model.named_modules(), lambda name, _: order.starts_us.setdefault(name, wall_us(device) - begin_us)
+        ):
             model(*copies[0], **copies[1])
         order.end_us = wall_us(device) - begin_us
     return order
@@ -105,21 +109,22 @@ def _is_in_reentrant_checkpoint() -> bool:
 
 
 @contextmanager
-def _first_calls(model: nn.Module, note: Callable[[str], object]) -> Iterator[None]:
-    """Call `note` with the name of each module when it is called for the first time."""
-    called: set[str] = set()
+def first_calls(modules: Iterable[tuple[Key, nn.Module]], note: Callable[[Key, Any], object]) -> Iterator[None]:
+    """Call `note` with the key of each module and with its inputs when it is called for the first time."""
+    called: set[Key] = set()
 
-    def noting(name: str) -> Callable[..., None]:
-        def hook(*_: object) -> None:
-            if name not in called:
-                called.add(name)
-                note(name)
+    def noting(key: Key) -> Callable[..., None]:
+        def hook(_: nn.Module, *inputs: object) -> None:
+            if key not in called:
+                called.add(key)
+                note(key, inputs)
 
         return hook
 
     with ExitStack() as stack:
-        for name, module in model.named_modules():
-            stack.callback(module.register_forward_pre_hook(noting(name), prepend=True).remove)
+        for key, module in modules:
+            hooked = module.register_forward_pre_hook(noting(key), prepend=True, with_kwargs=True)
+            stack.callback(hooked.remove)
         yield
 
 

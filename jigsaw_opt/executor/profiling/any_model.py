@@ -1,0 +1,229 @@
+"""Profiles of any model in a training loop of the user's own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.devices import device_name
+from jigsaw_opt.executor.partial.forward_order import eager, observe
+from jigsaw_opt.executor.partial.parts import require_modules, split
+from jigsaw_opt.executor.profiling.restoring import moved_to, restored
+from jigsaw_opt.executor.profiling.results import ModelProfile
+from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, measure, warm
+from jigsaw_opt.executor.profiling.trainee import Trainee
+from jigsaw_opt.executor.segments import require_scalar
+from jigsaw_opt.executor.zoo.network import moved
+
+__all__ = ["profile"]
+
+_BATCHES = 8
+"""How many batches of a loader are used, in turn."""
+_RATE = 1e-6
+"""Of the optimiser where none is given: steps so small that the loss stays a number take as long as any other."""
+
+
+def profile(
+    model: nn.Module,
+    batch: Any,
+    loss: Callable[[Any, Any], Tensor] | None = None,
+    cuts: Sequence[str] | int = 4,
+    *,
+    optimiser: torch.optim.Optimizer | None = None,
+    gpu_type: str | None = None,
+    device: torch.device | str | None = None,
+    warm_up: int = 3,
+    repeats: int = 15,
+) -> ModelProfile:
+    """Measure what a block of any model costs at each level, and what its segments cost (extra ``torch``).
+
+    Real training steps are taken, and everything is put back afterwards: parameters, buffers, gradients, the
+    optimiser's state, random generators, training mode. Denormal numbers are flushed meanwhile.
+
+    Parameters
+    ----------
+    model
+        Any module; it is measured in training mode.
+    batch
+        A pair of inputs and targets, or a ``DataLoader`` of such pairs, whose first 8 batches take turns. Inputs are a
+        tensor, or a tuple or list of what the model takes by position, or a mapping of what it takes by name.
+    loss
+        Mean loss of outputs and targets. None takes ``loss`` of the outputs, as models of ``transformers`` have it;
+        a batch is then a mapping of what the model takes by name.
+    cuts
+        Names of modules at whose first calls segments begin, or how many cuts to find so that segments take about equal
+        time, as for `PartialBackprop`.
+    optimiser
+        Takes the steps, at its own learning rate; None for SGD with momentum.
+    gpu_type
+        What an instance calls the device; None for its own name.
+    device
+        Where to measure; None for where the model is. A given optimiser stays where it is, and so does its model.
+    warm_up, repeats
+        Rounds before measuring, and rounds measured, at least 1; up to three times as many where times differ much.
+        A round is one block at each level, and passes over the segments one by one.
+
+    Returns
+    -------
+    ModelProfile
+        Its ``model()`` is the model of an instance. Times are in microseconds: of the calling thread on a CPU with one
+        thread, else of the clock. A block holds the copying of the batch, not its loading.
+
+    Warns
+    -----
+    UserWarning
+        The interquartile range of a block's times is over 20 % of their median.
+
+    Raises
+    ------
+    UsageError
+        An argument is wrong, the model cannot be cut so, or the loss is no number.
+    """
+    _require(model, batch, loss, cuts, optimiser, warm_up, repeats)
+    home = next(p.device for p in model.parameters())
+    place = home if device is None else torch.device(device)
+    if optimiser is not None and place != home:
+        raise UsageError(f"device is {place}, but the model is on {home}: move model and optimiser there first")
+    held = nn.ModuleList([model, loss] if isinstance(loss, nn.Module) else [model])
+    is_own = optimiser is not None
+    steps = optimiser or torch.optim.SGD([p for p in held.parameters() if p.requires_grad], lr=_RATE, momentum=0.9)
+    with (
+        flushed_denormals(),
+        moved_to(place, held),
+        restored(held, steps, _generators(batch)) as reset,
+    ):
+        trainee = _trainee(model, _batches(batch, loss), loss, cuts, held, steps, place)
+        if not is_own:
+            warm(trainee, reset)
+        measured = measure(trainee, warm_up, repeats, LONGEST * repeats, gpu_type or device_name(place))
+    if measured.wide_levels:
+        listed = ", ".join(map(str, measured.wide_levels))
+        warnings.warn(f"times of blocks at levels {listed} differ by over 20 %", UserWarning, stacklevel=2)
+    return measured
+
+
+def _trainee(
+    model: nn.Module,
+    batches: Sequence[tuple[Any, Any]],
+    loss: Callable[[Any, Any], Tensor] | None,
+    cuts: Sequence[str] | int,
+    held: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    device: torch.device,
+) -> Trainee:
+    def run(batch: tuple[Any, Any]) -> Tensor:
+        args, kwargs = _arguments(batch[0])
+        outputs = model(*args, **kwargs)
+        return require_scalar(loss(outputs, batch[1]) if loss is not None else _own_loss(outputs))
+
+    def draw(turn: int) -> tuple[Any, Any]:
+        # Copies on a CPU too, for a model may change its inputs in place.
+        return tuple(_copied(part, device) for part in batches[turn % len(batches)])
+
+    args, kwargs = _arguments(draw(0)[0])
+    parts = split(model, observe(model, args, kwargs), cuts)
+    parts.require_a_trained_end()
+    lent = loss.parameters() if isinstance(loss, nn.Module) else ()
+    parts.buckets.update({p: 1 for p in lent if p not in parts.buckets})
+    first = "input" if "input" not in parts.cuts else "the input"
+    return Trainee(
+        names=(first, *parts.cuts),
+        starts=[eager(model).get_submodule(cut) for cut in parts.cuts],
+        parts=parts,
+        held=held,
+        loss=run,
+        optimiser=optimiser,
+        draw=draw,
+        device=device,
+    )
+
+
+def _copied(tree: Any, device: torch.device) -> Any:
+    if isinstance(tree, Tensor):
+        return tree.detach().to(device, copy=True)
+    if isinstance(tree, Mapping):
+        return {key: _copied(value, device) for key, value in tree.items()}
+    if type(tree) in (tuple, list):
+        return type(tree)(_copied(item, device) for item in tree)
+    return moved(tree, device)
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what the model takes by position, and by name."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else ((inputs,), {})
+
+
+def _own_loss(outputs: Any) -> Any:
+    found = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
+    if found is None:
+        raise UsageError("the outputs have no loss: give profile a loss, or the model what it makes one of (labels)")
+    return found
+
+
+def _is_loader(batch: Any) -> bool:
+    return isinstance(batch, Iterable) and not isinstance(batch, (Tensor, tuple, list, Mapping, str))
+
+
+def _batches(batch: Any, loss: object) -> list[tuple[Any, Any]]:
+    """Return inputs and targets of the batches that take turns."""
+    found = list(islice(batch, _BATCHES)) if _is_loader(batch) else [batch]
+    if not found:
+        raise UsageError("the loader has no batch")
+    if loss is None:
+        wrong = [it for it in found if not isinstance(it, Mapping)]
+        if wrong:
+            raise UsageError(
+                f"without a loss, a batch is a mapping of the model's inputs, not {type(wrong[0]).__name__}"
+            )
+        return [(it, None) for it in found]
+    wrong = [it for it in found if not isinstance(it, (tuple, list)) or len(it) != 2]
+    if wrong:
+        raise UsageError(f"a batch is a pair (inputs, targets), not {_shown(wrong[0])}")
+    return [(inputs, targets) for inputs, targets in found]
+
+
+def _shown(batch: Any) -> str:
+    return f"{len(batch)} of them" if isinstance(batch, (tuple, list)) else f"of type {type(batch).__name__}"
+
+
+def _generators(batch: Any) -> list[torch.Generator]:
+    """Return the generators by which a loader draws."""
+    sampler = getattr(batch, "sampler", None)
+    places = (batch, sampler, getattr(getattr(batch, "batch_sampler", None), "sampler", None))
+    found = [getattr(place, "generator", None) for place in places if _is_loader(batch)]
+    return list({id(it): it for it in found if isinstance(it, torch.Generator)}.values())
+
+
+def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_up: int, repeats: int) -> None:
+    """Raise one `UsageError` that lists all that is wrong."""
+    wrong = []
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"model is a torch.nn.Module, not of type {type(model).__name__}")
+    if any(map(is_lazy, model.parameters())):
+        wrong.append("a lazy module has no parameters yet: run it once before it is measured")
+    elif not any(p.requires_grad for p in model.parameters()):
+        wrong.append("no parameter of the model is trained")
+    if loss is not None and not callable(loss):
+        wrong.append(f"loss is a function of outputs and targets, not of type {type(loss).__name__}")
+    if optimiser is not None and not isinstance(optimiser, torch.optim.Optimizer):
+        wrong.append(f"optimiser is a torch.optim.Optimizer, not of type {type(optimiser).__name__}")
+    if isinstance(batch, Iterator):
+        wrong.append("batch is an iterator, which could not be put back: give the loader itself")
+    for name, value in (("warm_up", warm_up), ("repeats", repeats)):
+        if not isinstance(value, int) or value < 1:
+            wrong.append(f"{name} is at least 1, not {value!r}")
+    if isinstance(cuts, str) or (isinstance(cuts, int) and cuts < 0):
+        wrong.append("cuts are a list of names, or a number, at least 0")
+    if wrong:
+        raise UsageError("; ".join(wrong))
+    if not isinstance(cuts, int):
+        require_modules(model, cuts)

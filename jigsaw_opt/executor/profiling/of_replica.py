@@ -1,0 +1,72 @@
+"""Profiles of networks of the zoo, and of the user's own in units."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from jigsaw_opt.executor.building import Replica
+from jigsaw_opt.executor.devices import device_name
+from jigsaw_opt.executor.partial.parts import ModelParts
+from jigsaw_opt.executor.profiling.restoring import restored
+from jigsaw_opt.executor.profiling.results import ModelProfile
+from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, measure, warm
+from jigsaw_opt.executor.profiling.trainee import Trainee
+from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
+from jigsaw_opt.executor.zoo.network import Batch, moved
+
+__all__ = ["profile_replica"]
+
+
+def profile_replica(
+    replica: Replica,
+    recipe: TrainingRecipe,
+    device: torch.device,
+    warm_up: int,
+    repeats: int,
+    *,
+    number: int = 0,
+    most: int | None = None,
+) -> ModelProfile:
+    """Measure a replica as a worker trains it, with the drawing of the batch.
+
+    Parameters
+    ----------
+    replica
+        It is moved to `device`; all segments must be levels.
+    recipe
+        How it trains.
+    device
+        Where it is measured.
+    warm_up, repeats
+        Rounds before measuring, and rounds measured; both at least 1.
+    number
+        Of the worker; decides its data.
+    most
+        Rounds measured at most, where times differ much; None for three times `repeats`.
+    """
+    model = replica.model.to(device)
+    # A module may stand in the row twice: each place has its own wrapper, so that its calls are told apart.
+    places = [nn.Sequential(segment) for segment in model.segments]
+
+    def loss(batch: Batch) -> Tensor:
+        values, targets = batch
+        for place in places:
+            values = place(values)
+        return model.scalar_loss(values, targets)
+
+    buckets = {p: bucket for bucket, own in enumerate(model.bucket_parameters(), 1) for p in own}
+    trainee = Trainee(
+        names=model.names,
+        starts=places[1:],
+        parts=ModelParts(model.names[1:], buckets, ()),
+        held=nn.ModuleList([model]),
+        loss=loss,
+        optimiser=OPTIMISERS[recipe.optimiser](model.parameters(), **recipe.options),
+        draw=lambda turn: moved(replica.batch(recipe.seed, number, turn), device),
+        device=device,
+        keeps_gradients=True,
+    )
+    with flushed_denormals(), restored(trainee.held, trainee.optimiser) as reset:
+        warm(trainee, reset)
+        return measure(trainee, warm_up, repeats, most or LONGEST * repeats, device_name(device))

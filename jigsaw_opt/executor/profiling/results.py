@@ -1,0 +1,147 @@
+"""What a measured profile holds, and the model of an instance that it makes.
+
+What a plan needs is how long a block at each level lasts, so the model's times add up to the measured blocks
+(specification: block): ``backward_us`` of a segment is what a block takes longer when its level takes the segment in,
+and ``forward_us`` is the rest. The times of the segments one by one share out the shallowest block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from jigsaw_opt.executor.fitting import isotonic
+from jigsaw_opt.executor.timing import Spread
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.model import Model, Segment
+
+__all__ = ["LevelProfile", "ModelProfile", "SegmentProfile", "is_wide"]
+
+_WIDE = 0.2
+"""Interquartile range over the median."""
+
+
+def is_wide(times: Spread) -> bool:
+    """Return whether measurements differ too much for their median to be relied on."""
+    return times.iqr > _WIDE * times.median
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentProfile:
+    """What one segment costs.
+
+    Parameters
+    ----------
+    name
+        As in an instance.
+    forward
+        Without a graph.
+    backward
+        Backward pass, and what the graph adds to the forward pass: both of the two that follow.
+    input_gradients
+        What the backward pass takes without the gradients of the segment's parameters.
+    weight_gradients
+        What the gradients of its parameters add.
+    step_us
+        Its share of the optimiser's step, by parameters.
+    parameter_bytes, activation_bytes
+        As in an instance.
+    """
+
+    name: str
+    forward: Spread
+    backward: Spread
+    input_gradients: Spread
+    weight_gradients: Spread
+    step_us: float
+    parameter_bytes: int
+    activation_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LevelProfile:
+    """What a block at one level costs.
+
+    Parameters
+    ----------
+    level
+        From 1.
+    block
+        Its time.
+    memory_bytes
+        On CUDA the most that was allocated at once beyond what the worker holds between blocks; on a CPU the bytes
+        saved for the backward pass.
+    """
+
+    level: int
+    block: Spread
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """A measured model.
+
+    Parameters
+    ----------
+    segments
+        From the input to the output.
+    levels
+        Level ``d`` takes in the last ``d`` segments.
+    state_bytes
+        Weights and buffers, gradients and optimiser state, which a worker holds between blocks.
+    gpu_type
+        What the device is called.
+    """
+
+    segments: tuple[SegmentProfile, ...]
+    levels: tuple[LevelProfile, ...]
+    state_bytes: int
+    gpu_type: str = "cpu"
+
+    @property
+    def wide_levels(self) -> tuple[int, ...]:
+        """Levels whose block times have an interquartile range of over 20 % of their median."""
+        return tuple(level.level for level in self.levels if is_wide(level.block))
+
+    @property
+    def parts_us(self) -> tuple[float, ...]:
+        """By level, what the segments take one by one: steps, forward passes, and backward passes of the suffix."""
+        ahead = sum(s.step_us + s.forward.median for s in self.segments)
+        return tuple(ahead + back for back in accumulate(s.backward.median for s in reversed(self.segments)))
+
+    def model(self, gpu_type: str | None = None, executor: Mapping[str, Any] | None = None) -> Model:
+        """The model for an instance, whose blocks last as measured.
+
+        Parameters
+        ----------
+        gpu_type
+            What to call the device, if not as in the profile.
+        executor
+            How the executor builds the model; None where it cannot.
+        """
+        gpu_type = gpu_type or self.gpu_type
+        segments = tuple(
+            Segment(s.name, {gpu_type: forward}, {gpu_type: backward}, s.parameter_bytes, s.activation_bytes)
+            for s, forward, backward in zip(self.segments, *self._times(), strict=True)
+        )
+        trained = max(1, sum(s.parameter_bytes for s in self.segments))
+        # A hundredth is left aside: buffers of normalisation are no reason to count all parameters once more.
+        factor = ceil_div(100 * self.state_bytes, 101 * trained)
+        return Model(segments, state_factor=max(1, factor), executor=executor)
+
+    def _times(self) -> tuple[list[int], list[int]]:
+        """Integer times ``forward_us`` and ``backward_us`` of the segments."""
+        # A deeper block is never faster; where noise says so, both count as equal.
+        blocks = [max(1, round(us)) for us in isotonic([level.block.median for level in self.levels])]
+        last = min(round(self.segments[-1].backward.median), blocks[0] - 1)
+        backward = [last, *(deep - shallow for shallow, deep in pairwise(blocks))]
+        return _shared_out(blocks[0] - last, [s.step_us + s.forward.median for s in self.segments]), backward[::-1]
+
+
+def _shared_out(total: int, shares: Sequence[float]) -> list[int]:
+    """`total` in integers, in the proportion of `shares`."""
+    done = [round(total * part / sum(shares)) for part in accumulate(shares, initial=0.0)]
+    return [high - low for low, high in pairwise(done)]
