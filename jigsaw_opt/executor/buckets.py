@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.segments import SegmentedModel
+from jigsaw_opt.executor.leveled_model import LeveledModel
 
 __all__ = ["GradientBuckets", "Ready"]
 
@@ -35,7 +35,7 @@ class GradientBuckets:
         The parameters of one bucket have different types of numbers, or lie on different devices.
     """
 
-    def __init__(self, model: SegmentedModel) -> None:
+    def __init__(self, model: LeveledModel) -> None:
         self._buckets = model.bucket_parameters()
         self.buffers = tuple(_buffer(parameters) for parameters in self._buckets)
         for parameters, buffer in zip(self._buckets, self.buffers, strict=True):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from jigsaw_opt.executor.segments import SegmentedModel
-from jigsaw_opt.executor.zoo.network import Batch
+from jigsaw_opt.executor.leveled_model import LeveledModel
 
 __all__ = ["saved_by_segment", "saved_bytes"]
 
 
-def saved_bytes(model: SegmentedModel, batch: Batch, level: int) -> tuple[int, ...]:
+def saved_bytes(model: LeveledModel, batch: Any, level: int) -> tuple[int, ...]:
     """Bytes that a block at `level` saves for its backward pass, by segment, as `saved_by_segment` counts them.
 
     Parameters
@@ -26,7 +26,7 @@ def saved_bytes(model: SegmentedModel, batch: Batch, level: int) -> tuple[int, .
         1 to the model's depth.
     """
     return saved_by_segment(
-        lambda enter: model.partial_loss(batch, level, enter), model.parameters(), len(model.segments)
+        lambda enter: model.partial_loss(batch, level, enter), model.parameters(), model.pieces
     )
 
 

@@ -1,26 +1,20 @@
-"""A model in segments whose backward pass may stop at any level by SPB (specification: models).
-
-The prefix below the level runs without a graph, so it stores no activations, and as the first tensor of the suffix
-needs no gradient, the backward pass stops there, without even the gradient of the suffix's input.
-"""
+"""A model in segments (specification: models)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.leveled_model import LeveledModel, frozen, require_scalar
 from jigsaw_opt.executor.zoo.network import Batch
 
 __all__ = ["SegmentedModel", "frozen", "require_scalar"]
 
 
-class SegmentedModel(nn.Module):
+class SegmentedModel(LeveledModel):
     """Segments in a row with a loss.
 
     A parameter that several segments share (an embedding's table that the output uses too, a module that stands in
@@ -53,13 +47,11 @@ class SegmentedModel(nn.Module):
         self.names, self.levels = tuple(names), tuple(levels)
         self.segments = nn.ModuleList(segments)
         self.loss = loss
+        self.pieces = len(segments)
         self.borrowed = self._borrowed()
-        self._left_out = tuple(self._unreached(level) for level in range(1, self.depth + 1))
-
-    @property
-    def depth(self) -> int:
-        """Number of levels, ``D``."""
-        return len(self.levels)
+        owned = self.own_parameters()
+        bounds = [self.cut(level) for level in range(len(levels) + 1)]
+        self._buckets = tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
 
     def cut(self, level: int) -> int:
         """Number of segments that a backward pass to `level` leaves out; `level` 0 leaves out all."""
@@ -77,9 +69,7 @@ class SegmentedModel(nn.Module):
 
     def bucket_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
         """Trained parameters of buckets 1 to D, bucket 1 at the output side."""
-        owned = self.own_parameters()
-        bounds = [self.cut(level) for level in range(self.depth + 1)]
-        return tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
+        return self._buckets
 
     def _held(self) -> Iterator[Iterator[nn.Parameter]]:
         """Yield the parameters of each segment, those of the loss with the last one."""
@@ -94,38 +84,20 @@ class SegmentedModel(nn.Module):
             for index, parameters in enumerate(self._held())
         )
 
-    def _unreached(self, level: int) -> tuple[nn.Parameter, ...]:
-        """Borrowed parameters of the last segments whose owners `level` leaves out."""
-        cut = self.cut(level)
-        return tuple({p: None for lent in self.borrowed[cut:] for p, owner in lent.items() if owner < cut})
-
     def forward(self, inputs: Any) -> Any:
         """Output of the last segment."""
         for segment in self.segments:
             inputs = segment(inputs)
         return inputs
 
-    def partial_loss(self, batch: Batch, level: int, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Mean loss of `batch`, with a graph that reaches down to `level` and no further.
-
-        Parameters
-        ----------
-        batch
-            Inputs and targets.
-        level
-            1 to `depth`.
-        enter
-            None, or called with the index of each segment before it runs.
-        """
+    def loss_of(self, batch: Batch, enter: Callable[[int], None] | None = None) -> Tensor:
+        """Mean loss of a pair of inputs and targets."""
         values, targets = batch
-        cut = self.cut(level)
-        with frozen(self._left_out[level - 1]):
-            for index, segment in enumerate(self.segments):
-                if enter is not None:
-                    enter(index)
-                with torch.set_grad_enabled(index >= cut):
-                    values = segment(values)
-            return self.scalar_loss(values, targets)
+        for index, segment in enumerate(self.segments):
+            if enter is not None:
+                enter(index)
+            values = segment(values)
+        return self.scalar_loss(values, targets)
 
     def scalar_loss(self, values: Any, targets: Any) -> Tensor:
         """Return the loss of the last segment's output.
@@ -136,33 +108,3 @@ class SegmentedModel(nn.Module):
             It is no tensor of one number.
         """
         return require_scalar(self.loss(values, targets))
-
-    def backpropagate(self, batch: Batch, level: int) -> Tensor:
-        """Forward pass and backward pass to `level`; gradients add up in the parameters.
-
-        Returns the loss, detached.
-        """
-        loss = self.partial_loss(batch, level)
-        if loss.requires_grad:  # a suffix without parameters has nothing to backpropagate
-            loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
-
-
-def require_scalar(loss: object) -> Tensor:
-    """Return `loss`; raise `UsageError` if it is no tensor of one number."""
-    if not isinstance(loss, Tensor) or loss.numel() != 1:
-        shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise UsageError(f"a loss is one number, the mean over the batch, not {shown}")
-    return loss
-
-
-@contextmanager
-def frozen(parameters: Collection[nn.Parameter]) -> Iterator[None]:
-    """Keep `parameters` out of a graph that is built meanwhile."""
-    for parameter in parameters:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in parameters:
-            parameter.requires_grad_(True)

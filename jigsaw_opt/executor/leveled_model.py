@@ -1,0 +1,94 @@
+"""A model with a loss, whose backward pass may stop at any level by SPB (specification: models).
+
+The forward pass to a level freezes the parameters of deeper buckets. What depends on these and on the inputs alone then
+gets no graph: nothing of it is stored, and the backward pass ends there, without even the gradient of what passes the
+cut.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["LeveledModel", "frozen", "require_scalar"]
+
+
+class LeveledModel(nn.Module, ABC):
+    """What a worker trains.
+
+    Attributes
+    ----------
+    pieces : int
+        Number of pieces whose begin a forward pass tells.
+    """
+
+    pieces = 1
+
+    @abstractmethod
+    def bucket_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
+        """Trained parameters of buckets 1 to D, bucket 1 at the output side."""
+
+    @abstractmethod
+    def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
+        """Mean loss of `batch`, one number; `enter` is called with the index of each piece before it runs."""
+
+    @property
+    def depth(self) -> int:
+        """Number of levels, ``D``."""
+        return len(self.bucket_parameters())
+
+    def beyond(self, level: int) -> tuple[nn.Parameter, ...]:
+        """Trained parameters that a backward pass to `level` does not reach."""
+        return tuple(p for bucket in self.bucket_parameters()[level:] for p in bucket)
+
+    def partial_loss(self, batch: Any, level: int, enter: Callable[[int], None] | None = None) -> Tensor:
+        """Mean loss of `batch`, with a graph that reaches down to `level` and no further.
+
+        Parameters
+        ----------
+        batch
+            Inputs and targets.
+        level
+            1 to `depth`.
+        enter
+            None, or called with the index of each piece before it runs.
+        """
+        with frozen(self.beyond(level)):
+            return self.loss_of(batch, enter)
+
+    def backpropagate(self, batch: Any, level: int) -> Tensor:
+        """Forward pass and backward pass to `level`; gradients add up in the parameters.
+
+        Returns the loss, detached.
+        """
+        with frozen(self.beyond(level)):  # to the end, as activation checkpointing runs parts of the forward pass again
+            loss = self.loss_of(batch)
+            if loss.requires_grad:  # what is reached may have no parameters
+                loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+
+def require_scalar(loss: Any) -> Tensor:
+    """Return a loss, or raise `UsageError` where it is no tensor of one number."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise UsageError(f"a loss is one number, the mean over the batch, not {shown}")
+    return loss
+
+
+@contextmanager
+def frozen(parameters: Collection[nn.Parameter]) -> Iterator[None]:
+    """Keep `parameters` out of a graph that is built meanwhile."""
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
