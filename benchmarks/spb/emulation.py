@@ -63,8 +63,9 @@ class Emulation:
         require_full_depth(levels, depth)
         self.buckets.begin(depth, _nobody)
         losses = [self.model.backpropagate(batch, level) for level, batch in zip(levels, batches, strict=True)]
-        for bucket, buffer in enumerate(self.buckets.buffers, 1):
-            buffer.div_(self.averaging.divisor(levels, bucket))
+        for bucket in range(1, depth + 1):
+            for buffer in self.buckets.of(bucket):
+                buffer.div_(self.averaging.divisor(levels, bucket))
         self.optimiser.step()
         return torch.stack(losses)
 

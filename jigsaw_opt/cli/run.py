@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.records import InterruptedRunError
@@ -63,10 +63,12 @@ def _configure_machine(parser: argparse.ArgumentParser) -> None:
 def _configure_training(parser: argparse.ArgumentParser) -> None:
     training = parser.add_argument_group("training")
     training.add_argument(
-        "--optimiser", choices=("sgd", "adam", "adamw"), default="sgd", help="optimiser (default: sgd, with momentum)"
+        "--optimiser",
+        choices=("sgd", "adam", "adamw"),
+        help="optimiser of the zoo's jobs (default: sgd, with momentum)",
     )
     training.add_argument(
-        "--learning-rate", type=float, default=0.01, metavar="R", help="learning rate of all jobs (default: 0.01)"
+        "--learning-rate", type=float, metavar="R", help="learning rate of the zoo's jobs (default: 0.01)"
     )
     training.add_argument(
         "--averaging",
@@ -91,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.resume:
         goes_on_from(arguments.checkpoint)
     instance, plan = checked_plan(source, path)
+    _say_who_has_own_settings(arguments, instance)
     require_torch()
     _warn_of_estimates(instance)
     warn_of_levels(instance, plan)
@@ -152,6 +155,24 @@ def _warn_of_estimates(instance: Instance) -> None:
         note(f"warning: estimated, not measured, are the times of {', '.join(estimated)}; jigsaw profile measures them")
 
 
+def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance) -> None:
+    """Say which jobs do not heed settings of training that were given; raise `UsageError` where none does."""
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.problem.job import Job
+    from jigsaw_opt.text import named
+
+    names = ("optimiser", "learning_rate")
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
+    jobs = [job for job in instance.jobs if isinstance(job, Job)]  # those with a shape are refused later
+    own = [job.name for job in jobs if "train" in (instance.models[job.model].executor or {})]
+    if not given or not own:
+        return
+    if len(own) == len(jobs):
+        raise UsageError(f"{' and '.join(given)}: every job trains as its own code says, so nobody heeds it")
+    note(f"{' and '.join(given)}: not for {named(own)}, which train as their own code says")
+
+
 def _run(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan) -> Replay | None:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.replay.request import ReplayRequest
@@ -177,7 +198,9 @@ def _settings(arguments: argparse.Namespace) -> ReplaySettings:
     from jigsaw_opt.executor.replay.request import ReplaySettings
 
     repeats = arguments.repeats
-    momentum = {"momentum": 0.9} if arguments.optimiser == "sgd" else {}
+    optimiser: Any = arguments.optimiser or "sgd"
+    rate = arguments.learning_rate
+    momentum = {"momentum": 0.9} if optimiser == "sgd" else {}
     settings = ReplaySettings(
         passes=1 if _is_unlimited(arguments) else arguments.iterations if repeats is None else repeats,
         minutes=arguments.minutes,
@@ -185,8 +208,8 @@ def _settings(arguments: argparse.Namespace) -> ReplaySettings:
         backend=arguments.backend,
         threads=arguments.threads,
         trusted=tuple(arguments.trust),
-        optimiser=arguments.optimiser,
-        options={"lr": arguments.learning_rate, **momentum},
+        optimiser=optimiser,
+        options={"lr": 0.01 if rate is None else rate, **momentum},
         averaging=arguments.averaging,
         seed=arguments.seed,
         warm_up=arguments.warm_up,

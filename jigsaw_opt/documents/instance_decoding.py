@@ -188,6 +188,22 @@ def _check_model(model: Any, place: Place, report: Report) -> None:
     if segments:
         _check_levels(model.get("levels"), len(segments), (place, "levels"), report)
         _check_times(segments, (place, "segments"), report)
+        _check_cuts(model, len(segments), (place, "executor"), report)
+
+
+def _check_cuts(model: dict[str, Any], segments: int, place: Place, report: Report) -> None:
+    """A training is cut once between each two levels, at different modules."""
+    cuts, levels = list_at(dict_at(model, "executor"), "cuts"), list_at(model, "levels")
+    if "train" not in dict_at(model, "executor"):
+        return
+    depth = len(levels) or segments
+    if len(cuts) != depth - 1:
+        report.add(
+            (place, "cuts"), f"must have {depth - 1} items, one fewer than the model has levels; has {len(cuts)}"
+        )
+    for index, name in enumerate(cuts):
+        if name in cuts[:index]:
+            report.add(((place, "cuts"), index), f"duplicate name {quoted(str(name))}")
 
 
 def _check_levels(levels: Any, segments: int, place: Place, report: Report) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.leveled_model import LeveledModel
 
 __all__ = ["GradientBuckets", "Ready"]
@@ -27,19 +27,15 @@ class GradientBuckets:
     Attributes
     ----------
     buffers : tuple of Tensor
-        Gradients of buckets 1 to D, one flat tensor each; empty for a bucket without parameters.
-
-    Raises
-    ------
-    UsageError
-        The parameters of one bucket have different types of numbers, or lie on different devices.
+        Gradients of buckets 1 to D, one flat tensor for each type of numbers and device in a bucket; an empty one
+        for a bucket without parameters.
     """
 
     def __init__(self, model: LeveledModel) -> None:
         self._buckets = model.bucket_parameters()
-        self.buffers = tuple(_buffer(parameters) for parameters in self._buckets)
-        for parameters, buffer in zip(self._buckets, self.buffers, strict=True):
-            _attach(parameters, buffer)
+        alike = tuple(_alike(parameters) for parameters in self._buckets)
+        self._of_bucket = tuple(tuple(_attached(parameters) for parameters in kinds) for kinds in alike)
+        self.buffers = tuple(chain.from_iterable(self._of_bucket))
         self._missing: list[int] = []
         self._announced = self._level = 0
         self._ready: Ready = _nobody
@@ -48,6 +44,10 @@ class GradientBuckets:
             for bucket, parameters in enumerate(self._buckets)
             for parameter in parameters
         ]
+
+    def of(self, bucket: int) -> tuple[Tensor, ...]:
+        """Return the gradients of a bucket, from 1."""
+        return self._of_bucket[bucket - 1]
 
     def begin(self, level: int, ready: Ready) -> None:
         """Clear all gradients and announce to `ready` buckets 1 to `level`, in this order, in what follows.
@@ -90,21 +90,23 @@ class GradientBuckets:
             self._ready(self._announced)
 
 
-def _buffer(parameters: Sequence[nn.Parameter]) -> Tensor:
-    kinds = {(parameter.dtype, parameter.device) for parameter in parameters}
-    if len(kinds) > 1:
-        raise UsageError(f"the parameters of one bucket differ in type or device: {sorted(map(str, kinds))}")
+def _alike(parameters: Sequence[nn.Parameter]) -> Iterable[Sequence[nn.Parameter]]:
+    """Return the parameters by type of numbers and device, at least one group."""
+    groups: dict[tuple[torch.dtype, torch.device], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        groups.setdefault((parameter.dtype, parameter.device), []).append(parameter)
+    return groups.values() or [()]
+
+
+def _attached(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Make each gradient a view into one buffer, which is returned; autograd then adds to it in place."""
     if not parameters:
         return torch.zeros(0)
-    dtype, device = kinds.pop()
-    return torch.zeros(sum(parameter.numel() for parameter in parameters), dtype=dtype, device=device)
-
-
-def _attach(parameters: Sequence[nn.Parameter], buffer: Tensor) -> None:
-    """Make each gradient a view into `buffer`; autograd then adds to it in place."""
-    pieces = torch.split(buffer, [parameter.numel() for parameter in parameters])
-    for parameter, piece in zip(parameters, pieces, strict=True):
+    sizes = [parameter.numel() for parameter in parameters]
+    buffer = torch.zeros(sum(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
+    for parameter, piece in zip(parameters, torch.split(buffer, sizes), strict=True):
         parameter.grad = piece.view_as(parameter)
+    return buffer
 
 
 def _nobody(_: int) -> None:

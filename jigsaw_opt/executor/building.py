@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import chain, combinations_with_replacement, pairwise
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.catalogue import check_trust, resolve
-from jigsaw_opt.executor.own_code import blame_own_code
+from jigsaw_opt.executor.own_code import blame_own_code, own_function
 from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
 from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.zoo import BUILDERS, Network
@@ -65,6 +65,21 @@ class Replica:
         if not isinstance(drawn, (tuple, list)) or len(drawn) != 2:
             raise UsageError(f"a batch is a pair (inputs, targets), not of type {type(drawn).__name__}")
         return drawn[0], drawn[1]
+
+    def draws(self) -> AbstractContextManager[None]:
+        """Stand around a block: its draws begin anew with its batch, so that nothing needs to be kept."""
+        return nullcontext()
+
+    def state(self) -> dict[str, Any]:
+        """What training depends on beside the model: nothing."""
+        return {}
+
+    def likeness(self) -> dict[str, Any]:
+        """What a state is like."""
+        return {}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Return to a state."""
 
 
 def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0) -> Replica:
@@ -182,20 +197,9 @@ def build_network(
 def _own_builder(
     zoo: str, arguments: Mapping[str, Any], trusted: Collection[str], place: Place, report: Report
 ) -> Callable[..., Network]:
-    check_trust(zoo, trusted, place, report)
+    check_trust(zoo, trusted, (place, "zoo"), report)
     report.raise_if_any()
-    module, _, name = zoo.partition(":")
-    try:
-        with blame_own_code(zoo):
-            imported = import_module(module)
-        function = getattr(imported, name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"cannot import {zoo}: {error}; PYTHONPATH=FOLDER says where else to look") from error
-    try:
-        inspect.signature(function).bind(**arguments)
-    except TypeError as error:
-        report.add((place, "arguments"), f"{zoo} does not take them: {error}")
-        report.raise_if_any()
+    function = own_function(zoo, arguments, place)
     return lambda **given: _own_network(function(**given))
 
 

@@ -59,6 +59,9 @@ KNOWN: Mapping[str, tuple[str, Arguments]] = MappingProxyType(
 )
 """Family and changed arguments of every name that a document may use."""
 
+_GIVEN = ("rank", "world", "device")
+"""Arguments that a run gives to a training of the user's own."""
+
 _DATA = {"mlp": ("synthetic", "digits"), "gpt": ("synthetic", "text")}
 
 
@@ -94,12 +97,12 @@ def resolve(zoo: str, given: Mapping[str, Any], place: Place, report: Report) ->
     return family, arguments
 
 
-def check_trust(zoo: str, trusted: Collection[str], place: Place, report: Report) -> None:
+def check_trust(name: str, trusted: Collection[str], place: Place, report: Report) -> None:
     """Report a ``module:function`` that may not be imported.
 
     Parameters
     ----------
-    zoo
+    name
         What a document names.
     trusted
         What the user trusts.
@@ -108,8 +111,8 @@ def check_trust(zoo: str, trusted: Collection[str], place: Place, report: Report
     report
         Takes the problem.
     """
-    if zoo not in trusted:
-        report.add((place, "zoo"), f"{quoted(zoo)} is code that nobody has trusted", f"--trust {zoo} imports it")
+    if name not in trusted:
+        report.add(place, f"{quoted(name)} is code that nobody has trusted", f"--trust {name} imports it")
 
 
 def _check_type(value: object, default: Value, place: Place, report: Report) -> None:
@@ -175,8 +178,19 @@ def require_entries(instance: Instance, trusted: Collection[str]) -> None:
         entry = instance.models[name].executor
         if entry is None:
             report.add(place, 'has no "executor" entry, so it cannot be built', "see docs/executor.md")
+        elif "train" in entry:
+            check_trust(entry["train"], trusted, ((place, "executor"), "train"), report)
+            _check_own(entry, (place, "executor"), report)
         elif ":" in entry["zoo"]:
-            check_trust(entry["zoo"], trusted, (place, "executor"), report)
+            check_trust(entry["zoo"], trusted, ((place, "executor"), "zoo"), report)
         else:
             resolve(entry["zoo"], entry["arguments"], (place, "executor"), report)
     report.raise_if_any()
+
+
+def _check_own(entry: Mapping[str, Any], place: Place, report: Report) -> None:
+    """What the structure does not say of a training of the user's own."""
+    if ":" not in entry["train"]:
+        report.add((place, "train"), f"must be module:function; is {quoted(entry['train'])}")
+    for name in sorted(entry["arguments"].keys() & set(_GIVEN)):
+        report.add(((place, "arguments"), name), f"{quoted(name)} is given by the run to every worker")

@@ -57,6 +57,11 @@ class GradientExchange:
         self.ranks, self.averaging = tuple(ranks), averaging
         self._groups: dict[tuple[int, ...], dist.ProcessGroup] = {}
 
+    @property
+    def group(self) -> dist.ProcessGroup | None:
+        """All workers, once an iteration is prepared; None for a worker alone."""
+        return self._groups[tuple(sorted(self.ranks))] if len(self.ranks) > 1 else None
+
     def prepare(self, plan: Iterable[Sequence[int]], depth: int) -> None:
         """Make the process groups that iterations need, those that do not exist yet.
 

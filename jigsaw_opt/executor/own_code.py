@@ -1,19 +1,23 @@
-"""Errors of a network of the user's own, told with the line of the user's code that raised them."""
+"""Code of the user's own: how it is imported, and its errors, told with the line that raised them."""
 
 from __future__ import annotations
 
+import inspect
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import jigsaw_opt
-from jigsaw_opt.errors import JigsawError, PluginError
+from jigsaw_opt.errors import JigsawError, PluginError, UsageError
+from jigsaw_opt.problem.rules.report import Place, Report
 
-__all__ = ["blame_own_code", "own_line", "told"]
+__all__ = ["blame_own_code", "own_function", "own_line", "told"]
 
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 _OURS = tuple(Path(str(module.__file__)).parent for module in (jigsaw_opt, torch))
@@ -39,6 +43,43 @@ def blame_own_code(what: str) -> Iterator[None]:
         if own_line(error) is None:
             raise
         raise PluginError(f"{what}: {told(error)}") from error
+
+
+def own_function(name: str, arguments: Mapping[str, Any], place: Place) -> Callable[..., Any]:
+    """Import a function of the user's own, which must be trusted.
+
+    Parameters
+    ----------
+    name
+        ``module:function``.
+    arguments
+        What it will be called with, by name.
+    place
+        Of the entry that names it, with the arguments.
+
+    Raises
+    ------
+    UsageError
+        It is not there.
+    InvalidInputError
+        It does not take the arguments.
+    PluginError
+        The module raised.
+    """
+    module, _, called = name.partition(":")
+    try:
+        with blame_own_code(name):
+            imported = import_module(module)
+        function: Callable[..., Any] = getattr(imported, called)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"cannot import {name}: {error}; PYTHONPATH=FOLDER says where else to look") from error
+    report = Report()
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        report.add((place, "arguments"), f"{name} does not take them: {error}")
+    report.raise_if_any()
+    return function
 
 
 def told(error: BaseException) -> str:

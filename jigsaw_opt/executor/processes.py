@@ -145,6 +145,14 @@ def keep_to_share(rank: int, count: int) -> None:
         os.sched_setaffinity(0, cores[rank * len(cores) // count : (rank + 1) * len(cores) // count])
 
 
+def allow_children() -> None:
+    """Let this process of a group start processes, as loaders of the user's own may; they end when it does.
+
+    Python forbids it to daemons, for it ends these without a word to their children; torch's loaders look for that.
+    """
+    multiprocessing.process.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+
+
 @dataclass
 class _ProcessHandle:
     """A process, the pipe to it, and what it has said."""

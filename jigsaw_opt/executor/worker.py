@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,12 +12,14 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from jigsaw_opt.executor.buckets import GradientBuckets, Ready
 from jigsaw_opt.executor.building import Replica
 from jigsaw_opt.executor.exchange import GradientExchange
-from jigsaw_opt.executor.zoo.network import Batch, moved
+from jigsaw_opt.executor.memory import saved_bytes
+from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica
+from jigsaw_opt.executor.zoo.network import moved
 
 __all__ = ["OPTIMISERS", "TrainingRecipe", "Worker", "block_and_send", "launch", "train_iteration"]
 
@@ -44,6 +47,39 @@ class TrainingRecipe:
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     options: Mapping[str, Any] = field(default_factory=lambda: {"lr": 0.01, "momentum": 0.9})
     seed: int = 0
+
+    def optimiser_of(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Return a new optimiser of the model's parameters."""
+        return OPTIMISERS[self.optimiser](model.parameters(), **self.options)
+
+    def step(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+        """Take a step."""
+        optimiser.step()
+
+    def kept_state(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> Mapping[Any, Any]:
+        """What the optimiser keeps of each parameter once it has taken a step, found without memory or arithmetic.
+
+        Options that only choose how a step is computed change nothing of it and need real devices.
+        """
+        options: dict[str, Any] = {key: False if key in _HOW else value for key, value in self.options.items()}
+        ghosts = []
+        for own in model.parameters():
+            ghosts.append(torch.empty_like(own, device="meta", requires_grad=own.requires_grad))
+            ghosts[-1].grad = None if own.grad is None else torch.empty_like(ghosts[-1])
+        imagined = OPTIMISERS[self.optimiser](ghosts, **options)
+        imagined.step()
+        return dict(imagined.state_dict()["state"])
+
+    def likeness(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+        """What a state is like after a step, but for the values of the tensors."""
+        return {"optimiser": {**optimiser.state_dict(), "state": self.kept_state(model, optimiser)}}
+
+    def state(self) -> dict[str, Any]:
+        """What goes on beside the optimiser: nothing."""
+        return {}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Return to a state."""
 
 
 class _TransferStream:
@@ -86,7 +122,7 @@ class Worker:
     number
         Which worker of its job it is, from 0; decides its data.
     replica
-        Its own copy of the model, which it moves to `device`.
+        Its own copy of the model, which it moves to `device`, and its data.
     recipe
         How it trains.
     device
@@ -95,16 +131,18 @@ class Worker:
     Attributes
     ----------
     buckets : GradientBuckets
-        Its gradients; transfers read and write ``buckets.buffers[b - 1]``.
+        Its gradients; transfers read and write ``buckets.of(b)``.
     iteration : int
         Blocks run so far.
     """
 
-    def __init__(self, number: int, replica: Replica, recipe: TrainingRecipe, device: torch.device) -> None:
+    def __init__(
+        self, number: int, replica: Replica | OwnReplica, recipe: TrainingRecipe | OwnRecipe, device: torch.device
+    ) -> None:
         self.number, self.replica, self.recipe, self.device = number, replica, recipe, device
-        self.model = replica.model.to(device)
+        self.model: Any = replica.model.to(device)  # in segments or not, as the replica's is
         self.buckets = GradientBuckets(self.model)
-        self.optimiser = OPTIMISERS[recipe.optimiser](self.model.parameters(), **recipe.options)
+        self.optimiser = recipe.optimiser_of(self.model)
         self.iteration, self._step_due = 0, False
         self._lane = _TransferStream() if device.type == "cpu" else _CudaLane(device)
 
@@ -124,18 +162,19 @@ class Worker:
         Tensor
             The loss of this worker's batch, a scalar on its device.
         """
-        batch = self.batch()
-        self.step()
-        self.buckets.begin(level, partial(self._announce, ready))
-        loss = self.model.backpropagate(batch, level)
-        self.buckets.end()
+        with self.replica.draws():
+            batch = self.batch()
+            self.step()
+            self.buckets.begin(level, partial(self._announce, ready))
+            loss: Tensor = self.model.backpropagate(batch, level)
+            self.buckets.end()
         self.iteration += 1
         self._step_due = True
         return loss
 
-    def batch(self) -> Batch:
+    def batch(self) -> Any:
         """Return the batch of the next block, on the device; what is drawn from now on depends on the same numbers."""
-        return moved(self.replica.batch(self.recipe.seed, self.number, self.iteration), self.device)  # type: ignore[no-any-return]
+        return moved(self.replica.batch(self.recipe.seed, self.number, self.iteration), self.device)
 
     def step(self) -> None:
         """Take the optimiser's step with the gradients in the buckets, if that of the last iteration is still due.
@@ -143,7 +182,7 @@ class Worker:
         It is part of the next block (specification: block); only after the last one need it be called for itself.
         """
         if self._step_due:
-            self.optimiser.step()
+            self.recipe.step(self.model, self.optimiser)
             self._step_due = False
 
     def transfer(self, bucket: int, levels: Sequence[int], exchange: GradientExchange) -> None:
@@ -159,10 +198,13 @@ class Worker:
             The job's.
         """
         with self._lane.of(bucket):
-            exchange.run(bucket, levels, self.buckets.buffers[bucket - 1])
+            for gradients in self.buckets.of(bucket):
+                exchange.run(bucket, levels, gradients)
 
     def state(self) -> dict[str, Any]:
         """Everything that training depends on, copied to the CPU: parameters, buffers, optimiser, iterations run.
+
+        Of a training of the user's own also its schedule, random generators and the position in its data.
 
         A step that is still due is taken first, which changes nothing of what follows.
         """
@@ -171,6 +213,8 @@ class Worker:
             "iteration": self.iteration,
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
+            **self.recipe.state(),
+            **self.replica.state(),
         }
         copies: dict[tuple[object, ...], Tensor] = {}
         return {name: _copied(part, copies) for name, part in whole.items()}
@@ -180,33 +224,30 @@ class Worker:
 
         The state is that after a step. Frozen weights and buffers count, the optimiser's counters of steps do not.
         """
-        states = self._optimiser_state().values()
+        states = self.recipe.kept_state(self.model, self.optimiser).values()
         state = [t for own in states for t in own.values() if isinstance(t, Tensor) and t.dim()]
         return sum(t.nbytes for t in (*self.model.parameters(), *self.model.buffers(), *self.buckets.buffers, *state))
 
     def trained_state(self, iteration: int) -> dict[str, Any]:
         """What `state` gives after so many iterations, at least one, but for the values of the tensors."""
-        optimiser = {**self.optimiser.state_dict(), "state": self._optimiser_state()}
-        return {"iteration": iteration, "model": dict(self.model.state_dict()), "optimiser": optimiser}
+        return {
+            "iteration": iteration,
+            "model": dict(self.model.state_dict()),
+            **self.recipe.likeness(self.model, self.optimiser),
+            **self.replica.likeness(),
+        }
 
-    def _optimiser_state(self) -> dict[int, Any]:
-        """What the optimiser keeps of each parameter once it has taken a step: found out without memory or arithmetic.
-
-        Options that only choose how a step is computed change nothing of it and need real devices.
-        """
-        options: dict[str, Any] = {key: False if key in _HOW else value for key, value in self.recipe.options.items()}
-        ghosts = []
-        for own in self.model.parameters():
-            ghosts.append(torch.empty_like(own, device="meta", requires_grad=own.requires_grad))
-            ghosts[-1].grad = None if own.grad is None else torch.empty_like(ghosts[-1])
-        optimiser = OPTIMISERS[self.recipe.optimiser](ghosts, **options)
-        optimiser.step()
-        return dict(optimiser.state_dict()["state"])
+    def block_bytes(self, level: int) -> int:
+        """Return the bytes that a block to `level` saves for its backward pass; takes a batch."""
+        with self.replica.draws():
+            return sum(saved_bytes(self.model, self.batch(), level))
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Return to a `state`, of this worker or of one like it; `trained_state` tells what that looks like."""
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
+        self.recipe.load(state)
+        self.replica.load(state)
         self.iteration, self._step_due = state["iteration"], False
 
     def _announce(self, ready: Ready, bucket: int) -> None:
@@ -221,7 +262,7 @@ def _copied(tree: Any, copies: dict[tuple[object, ...], Tensor]) -> Any:
         if key not in copies:
             copies[key] = tree.detach().to("cpu", copy=True)
         return copies[key]
-    if isinstance(tree, dict):
+    if type(tree) in (dict, OrderedDict):
         return {key: _copied(value, copies) for key, value in tree.items()}
     return [_copied(item, copies) for item in tree] if isinstance(tree, list) else tree
 

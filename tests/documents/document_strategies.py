@@ -47,7 +47,7 @@ fields: dict[str, st.SearchStrategy[Any]] = {
     "arguments": st.dictionaries(texts, arguments),
     "batch_size": positives,
 }
-executors = st.fixed_dictionaries(fields)
+zoo_executors = st.fixed_dictionaries(fields)
 depths = st.one_of(
     st.just(FullDepth()),
     st.just(StaircaseDepth()),
@@ -100,7 +100,10 @@ def models(draw: st.DrawFn) -> Model:
     times = st.dictionaries(st.sampled_from(TYPES), positives)
     segments = tuple(Segment(title, draw(times), draw(times), draw(counts), draw(counts)) for title in titles)
     inner: set[int] = draw(st.sets(st.integers(1, len(titles))))
-    return Model(segments, tuple(sorted(inner | {len(titles)})), draw(positives), draw(st.none() | executors))
+    levels = tuple(sorted(inner | {len(titles)}))
+    cuts = st.lists(texts, min_size=len(levels) - 1, max_size=len(levels) - 1, unique=True)
+    own = st.fixed_dictionaries({"train": texts, "arguments": fields["arguments"], "cuts": cuts})
+    return Model(segments, levels, draw(positives), draw(st.none() | zoo_executors | own))
 
 
 @st.composite

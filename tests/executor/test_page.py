@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,13 +20,39 @@ PAGE = (ROOT / "docs" / "executor.md").read_text()
 
 @pytest.mark.slow
 def test_the_example_of_a_worker_trains() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    _, example = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(
         [sys.executable, "-c", example], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
     assert re.fullmatch(r"loss [0-9]+\.[0-9]{3}\n", ended.stdout)
+
+
+def test_the_example_of_a_training_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+    from jigsaw_opt.executor.own_training import WorkerPlace, own_training
+
+    class Net(torch.nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(10)))
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return self.layers(rows)
+
+    module = ModuleType("train")
+    data = TensorDataset(torch.randn(64, 64), torch.randint(64, (64,)))
+    vars(module).update(torch=torch, Net=Net, DATA=data, DataLoader=DataLoader, DistributedSampler=DistributedSampler)
+    example, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(example, vars(module))
+    monkeypatch.setitem(sys.modules, "train", module)
+    (entry,) = (json.loads(found) for found in re.findall(r'"executor": (\{"train.*)\n', PAGE))
+    replica, recipe = own_training(entry, "$", WorkerPlace(0, 1, torch.device("cpu"), None), 0)
+    assert replica.model.depth == 3 and recipe.clip_grad_norm == 1.0
+    assert replica.model.backpropagate(replica.batch(0, 0, 0), 2) > 0
 
 
 def test_what_the_table_of_the_exchange_names_can_be_imported() -> None:

@@ -22,7 +22,7 @@ from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
-from jigsaw_opt.executor.likeness import compare
+from jigsaw_opt.executor.likeness import ANYTHING, compare
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.worker import Worker
@@ -183,10 +183,14 @@ class Checkpoint:
         report.raise_if_any()
         if state["iteration"] != iteration:
             report.add(str(path), "is not of the iteration in its name")
-        if state["optimiser"]["param_groups"] != own["optimiser"]["param_groups"]:
+        if own["optimiser"]["param_groups"] not in (ANYTHING, state["optimiser"]["param_groups"]):
             report.add(str(path), "has other options of the optimiser")
         report.raise_if_any()
-        worker.load(state)
+        try:
+            worker.load(state)
+        except (*_UNREADABLE, UsageError) as error:
+            first = str(error).partition("\n")[0]
+            raise InvalidInputError([Problem(str(path), f"does not fit the training: {first}")]) from error
 
     def _path(self, job: int, slot: int, iteration: int) -> Path:
         return self._folder / f"job{job}-worker{slot}-iteration{iteration}.pt"

@@ -100,8 +100,8 @@ class HostedReplica:
         """Digest of the trained parameters, after the optimiser's step of the last block."""
         self.worker.step()
         digest = sha256()
-        for own in self.worker.model.own_parameters():
-            for parameter in own:
+        for parameter in self.worker.model.parameters():
+            if parameter.requires_grad:
                 digest.update(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 

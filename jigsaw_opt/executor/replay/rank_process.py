@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.building import build
+from jigsaw_opt.executor.building import Replica, build
 from jigsaw_opt.executor.exchange import Averaging, GradientExchange
-from jigsaw_opt.executor.memory import saved_bytes
-from jigsaw_opt.executor.processes import keep_to_share, report_so_far
+from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica, WorkerPlace, own_training
+from jigsaw_opt.executor.processes import allow_children, keep_to_share, report_so_far
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
@@ -30,6 +30,7 @@ from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.rules.report import Place
 
 __all__ = ["TIMEOUT", "run_rank"]
 
@@ -118,10 +119,18 @@ class _RankProcess:
     def _host(self, job: int) -> HostedReplica:
         """Build the worker of a job that stays in this process."""
         request, asked = self.request, self.request.instance.data_parallel[job]
-        seed = request.seed + job
-        replica = build(asked.model, request.instance.models[asked.model], request.trusted, seed)
-        recipe = TrainingRecipe(request.optimiser, request.options, seed)
-        worker = Worker(self.ranks[job].index(self.rank), replica, recipe, self.device)
+        seed, model, number = request.seed + job, request.instance.models[asked.model], self.ranks[job].index(self.rank)
+        replica: Replica | OwnReplica
+        recipe: TrainingRecipe | OwnRecipe
+        if model.executor is not None and "train" in model.executor:
+            allow_children()
+            place: Place = ((("$", "models"), asked.model), "executor")
+            mine = WorkerPlace(number, asked.workers, self.device, self._exchanges[job].group)
+            replica, recipe = own_training(model.executor, place, mine, seed)
+        else:
+            replica = build(asked.model, model, request.trusted, seed)
+            recipe = TrainingRecipe(request.optimiser, request.options, seed)
+        worker = Worker(number, replica, recipe, self.device)
         return HostedReplica(job, asked.name, worker, self._exchanges[job], self.store.connect())
 
     def _warm_up(self, replica: HostedReplica) -> None:
@@ -132,7 +141,7 @@ class _RankProcess:
         if self.device.type == "cpu":
             worker = replica.worker
             deepest = max(turn[worker.number] for turn in levels)
-            self._block_bytes[replica.job] = sum(saved_bytes(worker.model, worker.batch(), deepest))
+            self._block_bytes[replica.job] = worker.block_bytes(deepest)
 
     def _note_memory(self) -> None:
         """Note what the workers that are there take: by torch's allocator, or on a CPU counted as planned."""

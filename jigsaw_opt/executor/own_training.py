@@ -1,0 +1,373 @@
+"""A training of the user's own, as its function returns it: any module, optimiser, schedule, loader and loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from difflib import get_close_matches
+from io import BytesIO
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.batch_source import BatchSource
+from jigsaw_opt.executor.leveled_model import LeveledModel, require_scalar
+from jigsaw_opt.executor.likeness import ANYTHING
+from jigsaw_opt.executor.own_code import blame_own_code, own_function
+from jigsaw_opt.executor.partial import PartialBackprop
+from jigsaw_opt.executor.partial.agreement import require_equal_shapes
+from jigsaw_opt.executor.partial.averaging import broadcast
+from jigsaw_opt.executor.partial.forward_order import eager, observe
+from jigsaw_opt.executor.partial.parts import ModelParts, agree, require_modules, split
+from jigsaw_opt.executor.randomness import draw_number, generator_states, own_draws, set_generators
+from jigsaw_opt.executor.zoo.network import moved
+from jigsaw_opt.problem.rules.report import Place
+
+__all__ = ["OwnModel", "OwnRecipe", "OwnReplica", "WorkerPlace", "own_training"]
+
+_SPELLINGS = {
+    "model": ("model",),
+    "optimiser": ("optimiser", "optimizer"),
+    "loader": ("loader",),
+    "loss": ("loss",),
+    "schedule": ("schedule", "scheduler"),
+    "clip_grad_norm": ("clip_grad_norm",),
+}
+_REQUIRED = ("model", "optimiser", "loader")
+
+
+class OwnModel(LeveledModel):
+    """Any module and its loss, in the parts between its cuts.
+
+    Parameters
+    ----------
+    module
+        What is trained.
+    loss
+        Of the module's outputs and the targets; None where the outputs have their own.
+    parts
+        How the module is cut. Trained parameters of a loss belong to bucket 1.
+    """
+
+    def __init__(self, module: nn.Module, loss: Callable[[Any, Any], Tensor] | None, parts: ModelParts) -> None:
+        super().__init__()
+        self.module, self.loss = module, loss
+        buckets: list[list[nn.Parameter]] = [[] for _ in range(parts.depth)]
+        for parameter, bucket in parts.buckets.items():
+            if parameter.requires_grad:
+                buckets[bucket - 1].append(parameter)
+        known = set(parts.buckets)
+        own = loss.parameters() if isinstance(loss, nn.Module) else ()
+        buckets[0] += [p for p in own if p.requires_grad and p not in known]
+        self._buckets = tuple(map(tuple, buckets))
+
+    def bucket_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
+        """Trained parameters of buckets 1 to D, bucket 1 at the output side."""
+        return self._buckets
+
+    def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
+        """Mean loss of a batch."""
+        arguments, named, targets = call_of(batch, self.loss is None)
+        outputs = self.module(*arguments, **named)
+        if self.loss is not None:
+            return require_scalar(self.loss(outputs, targets))
+        found = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
+        if found is None:
+            raise UsageError("the outputs of the model have no loss, and the training's loss is None")
+        return require_scalar(found)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the module's, under its own names."""
+        return eager(self.module).state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load one of the module."""
+        return eager(self.module).load_state_dict(*args, **kwargs)
+
+
+def call_of(batch: Any, is_whole: bool) -> tuple[tuple[Any, ...], Mapping[str, Any], Any]:
+    """Return what a model is called with, by position and by name, and the targets.
+
+    Parameters
+    ----------
+    batch
+        As a loader gives it.
+    is_whole
+        Whether the model takes all of it and knows its loss.
+
+    Raises
+    ------
+    UsageError
+        It is no such batch.
+    """
+    inputs, targets = batch, None
+    if is_whole:
+        if not isinstance(batch, Mapping):
+            raise UsageError(
+                "where the loss is None a batch is a dictionary that the model takes by name, "
+                f"not of type {type(batch).__name__}"
+            )
+    elif isinstance(batch, (tuple, list)) and len(batch) == 2:
+        inputs, targets = batch
+    else:
+        raise UsageError(f"a batch is a pair (inputs, targets), not of type {type(batch).__name__}")
+    if isinstance(inputs, Mapping):
+        return (), inputs, targets
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), {}, targets
+
+
+@dataclass(frozen=True)
+class OwnRecipe:
+    """How a training of the user's own takes its steps.
+
+    Parameters
+    ----------
+    optimiser, schedule
+        As the function returned them; a schedule goes on after each step.
+    clip_grad_norm
+        Largest norm of all gradients; None for any.
+    seed
+        From which its generators began.
+    """
+
+    optimiser: Optimizer
+    schedule: Any = None
+    clip_grad_norm: float | None = None
+    seed: int = 0
+
+    def optimiser_of(self, model: nn.Module) -> Optimizer:
+        """Return the optimiser."""
+        return self.optimiser
+
+    def step(self, model: OwnModel, optimiser: Optimizer) -> None:
+        """Clip, step, and go on with the schedule."""
+        if self.clip_grad_norm is not None:
+            nn.utils.clip_grad_norm_(model.module.parameters(), self.clip_grad_norm)
+        optimiser.step()
+        if self.schedule is not None:
+            self.schedule.step()
+
+    def kept_state(self, model: nn.Module, optimiser: Optimizer) -> Mapping[Any, Any]:
+        """What the optimiser keeps of each parameter now."""
+        return dict(optimiser.state_dict()["state"])
+
+    def likeness(self, model: nn.Module, optimiser: Optimizer) -> dict[str, Any]:
+        """What a state of the optimiser and the schedule is like."""
+        schedule = {} if self.schedule is None else {"schedule": ANYTHING}
+        return {"optimiser": dict.fromkeys(optimiser.state_dict(), ANYTHING), **schedule}
+
+    def state(self) -> dict[str, Any]:
+        """Return the schedule's."""
+        return {} if self.schedule is None else {"schedule": deepcopy(self.schedule.state_dict())}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Return to a state."""
+        if self.schedule is not None:
+            self.schedule.load_state_dict(deepcopy(state["schedule"]))
+
+
+class OwnReplica:
+    """A model of the user's own that trains, its data, and its generators of random numbers.
+
+    Parameters
+    ----------
+    model
+        On its device.
+    source
+        Of its batches.
+    generators
+        States from which its draws go on, whoever else draws in this process.
+    device
+        Where it is.
+    """
+
+    def __init__(
+        self, model: OwnModel, source: BatchSource, generators: Mapping[str, Any], device: torch.device
+    ) -> None:
+        self.model, self._source, self._generators, self._device = model, source, generators, device
+
+    def batch(self, seed: int, worker: int, iteration: int) -> Any:
+        """Return the loader's next batch, whatever the numbers are."""
+        return self._source.take()
+
+    @contextmanager
+    def draws(self) -> Iterator[None]:
+        """Have all that is drawn in the block go on from this worker's own last draw."""
+        set_generators(self._generators, self._device)
+        yield
+        self._generators = generator_states(self._device)
+
+    def state(self) -> dict[str, Any]:
+        """Return the loader's position, the states of the generators, and what the loss has."""
+        own = {"generators": self._generators, "loader": self._source.state()}
+        return own | {"loss": dict(loss.state_dict())} if isinstance(loss := self.model.loss, nn.Module) else own
+
+    def likeness(self) -> dict[str, Any]:
+        """What a state is like."""
+        generators = dict.fromkeys(self._generators, ANYTHING)
+        return self.state() | {"generators": generators, "loader": self._source.likeness()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Return to a state."""
+        self._generators = state["generators"]
+        with self.draws():  # says whether they can be set
+            pass
+        self._source.load(state["loader"])
+        if isinstance(self.model.loss, nn.Module):
+            self.model.loss.load_state_dict(state["loss"])
+
+
+@dataclass(frozen=True)
+class WorkerPlace:
+    """Where a worker is among those of its job.
+
+    Parameters
+    ----------
+    rank, world
+        Which worker, of how many.
+    device
+        Where it lives.
+    group
+        Of all workers; None for one alone.
+    """
+
+    rank: int
+    world: int
+    device: torch.device
+    group: dist.ProcessGroup | None
+
+
+def own_training(
+    entry: Mapping[str, Any], place: Place, worker: WorkerPlace, seed: int
+) -> tuple[OwnReplica, OwnRecipe]:
+    """Build a worker's training by the function that a document names, and that is trusted.
+
+    All workers of the job do so at once. The generators of random numbers begin from seed and rank; initial parameters
+    and buffers are those of the first worker.
+
+    Parameters
+    ----------
+    entry, place
+        The `executor` entry of a model, and where it stands.
+    worker
+        For which worker.
+    seed
+        Of the job.
+
+    Raises
+    ------
+    InvalidInputError
+        The function does not take these arguments.
+    UsageError
+        What it returns is no training, or the model cannot be cut so.
+    PluginError
+        It raised; the message has the line.
+    """
+    name = entry["train"]
+    device, group = worker.device, worker.group
+    given = {"rank": worker.rank, "world": worker.world, "device": device, **entry["arguments"]}
+    function = own_function(name, given, place)
+    with own_draws(draw_number(seed, worker.rank, 0)), blame_own_code(name):
+        made = _fields(name, function(**given))
+        recipe = OwnRecipe(made["optimiser"], made["schedule"], made["clip_grad_norm"], seed)
+        module = made["model"].to(device)
+        loss = made["loss"].to(device) if isinstance(made["loss"], nn.Module) else made["loss"]
+        source = BatchSource(made["loader"], device)
+        generators = generator_states(device)
+        if group is not None:
+            require_equal_shapes(module, group)
+            whole = [module, loss] if isinstance(loss, nn.Module) else [module]
+            broadcast([tensor for part in whole for tensor in (*part.parameters(), *part.buffers())], group)
+        parts = _parts(module, entry["cuts"], source, loss is None, device)
+        if group is not None:
+            parts = agree(parts, module, group)
+        parts.require_a_trained_end()
+    model = OwnModel(module, loss, parts)
+    _require_own_parameters(model, recipe.optimiser)
+    return OwnReplica(model, source, generators, device), recipe
+
+
+def _parts(
+    module: nn.Module, cuts: Sequence[str], source: BatchSource, is_whole: bool, device: torch.device
+) -> ModelParts:
+    """Find the parts in a forward pass over the first batch, which then is the first one again."""
+    require_modules(module, cuts)
+    before = source.state()
+    arguments, named, _ = call_of(moved(source.take(), device), is_whole)
+    source.load(before)
+    return split(module, observe(module, arguments, named), cuts)
+
+
+def _fields(name: str, made: Any) -> dict[str, Any]:
+    """Return what a function gave, by our names; raise `UsageError` with all that is wrong with it."""
+    known = [spelling for spellings in _SPELLINGS.values() for spelling in spellings]
+    wrong = []
+    if isinstance(made, Mapping):
+        for key in made:
+            if key not in known:
+                near = get_close_matches(str(key), known, 1)
+                wrong.append(f"has {key!r}, which no training has" + (f"; is {near[0]!r} meant?" if near else ""))
+    found: dict[str, Any] = dict.fromkeys(_SPELLINGS)
+    missing = set(_SPELLINGS)
+    for field, spellings in _SPELLINGS.items():
+        for spelling in spellings:
+            if spelling in made if isinstance(made, Mapping) else hasattr(made, spelling):
+                found[field] = made[spelling] if isinstance(made, Mapping) else getattr(made, spelling)
+                missing.discard(field)
+    wrong += [f"has no {field!r}" for field in (*_REQUIRED, "loss") if field in missing]
+    wrong += [problem for field, value in found.items() if field not in missing for problem in _wrong(field, value)]
+    if wrong:
+        raise UsageError(*(f"what {name} returns {problem}" for problem in wrong))
+    return found
+
+
+def _wrong(field: str, value: Any) -> Collection[str]:
+    """What is wrong with a field of a training."""
+    kind = f"of type {type(value).__name__}"
+    if field == "model":
+        if not isinstance(value, nn.Module):
+            return [f"has a model {kind}, not a torch.nn.Module"]
+        if isinstance(value, (PartialBackprop, nn.parallel.DistributedDataParallel)):
+            return [f"has a model {kind}: return the plain module, the run exchanges its gradients"]
+    if field == "optimiser" and not isinstance(value, Optimizer):
+        return [f"has an optimiser {kind}, not a torch.optim.Optimizer"]
+    if field == "loss" and value is not None and not callable(value):
+        return [f"has a loss {kind}, neither a function of outputs and targets nor None"]
+    if field == "schedule" and value is not None:
+        if isinstance(value, ReduceLROnPlateau):
+            return ["has the schedule ReduceLROnPlateau, which needs a measure of its own after each step"]
+        if not all(callable(getattr(value, method, None)) for method in ("step", "state_dict", "load_state_dict")):
+            return [f"has a schedule {kind}, without step, state_dict and load_state_dict"]
+        if not _is_plain(value.state_dict()):
+            return [f"has a schedule {kind} whose state is code, so that no checkpoint can hold it"]
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if field == "clip_grad_norm" and value is not None and not (is_number and value > 0):
+        return [f"has a clip_grad_norm that is no number above 0: {value!r}"]
+    return []
+
+
+def _is_plain(state: Any) -> bool:
+    """Whether a state is read back from a file without running code."""
+    data = BytesIO()
+    try:
+        torch.save(state, data)
+        data.seek(0)
+        torch.load(data, weights_only=True)
+    except (UnpicklingError, AttributeError, TypeError):
+        return False
+    return True
+
+
+def _require_own_parameters(model: OwnModel, optimiser: Optimizer) -> None:
+    known = set(model.parameters())
+    strange = sum(p not in known for group in optimiser.param_groups for p in group["params"])
+    if strange:
+        raise UsageError(f"{strange} parameters of the optimiser are neither the model's nor the loss's")

@@ -1,0 +1,187 @@
+"""Plans that drive trainings of the user's own: results, checkpoints and errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+import own_trainings  # noqa: E402
+from replayed import instance, run, written  # noqa: E402
+
+from jigsaw_opt.documents import decode_instance, encode_instance, load_replay  # noqa: E402
+from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError  # noqa: E402
+from jigsaw_opt.executor.own_training import WorkerPlace, own_training  # noqa: E402
+from jigsaw_opt.problem import Instance  # noqa: E402
+from jigsaw_opt.problem.replay import Replay  # noqa: E402
+
+CUTS = {
+    "noisy": ["layers.1", "head"],
+    "seeded": ["head", "layers.1"],
+    "wholesome": ["head"],
+}
+
+
+def owned(*names: str, workers: int = 2, depth: str = "staircase", **arguments: Any) -> Instance:
+    """Two hosts, and a job of each training."""
+    models = {}
+    for name in names:
+        cuts = CUTS.get(name, CUTS["noisy"])
+        parts = [
+            {"name": f"part{k}", "forward_us": {"box": 300}, "backward_us": {"box": 500}, "parameter_bytes": 4096}
+            | {"activation_bytes": 4096}
+            for k in range(len(cuts) + 1)
+        ]
+        entry = {"train": f"own_trainings:{name}", "arguments": arguments, "cuts": cuts}
+        models[name] = {"segments": parts, "executor": entry}
+    job = {"workers": workers, "iterations": 2, "depth": {"rule": depth}}
+    jobs = [{"name": f"job{k}", "model": name, **job} for k, name in enumerate(names)]
+    return instance(models=models, jobs=jobs)
+
+
+def trust(problem: Instance) -> list[str]:
+    return [part for model in problem.models.values() for part in ("--trust", model.executor["train"])]
+
+
+def carried_out(folder: Path, problem: Instance, *options: object) -> Replay:
+    source, plan = written(folder, problem)
+    output = folder / "replay.json"
+    assert run("run", source, plan, *trust(problem), "-o", output, *options) == 0
+    return load_replay(output)
+
+
+def digests(replay: Replay) -> list[Any]:
+    return [job.parameters_sha256 for job in replay.timeline.jobs]
+
+
+def test_a_run_that_goes_on_equals_one_that_never_ended(tmp_path: Path) -> None:
+    problem = owned("noisy", "seeded", "wholesome")
+    whole = carried_out(tmp_path, problem, "--iterations", 4)
+    saved = tmp_path / "saved"
+    options = ("--checkpoint", saved, "--checkpoint-every", 1)
+    first = carried_out(tmp_path, problem, "--iterations", 1, *options)
+    for count in (3, 4):
+        later = carried_out(tmp_path, problem, "--iterations", count, *options, "--resume")
+    assert digests(later) == digests(whole) != digests(first)
+    assert all(len(set(own)) == 1 for own in digests(whole))  # but for what each has for itself, its statistics
+
+    state = torch.load(saved / "job0-worker1-iteration8.pt", weights_only=True)
+    plain = own_trainings.Noisy()
+    plain.load_state_dict(state["model"])
+    assert state["schedule"]["last_epoch"] == 8 and state["loader"]["passes"] == 2
+
+
+def test_one_worker_trains_as_the_loop_that_its_user_would_write(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    carried_out(tmp_path, owned("seeded", workers=1, depth="full"), "--iterations", 6, "--checkpoint", saved)
+    found = torch.load(saved / "job0-worker0-iteration12.pt", weights_only=True)["model"]
+
+    made, passes, steps = own_trainings.seeded(0, 1, torch.device("cpu")), 0, 0
+    while steps < 12:
+        made.loader.sampler.set_epoch(passes)
+        for rows, targets in made.loader:
+            made.optimizer.zero_grad()
+            made.loss(made.model(rows), targets).backward()
+            made.optimizer.step()
+            made.scheduler.step()
+            steps += 1
+            if steps == 12:
+                break
+        passes += 1
+    for name, value in made.model.state_dict().items():
+        assert torch.equal(found[name], value), name
+
+
+def test_loaders_may_start_processes(tmp_path: Path) -> None:
+    made = carried_out(tmp_path, owned("noisy", processes=1), "--iterations", 1, "--warm-up", 0)
+    assert len(digests(made)[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("nothing", "has no 'model'"),
+        ("misspelt", "has 'optimzer', which no training has; is 'optimizer' meant?"),
+        ("model", "has a model of type type, not a torch.nn.Module"),
+        ("optimiser", "1 parameters of the optimiser are neither the model's nor the loss's"),
+        ("loader", "an iterator cannot"),
+        ("loss", "has a loss of type int"),
+        ("schedule", "ReduceLROnPlateau"),
+        ("clip_grad_norm", "no number above 0: -1"),
+        ("empty", "the loader gives no batch"),
+    ],
+)
+def test_what_is_no_training_is_refused(field: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        alone("wrong", CUTS["noisy"], field=field)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "message"), [(["layer.1"], "is 'layers.1' meant?"), (["layers"], "never calls 'layers'")]
+)
+def test_cuts_that_are_none_are_refused(cuts: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        alone("noisy", cuts)
+
+
+def test_arguments_that_the_function_does_not_take_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="does not take them"):
+        alone("seeded", CUTS["seeded"], depth=3)
+
+
+def test_an_error_of_the_function_is_told_with_its_line() -> None:
+    with pytest.raises(PluginError, match=r"ZeroDivisionError: on purpose \(.*own_trainings.py:\d+\)"):
+        alone("raising", [])
+
+
+def test_an_error_of_the_loader_is_told_with_job_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = owned("late")
+    source, plan = written(tmp_path, problem)
+    assert run("run", source, plan, *trust(problem), "--iterations", 3) == 1
+    assert re.search(r"job job0, worker \d, iteration 1: .*in the middle \(.*own_trainings.py", capsys.readouterr().err)
+
+
+def test_code_that_nobody_trusts_is_not_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, plan = written(tmp_path, owned("noisy"))
+    assert run("run", source, plan) == 3
+    assert '$.models.noisy.executor.train: "own_trainings:noisy" is code that nobody' in capsys.readouterr().err
+
+
+def test_a_document_has_a_cut_between_each_two_levels() -> None:
+    document = json.loads(encode_instance(owned("noisy")))
+    assert encode_instance(decode_instance(json.dumps(document))) == encode_instance(owned("noisy"))
+    entry = document["models"]["noisy"]["executor"]
+    for cuts, message in ((["head"], "must have 2 items"), (["head", "head"], 'duplicate name "head"')):
+        entry["cuts"] = cuts
+        with pytest.raises(InvalidInputError, match=message):
+            decode_instance(json.dumps(document))
+    del entry["cuts"]
+    with pytest.raises(InvalidInputError, match='missing key "cuts"'):
+        decode_instance(json.dumps(document))
+
+
+def alone(name: str, cuts: list[str], **arguments: Any) -> Any:
+    entry = {"train": f"own_trainings:{name}", "arguments": arguments, "cuts": cuts}
+    return own_training(entry, "$", WorkerPlace(0, 1, torch.device("cpu"), None), 0)
+
+
+def test_settings_of_training_are_for_jobs_of_the_zoo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = owned("noisy")
+    source, plan = written(tmp_path, problem)
+    assert run("run", source, plan, *trust(problem), "--optimiser", "adam", "--learning-rate", 1) == 2
+    assert "--optimiser and --learning-rate: every job trains as its own code says" in capsys.readouterr().err
+
+
+def test_jobs_of_both_kinds_share_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zoo = instance()
+    problem = replace(zoo, models=zoo.models | owned("seeded").models, jobs=(zoo.jobs[0], *owned("seeded").jobs))
+    source, plan = written(tmp_path, problem)
+    own = ("--trust", "own_trainings:seeded", "--learning-rate", 0.1, "--iterations", 2)
+    assert run("run", source, plan, *own, "--baseline", "gang") == 0
+    assert "--learning-rate: not for job0" in capsys.readouterr().err
