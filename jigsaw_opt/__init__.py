@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.errors import JigsawError as JigsawError
     from jigsaw_opt.errors import Problem as Problem
     from jigsaw_opt.errors import UsageError as UsageError
+    from jigsaw_opt.executor.following import following as following
     from jigsaw_opt.executor.partial import PartialBackprop as PartialBackprop
     from jigsaw_opt.executor.profiling import profile as profile
     from jigsaw_opt.executor.replay.request import ReplayRequest as ReplayRequest
@@ -120,6 +121,7 @@ _HOMES = {
     "add_job": "documents",
     "change_bandwidth": "documents",
     "check": "checking",
+    "following": "executor.following",
     "instance_sha256": "documents",
     "load_instance": "documents",
     "load_plan": "documents",
@@ -227,6 +229,7 @@ __all__ = [
     "add_job",
     "change_bandwidth",
     "check",
+    "following",
     "instance_sha256",
     "instances",
     "load_instance",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -9,7 +10,23 @@ from torch import Tensor
 
 from jigsaw_opt.problem.rules.report import Place, Report
 
-__all__ = ["ANYTHING", "compare"]
+__all__ = ["ANYTHING", "UNREADABLE", "compare"]
+
+UNREADABLE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    UnpicklingError,
+)
+"""What reading a file raises that torch has not written, or only in part."""
 
 ANYTHING = object()
 """Stands for what only whoever loads it can judge."""

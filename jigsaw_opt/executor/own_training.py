@@ -8,7 +8,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from io import BytesIO
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.batch_source import BatchSource
 from jigsaw_opt.executor.leveled_model import LeveledModel, require_scalar
-from jigsaw_opt.executor.likeness import ANYTHING
+from jigsaw_opt.executor.likeness import ANYTHING, UNREADABLE
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.partial.agreement import require_equal_shapes
@@ -361,7 +360,7 @@ def _is_plain(state: Any) -> bool:
         torch.save(state, data)
         data.seek(0)
         torch.load(data, weights_only=True)
-    except (UnpicklingError, AttributeError, TypeError):
+    except UNREADABLE:
         return False
     return True
 

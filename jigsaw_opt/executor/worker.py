@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from jigsaw_opt.executor.building import Replica
 from jigsaw_opt.executor.exchange import GradientExchange
 from jigsaw_opt.executor.memory import saved_bytes
 from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica
+from jigsaw_opt.executor.transfer_stream import transfer_stream
 from jigsaw_opt.executor.zoo.network import moved
 
 __all__ = ["OPTIMISERS", "TrainingRecipe", "Worker", "block_and_send", "launch", "train_iteration"]
@@ -82,38 +82,6 @@ class TrainingRecipe:
         """Return to a state."""
 
 
-class _TransferStream:
-    """Where transfers run; on a CPU a bucket that is announced is there."""
-
-    def mark(self, bucket: int) -> None:
-        """Note that the gradients of `bucket` have been asked for."""
-
-    @contextmanager
-    def of(self, bucket: int) -> Iterator[None]:
-        """Run what is inside when `bucket` is there, and leave when it is done."""
-        yield
-
-
-class _CudaLane(_TransferStream):
-    """A stream beside that of the blocks, so that a transfer need not wait for the rest of the backward pass."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._stream = device, torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._complete: dict[int, torch.cuda.Event] = {}
-
-    def mark(self, bucket: int) -> None:
-        self._complete[bucket] = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._complete[bucket].record()
-
-    @contextmanager
-    def of(self, bucket: int) -> Iterator[None]:
-        if bucket in self._complete:
-            self._complete.pop(bucket).synchronize()
-        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
-            yield
-        self._stream.synchronize()
-
-
 class Worker:
     """A worker with everything that stays on its device between blocks; a process may host many, of different jobs.
 
@@ -144,7 +112,7 @@ class Worker:
         self.buckets = GradientBuckets(self.model)
         self.optimiser = recipe.optimiser_of(self.model)
         self.iteration, self._step_due = 0, False
-        self._lane = _TransferStream() if device.type == "cpu" else _CudaLane(device)
+        self._lane = transfer_stream(device)
 
     def block(self, level: int, ready: Ready) -> Tensor:
         """The next iteration's block: the step with the gradients exchanged before, forward, backward to `level`.

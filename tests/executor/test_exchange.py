@@ -128,11 +128,12 @@ def test_some_worker_must_reach_every_bucket() -> None:
         GradientExchange((0, 1)).prepare([(4, 4), (3, 2)], 4)
 
 
-def test_parameters_of_one_bucket_must_be_alike() -> None:
+def test_parameters_of_one_bucket_may_differ_in_type() -> None:
     network = build_network("mlp", {"hidden": [8]})
     network.units["dense0"].double()
-    with pytest.raises(UsageError, match="differ"):
-        Worker(0, replica(network, (0, 2), 4), RECIPE, CPU)
+    worker = Worker(0, replica(network, (0, 2), 4), RECIPE, CPU)
+    assert {buffer.dtype for buffer in worker.buckets.of(1)} == {torch.float32, torch.float64}
+    assert sum(map(len, worker.buckets.of(1))) == sum(p.numel() for p in worker.model.parameters())
 
 
 @pytest.mark.parametrize("assignment", ["fixed", "rotation", "permutation"])

@@ -6,8 +6,9 @@ the same bits, and no process group is needed for each set of contributors. The 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -104,17 +105,17 @@ class GradientAverage:
         Of all workers.
     rank
         Of this one.
-    group
-        Of all workers; None for the default one.
+    send
+        Begins the exchange of a run that is filled, and returns what can be waited for.
     """
 
     def __init__(
-        self, runs: Sequence[ParameterRun], levels: Sequence[int], rank: int, group: dist.ProcessGroup | None
+        self, runs: Sequence[ParameterRun], levels: Sequence[int], rank: int, send: Callable[[ParameterRun], Any]
     ) -> None:
-        self._runs, self._levels, self._level, self._group = runs, levels, levels[rank], group
+        self._runs, self._levels, self._level, self._begin = runs, levels, levels[rank], send
         self._missing = [set(run.parameters) if run.bucket <= self._level else set() for run in runs]
         self._run_of = {p: at for at, run in enumerate(runs) for p in run.parameters}
-        self._works: list[dist.Work] = []
+        self._works: list[Any] = []
 
     def arrived(self, parameter: nn.Parameter) -> None:
         """Note that the gradient of `parameter` is complete, and send what may be sent.
@@ -151,7 +152,7 @@ class GradientAverage:
             run.fill(contributors(self._levels, run.bucket))
         else:
             run.clear()
-        self._works.append(dist.all_reduce(run.flat, group=self._group, async_op=True))
+        self._works.append(self._begin(run))
 
 
 @torch.no_grad()

@@ -9,11 +9,14 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.exchange import require_full_depth
 from jigsaw_opt.executor.schedule import LevelSchedule
 from jigsaw_opt.problem.depth import FreeDepth
+from jigsaw_opt.problem.plan import JobPlan
 
 __all__ = ["LevelRule", "Levels", "level_rule"]
 
-Levels = Literal["full", "staircase", "rotation", "permutation", "free"] | FreeDepth | Callable[[int, int], int]
-"""A rule by name, a free one with its numbers, or a function of iteration and worker, both from 0."""
+Levels = (
+    Literal["full", "staircase", "rotation", "permutation", "free"] | FreeDepth | Callable[[int, int], int] | JobPlan
+)
+"""A rule by name, a free one with its numbers, a function of iteration and worker, both from 0, or a job of a plan."""
 LevelRule = Callable[[int], tuple[int, ...]]
 """The levels of all workers in an iteration, from 0."""
 
@@ -59,10 +62,25 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
             warm_up=warm_up,
             seed=seed,
         ).levels
+    if isinstance(levels, JobPlan):
+        return _of_plan(levels, depth, workers, warm_up, granularity)
     if not callable(levels):
-        names = "full, staircase, rotation, permutation, free, a FreeDepth or a function of iteration and worker"
+        names = "full, staircase, rotation, permutation, free, a FreeDepth, a job of a plan or a function"
         raise UsageError(f"levels are {names}, not {levels!r}")
     return _of_function(levels, depth, workers, warm_up, granularity)
+
+
+def _of_plan(job: JobPlan, depth: int, workers: int, warm_up: int, granularity: int) -> LevelRule:
+    """The levels of a plan's iterations, again and again."""
+    if (warm_up, granularity) != (0, 1):
+        raise UsageError("a plan says the levels of each iteration: leave warm_up and granularity out")
+    if len(job.gpus) != workers:
+        raise UsageError(f"job {job.name!r} of the plan has {len(job.gpus)} workers; here are {workers}")
+    rows = [tuple(block.level for block in iteration.blocks) for iteration in job.iterations]
+    deepest = max(map(max, rows))
+    if deepest != depth:
+        raise UsageError(f"job {job.name!r} of the plan has levels up to {deepest}, and the model has {depth}")
+    return lambda iteration: rows[iteration % len(rows)]
 
 
 def _of_function(

@@ -29,6 +29,7 @@ from jigsaw_opt.executor.partial.description import Description, describe
 from jigsaw_opt.executor.partial.forward_order import observe
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule
 from jigsaw_opt.executor.partial.parts import ModelParts, agree, require_modules, split
+from jigsaw_opt.executor.partial.turns import turns_of
 from jigsaw_opt.executor.segments import frozen
 
 __all__ = ["PartialBackprop"]
@@ -72,8 +73,8 @@ class PartialBackprop(nn.Module):
     levels
         ``full``; ``staircase``: worker ``k`` of ``w`` goes to level ``ceil(D*k/w)``; ``rotation``: the workers take
         turns at these; ``permutation``: they draw them; ``free`` or a `FreeDepth`: so many workers go to full depth,
-        the others are drawn with at least that mean depth; or a function of iteration and worker, both from 0, which
-        gives a level from 1 and must give the same in all processes.
+        the others are drawn with at least that mean depth; a function of iteration and worker, both from 0, which
+        gives a level from 1 and must give the same in all processes; or a job of a plan, whose iterations are repeated.
     warm_up
         Iterations at full depth first.
     granularity
@@ -124,6 +125,7 @@ class PartialBackprop(nn.Module):
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
         if depth > 1 and levels != "full" and any(isinstance(m, nn.SyncBatchNorm) for m in module.modules()):
             raise UsageError("SyncBatchNorm waits in its backward pass for workers that skip it: use BatchNorm")
+        self._levels = levels
         self._rule: LevelRule = level_rule(levels, depth, self.workers, warm_up, granularity, seed)
         self._forget()
         self.register_load_state_dict_pre_hook(_add_prefix)  # type: ignore[no-untyped-call]
@@ -153,6 +155,9 @@ class PartialBackprop(nn.Module):
         self._follow_frozen(parts)
         if self._is_time_to_compare():
             require_equal_parameters(self.module, self.iteration, self._group)
+        turns = turns_of(self._levels)
+        if turns is not None and (self._last is None or self._last.iteration != self.iteration):
+            turns.begin_block(self.iteration)
         levels = self._rule(self.iteration)
         beyond = parts.beyond(levels[self.rank])
         self._last = _Forward(self.iteration, levels, beyond, self._synchronise)
@@ -243,17 +248,27 @@ class PartialBackprop(nn.Module):
         assert running is not None
         forward = running.forward
         if not running.reached and forward.synchronise and self.workers > 1:
-            running.average = GradientAverage(self._runs, forward.levels, self.rank, self._group)
+            turns = turns_of(self._levels)
+            send = self._send if turns is None else turns.sending(forward.iteration, self._runs, self._group)
+            running.average = GradientAverage(self._runs, forward.levels, self.rank, send)
         running.reached = True
         if running.average is not None:
             running.average.arrived(parameter)
 
+    def _send(self, run: ParameterRun) -> Any:
+        return dist.all_reduce(run.flat, group=self._group, async_op=True)
+
     def _finish(self, running: _Backward) -> None:
+        turns = turns_of(self._levels) if running.reached and running.forward.synchronise else None
         try:
+            if turns is not None:
+                turns.end_block(self._trained[0].device)
             if running.average is not None:
                 running.average.finish()
                 if self._broadcast_buffers:
                     broadcast(self.module.buffers(), self._group)
+            if turns is not None:
+                turns.end_iteration()
             forward = running.forward
             if running.reached and forward.synchronise and forward.iteration == self.iteration:
                 self.iteration += 1

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
-from jigsaw_opt.executor.likeness import ANYTHING, compare
+from jigsaw_opt.executor.likeness import ANYTHING, UNREADABLE, compare
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.worker import Worker
@@ -34,21 +33,6 @@ _FILE = re.compile(r"job(\d{1,9})-worker(\d{1,9})-iteration([1-9]\d{0,15})\.pt")
 _KEPT = 2
 _CALLED = {"lr": "learning rate"}
 _LARGEST_STATEMENT = 2**20
-_UNREADABLE = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    UnpicklingError,
-)
-"""What reading a file raises that torch has not written, or only in part."""
 
 
 class Checkpoint:
@@ -173,7 +157,7 @@ class Checkpoint:
         path = self._path(job, worker.number, iteration)
         try:
             state: Any = torch.load(path, map_location="cpu", weights_only=True)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             first = str(error).partition("\n")[0]
             hint = "it may be damaged: without this file --resume goes on from the last iteration that is whole"
             raise InvalidInputError([Problem(str(path), f"cannot be loaded: {first}", hint)]) from error
@@ -188,7 +172,7 @@ class Checkpoint:
         report.raise_if_any()
         try:
             worker.load(state)
-        except (*_UNREADABLE, UsageError) as error:
+        except (*UNREADABLE, UsageError) as error:
             first = str(error).partition("\n")[0]
             raise InvalidInputError([Problem(str(path), f"does not fit the training: {first}")]) from error
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, TransferKey
 
 if TYPE_CHECKING:  # torch.distributed does not export it to type checkers
-    from torch._C._distributed_c10d import TCPStore
+    from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
+    from torch._C._distributed_c10d import Store as AnyStore
 else:
-    from torch.distributed import TCPStore
+    from torch.distributed import HashStore, PrefixStore, TCPStore
+    from torch.distributed import Store as AnyStore
 
-__all__ = ["LinkOrder", "Store", "TCPStore", "Windows"]
+__all__ = ["AnyStore", "HashStore", "LinkOrder", "PrefixStore", "Store", "TCPStore", "Windows"]
 
 _LEAD = 2
 """Windows of a cyclic plan that processes may begin before the first one has: enough to hide the message."""

@@ -1,0 +1,286 @@
+"""A plan in a user's own processes: blocks and exchanges of their training wait for their turn in it.
+
+Each worker of each job has a process of its own. They tell through a store how many blocks and transfers have ended.
+A process that has left counts as one that has ended everything, so nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic, sleep
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.errors import CheckFailedError, RunFailedError, UsageError
+from jigsaw_opt.executor.partial.averaging import ParameterRun
+from jigsaw_opt.executor.partial.turns import set_turns
+from jigsaw_opt.executor.replay.link_order import AnyStore, HashStore, PrefixStore, TCPStore
+from jigsaw_opt.executor.replay.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
+from jigsaw_opt.executor.transfer_stream import transfer_stream
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import JobPlan, Plan
+
+__all__ = ["following"]
+
+_PAUSE_S = 2e-4
+_ENDLESS = 2**62
+TIMEOUT = timedelta(minutes=30)
+"""Longest wait for another process."""
+
+
+@contextmanager
+def following(
+    plan: Plan,
+    instance: Instance,
+    job: str,
+    *,
+    meet: str | None = None,
+    process_group: dist.ProcessGroup | None = None,
+    timeout: timedelta = TIMEOUT,
+) -> Iterator[JobPlan]:
+    """Have the training of this process wait for its turns in a plan, by GPU and by link.
+
+    Every worker of every job of the plan has a process of its own, and enters such a block. In it, a `PartialBackprop`
+    whose `levels` are the job of the plan begins a block when those before it on its GPU have ended, and exchanges a
+    bucket when its links are free of those before it. The plan is repeated as long as the training goes on. The order
+    alone binds, as in a run without ``--pace``. Who leaves the block is waited for no more.
+
+    Parameters
+    ----------
+    plan, instance
+        A plan that lists all iterations, correct for the instance.
+    job
+        Name of the job that this process trains.
+    meet
+        ``HOST:PORT`` where all processes meet; the first worker of the plan's first job keeps it. None for the store
+        of the default process group, which then has the workers of all jobs.
+    process_group
+        Of the job's workers; None for the default group.
+    timeout
+        Longest wait for another process.
+
+    Yields
+    ------
+    JobPlan
+        The job of the plan, for `levels`.
+
+    Raises
+    ------
+    UsageError
+        There is no such job, the number of workers is another one, or the processes do not know where to meet.
+    CheckFailedError
+        The plan breaks a rule.
+    RunFailedError
+        Another process did not come in time.
+    """
+    violations = check(instance, plan)
+    if violations:
+        raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
+    if any(phase.is_counted for _, _, phase in plan.all_phases()):
+        raise UsageError("a plan whose phases are counted cannot be followed: it needs one that lists all iterations")
+    names = [it.name for it in plan.data_parallel]
+    if job not in names:
+        raise UsageError(f"the plan has no job {job!r}, but {', '.join(map(repr, names))}")
+    number = names.index(job)
+    workers = len(plan.data_parallel[number].gpus)
+    rank, world = (dist.get_rank(process_group), dist.get_world_size(process_group)) if _is_group() else (0, 1)
+    if world != workers:
+        raise UsageError(f"job {job!r} of the plan has {workers} workers; here are {world}")
+    order = ReplayOrder(instance, plan)
+    place = _Place(number, rank, sum(map(len, order.ranks)))
+    turns = PlanTurns(order, place, _store(place, meet, timeout), timeout)
+    before = set_turns(turns)
+    try:
+        with turns:
+            yield plan.data_parallel[number]
+    finally:
+        set_turns(before)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Which worker of which job a process is, by number, and how many workers all jobs have."""
+
+    job: int
+    worker: int
+    processes: int
+
+
+def _is_group() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _store(place: _Place, meet: str | None, timeout: timedelta) -> tuple[AnyStore, bool]:
+    """Return the store that all share, and whether this process keeps it."""
+    if meet is not None:
+        host, _, port = meet.rpartition(":")
+        if not host or not port.isdecimal():
+            raise UsageError(f"processes meet at HOST:PORT, not {meet!r}")
+        keeps = place.job == 0 and place.worker == 0
+        return TCPStore(host, int(port), None, keeps, timeout, wait_for_workers=False), keeps
+    if place.processes == 1:
+        return HashStore(), False
+    if not _is_group() or dist.get_world_size() < place.processes:
+        raise UsageError(f"the plan has {place.processes} workers in all: say meet='HOST:PORT', the same to all")
+    return PrefixStore("plan", dist.distributed_c10d._get_default_store()), dist.get_rank() == 0
+
+
+class PlanTurns:
+    """The turns of one process.
+
+    Parameters
+    ----------
+    order
+        Of all blocks and transfers.
+    place
+        Which worker this is.
+    store
+        What all processes share, and whether it ends with this one.
+    timeout
+        Longest wait for another process.
+    """
+
+    def __init__(self, order: ReplayOrder, place: _Place, store: tuple[AnyStore, bool], timeout: timedelta) -> None:
+        self._order, self._place, self._timeout = order, place, timeout.total_seconds()
+        self._store, self._keeps = store
+        self._extent = ReplayExtent([0] * len(order.jobs), None)
+        self._steps = self._all_steps()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="transfers")
+        self._ended_buckets: set[int] = set()
+        self._has_begun = self._is_over = False
+
+    def __enter__(self) -> PlanTurns:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._is_over = error[0] is not None
+        self._pool.shutdown(wait=not self._is_over, cancel_futures=self._is_over)
+        self._store.set(f"left {self._place.job} {self._place.worker}", "")
+        left = self._store.add("left", 1)
+        if self._keeps and error[0] is None:
+            self._wait(lambda: left == self._place.processes or self._store.add("left", 0) == self._place.processes)
+
+    def follows(self, job: object) -> bool:
+        """Whether a training whose levels are those of `job` waits for these turns."""
+        return job is self._order.jobs[self._place.job] or job == self._order.jobs[self._place.job]
+
+    def begin_block(self, iteration: int) -> None:
+        """Return when all blocks before that of `iteration` on this GPU have ended."""
+        job, worker = self._place.job, self._place.worker
+        if not self._has_begun:
+            self._has_begun = True
+            self._store.set(f"first {job} {worker}", str(iteration))
+        for step in self._steps:
+            if (step.job, step.slot) == (job, worker):
+                if step.iteration == iteration:
+                    return
+            else:
+                self._wait(lambda step=step: self._has_ended(step))  # type: ignore[misc]
+
+    def end_block(self, device: torch.device) -> None:
+        """Tell that the block has ended on its device."""
+        if device.type == "cuda":
+            torch.cuda.current_stream(device).synchronize()
+        self._store.add(f"blocks {self._place.job} {self._place.worker}", 1)
+
+    def sending(
+        self, iteration: int, runs: list[ParameterRun], group: dist.ProcessGroup | None
+    ) -> Callable[[ParameterRun], Any]:
+        """Return a function that has a run of parameters exchanged in its turn, and returns what can be waited for."""
+        last = {run.bucket: run for run in runs}
+        device = runs[0].flat.device
+        stream = transfer_stream(device)
+        seen: set[int] = set()
+
+        def exchange(number: int, run: ParameterRun, is_first: bool) -> None:
+            key = TransferKey(self._place.job, iteration, run.bucket)
+            if is_first:
+                self._wait_for_links(key)
+            with stream.of(number):
+                dist.all_reduce(run.flat, group=group)
+            if run is last[run.bucket]:
+                self._end_transfer(key.bucket)
+
+        def send(run: ParameterRun) -> _Sent:
+            number = runs.index(run)
+            stream.mark(number)
+            is_first = run.bucket not in seen
+            seen.add(run.bucket)
+            return _Sent(self._pool.submit(exchange, number, run, is_first))
+
+        return send
+
+    def end_iteration(self) -> None:
+        """Tell that the transfers of this iteration have ended, those of buckets without parameters too."""
+        for bucket in range(1, self._order.depths[self._place.job] + 1):
+            if bucket not in self._ended_buckets:
+                self._end_transfer(bucket)
+        self._ended_buckets.clear()
+
+    def _end_transfer(self, bucket: int) -> None:
+        self._ended_buckets.add(bucket)
+        self._store.add(f"transfers {self._place.job} {bucket}", 1)
+
+    def _wait_for_links(self, key: TransferKey) -> None:
+        while True:
+            earlier = self._order.before(key, self._extent)
+            for one in earlier:
+                self._wait(lambda one=one: self._has_arrived(one))  # type: ignore[misc]
+            gone = [one.job for one in earlier if self._has_left(one.job)]
+            if not gone:
+                return
+            for job in gone:  # who stood before them may still be there
+                self._extent.done[job] = _ENDLESS  # type: ignore[index]
+
+    def _has_ended(self, step: BlockStep) -> bool:
+        return self._is_past(step.job, step.slot, f"blocks {step.job} {step.slot}", 1, step.iteration)
+
+    def _has_arrived(self, key: TransferKey) -> bool:
+        workers = len(self._order.ranks[key.job])
+        return self._is_past(key.job, 0, f"transfers {key.job} {key.bucket}", workers, key.iteration) or self._has_left(
+            key.job
+        )
+
+    def _is_past(self, job: int, worker: int, counter: str, each: int, iteration: int) -> bool:
+        """Whether more than `iteration` have ended, of which `each` counts, or the worker has left."""
+        if self._store.check([f"left {job} {worker}"]):
+            return True
+        first = f"first {job} {worker}"
+        return bool(
+            self._store.check([first]) and int(self._store.get(first)) + self._store.add(counter, 0) // each > iteration
+        )
+
+    def _has_left(self, job: int) -> bool:
+        return all(self._store.check([f"left {job} {worker}"]) for worker in range(len(self._order.ranks[job])))
+
+    def _wait(self, is_over: Callable[[], bool]) -> None:
+        deadline = monotonic() + self._timeout
+        while not is_over():
+            if self._is_over or monotonic() > deadline:
+                raise RunFailedError(f"another process of the plan did not come to its turn in {self._timeout:g} s")
+            sleep(_PAUSE_S)
+
+    def _all_steps(self) -> Iterator[BlockStep]:
+        """Yield all blocks on this GPU in their order, pass behind pass."""
+        everything = ReplayExtent([0] * len(self._order.jobs), None)
+        rank = self._order.ranks[self._place.job][self._place.worker]
+        for window in self._order.windows(everything):
+            yield from self._order.steps(rank, window, everything)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A transfer under way."""
+
+    future: Future[None]
+
+    def wait(self) -> None:
+        """Return when it has ended."""
+        self.future.result()

@@ -1,0 +1,49 @@
+"""Whether the training of this process waits for turns: those of a plan that it follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.executor.partial.averaging import ParameterRun
+
+__all__ = ["Turns", "set_turns", "turns_of"]
+
+
+class Turns(Protocol):
+    """When a worker's blocks and exchanges may begin."""
+
+    def follows(self, job: object) -> bool:
+        """Whether a training whose levels are those of `job` waits for these turns."""
+
+    def begin_block(self, iteration: int) -> None:
+        """Return when the block of an iteration may begin."""
+
+    def end_block(self, device: torch.device) -> None:
+        """Tell that the block has ended on its device."""
+
+    def sending(
+        self, iteration: int, runs: list[ParameterRun], group: dist.ProcessGroup | None
+    ) -> Callable[[ParameterRun], Any]:
+        """Return a function that has a run of parameters exchanged in its turn, and returns what can be waited for."""
+
+    def end_iteration(self) -> None:
+        """Tell that all transfers of an iteration have ended."""
+
+
+_turns: Turns | None = None
+
+
+def set_turns(turns: Turns | None) -> Turns | None:
+    """Have the trainings of this process wait for `turns`; return what they waited for before."""
+    global _turns
+    before, _turns = _turns, turns
+    return before
+
+
+def turns_of(job: object) -> Turns | None:
+    """Return the turns that a training whose levels are those of `job` waits for; None for none."""
+    return _turns if _turns is not None and _turns.follows(job) else None

@@ -1,0 +1,88 @@
+"""Loops of one's own that follow a plan: turns on GPUs, equal results, and errors."""
+
+from __future__ import annotations
+
+import socket
+from itertools import pairwise
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from dataclasses import replace  # noqa: E402
+
+from followed import CUTS, follow, network, train  # noqa: E402
+from replayed import instance  # noqa: E402
+
+from jigsaw_opt.errors import CheckFailedError, UsageError  # noqa: E402
+from jigsaw_opt.executor.following import following  # noqa: E402
+from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
+from jigsaw_opt.executor.processes import run_group  # noqa: E402
+from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder  # noqa: E402
+from jigsaw_opt.problem import Instance, Plan  # noqa: E402
+from jigsaw_opt.solvers.options import Options  # noqa: E402
+from jigsaw_opt.solvers.solve import solve  # noqa: E402
+
+
+def problem(jobs: int = 2, workers: int = 2) -> tuple[Instance, Plan]:
+    whole = instance()
+    own = tuple(replace(job, workers=workers) for job in whole.jobs[:jobs])
+    found = replace(whole, jobs=own)
+    plan = solve(found, "greedy", Options(seed=0)).plan
+    assert plan is not None
+    return found, plan
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_address", [False, True])
+@pytest.mark.parametrize("steps", [{"a": 6, "b": 6}, {"a": 3, "b": 6}])
+def test_blocks_take_turns_as_planned(has_address: bool, steps: dict[str, int]) -> None:
+    given, plan = problem()
+    meet = f"127.0.0.1:{free_port()}" if has_address else None
+    found = run_group(follow, 4, given, plan, meet, steps)
+    order = ReplayOrder(given, plan)
+    for rank in range(2):
+        on_gpu = {job: next(f for f in found[2 * job : 2 * job + 2] if f[2] == order.gpus[rank]) for job in (0, 1)}
+        planned = [
+            (step.job, step.iteration)
+            for window in range(3)
+            for step in order.steps(rank, window, ReplayExtent([0, 0], 3))
+            if step.iteration < steps["ab"[step.job]]
+        ]
+        spans = [(on_gpu[j][0]["begin"][k], on_gpu[j][0]["end"][k]) for j, k in planned]
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans)), spans
+
+
+def test_a_worker_alone_takes_the_levels_of_the_plan() -> None:
+    given, plan = problem(jobs=1, workers=1)
+    with following(plan, given, "a") as part:
+        model = PartialBackprop(network(), CUTS, levels=part)
+        assert len(train("a", model, 3)) == 3
+    assert model.iteration == 3
+
+
+def test_what_does_not_fit_the_plan_is_refused() -> None:
+    given, plan = problem()
+    alone, alone_plan = problem(jobs=2, workers=1)
+    with pytest.raises(UsageError, match="no job 'c', but 'a', 'b'"), following(plan, given, "c"):
+        pass
+    with pytest.raises(UsageError, match="has 2 workers; here are 1"), following(plan, given, "a"):
+        pass
+    with pytest.raises(UsageError, match="say meet='HOST:PORT'"), following(alone_plan, alone, "a"):
+        pass
+    with pytest.raises(UsageError, match="meet at HOST:PORT"), following(alone_plan, alone, "a", meet="here"):
+        pass
+    with pytest.raises(CheckFailedError), following(plan, alone, "a"):
+        pass
+    with pytest.raises(UsageError, match="has 2 workers; here are 1"):
+        PartialBackprop(network(), CUTS, levels=plan.data_parallel[0])
+    with pytest.raises(UsageError, match="levels up to 3, and the model has 2"):
+        PartialBackprop(network(), CUTS[:1], levels=alone_plan.data_parallel[0])
+    with pytest.raises(UsageError, match="leave warm_up and granularity out"):
+        PartialBackprop(network(), CUTS, levels=alone_plan.data_parallel[0], warm_up=1)
