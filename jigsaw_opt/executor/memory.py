@@ -25,9 +25,7 @@ def saved_bytes(model: LeveledModel, batch: Any, level: int) -> tuple[int, ...]:
     level
         1 to the model's depth.
     """
-    return saved_by_segment(
-        lambda enter: model.partial_loss(batch, level, enter), model.parameters(), model.pieces
-    )
+    return saved_by_segment(lambda enter: model.partial_loss(batch, level, enter), model.parameters(), model.pieces)
 
 
 def saved_by_segment(
