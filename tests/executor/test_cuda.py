@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
 from replayed import instance, replayed  # noqa: E402
+from test_own_trainings import carried_out, digests, owned  # noqa: E402
 
 from jigsaw_opt.executor.building import build_network, even_segments, replica  # noqa: E402
 from jigsaw_opt.executor.exchange import GradientExchange  # noqa: E402
@@ -55,3 +56,12 @@ def test_processes_of_a_plan_share_a_device(tmp_path: Path) -> None:
 
 def blocks(replay: Replay) -> list[MeasuredBlock]:
     return [block for job in replay.timeline.jobs for iteration in job.iterations for block in iteration.blocks]
+
+
+def test_a_training_of_ones_own_goes_on_as_if_it_had_never_ended(tmp_path: Path) -> None:
+    problem = owned("noisy", "seeded")
+    whole = carried_out(tmp_path, problem, "--device", "cuda", "--iterations", 3)
+    options = ("--device", "cuda", "--checkpoint", tmp_path / "saved")
+    carried_out(tmp_path, problem, "--iterations", 1, *options)
+    later = carried_out(tmp_path, problem, "--iterations", 3, *options, "--resume")
+    assert digests(later) == digests(whole)
