@@ -14,9 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import UsageError
-
-__all__ = ["LeveledModel", "frozen", "require_scalar"]
+__all__ = ["LeveledModel", "frozen"]
 
 
 class LeveledModel(nn.Module, ABC):
@@ -72,14 +70,6 @@ class LeveledModel(nn.Module, ABC):
             if loss.requires_grad:  # what is reached may have no parameters
                 loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
-
-
-def require_scalar(loss: Any) -> Tensor:
-    """Return a loss, or raise `UsageError` where it is no tensor of one number."""
-    if not isinstance(loss, Tensor) or loss.numel() != 1:
-        shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise UsageError(f"a loss is one number, the mean over the batch, not {shown}")
-    return loss
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.batch_source import BatchSource
-from jigsaw_opt.executor.leveled_model import LeveledModel, require_scalar
+from jigsaw_opt.executor.leveled_model import LeveledModel
 from jigsaw_opt.executor.likeness import ANYTHING, UNREADABLE
+from jigsaw_opt.executor.model_call import arguments_of, loss_of
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.partial.agreement import require_equal_shapes
@@ -74,14 +75,7 @@ class OwnModel(LeveledModel):
 
     def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
         """Mean loss of a batch."""
-        arguments, named, targets = call_of(batch, self.loss is None)
-        outputs = self.module(*arguments, **named)
-        if self.loss is not None:
-            return require_scalar(self.loss(outputs, targets))
-        found = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
-        if found is None:
-            raise UsageError("the outputs of the model have no loss, and the training's loss is None")
-        return require_scalar(found)
+        return loss_of(self.module, *_pair(batch, self.loss is None), self.loss)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return the module's, under its own names."""
@@ -92,13 +86,13 @@ class OwnModel(LeveledModel):
         return eager(self.module).load_state_dict(*args, **kwargs)
 
 
-def call_of(batch: Any, is_whole: bool) -> tuple[tuple[Any, ...], Mapping[str, Any], Any]:
-    """Return what a model is called with, by position and by name, and the targets.
+def _pair(batch: Any, is_whole: bool) -> tuple[Any, Any]:
+    """Return inputs and targets of a batch as a loader gives it.
 
     Parameters
     ----------
     batch
-        As a loader gives it.
+        The batch.
     is_whole
         Whether the model takes all of it and knows its loss.
 
@@ -107,20 +101,14 @@ def call_of(batch: Any, is_whole: bool) -> tuple[tuple[Any, ...], Mapping[str, A
     UsageError
         It is no such batch.
     """
-    inputs, targets = batch, None
+    kind = f"not of type {type(batch).__name__}"
     if is_whole:
         if not isinstance(batch, Mapping):
-            raise UsageError(
-                "where the loss is None a batch is a dictionary that the model takes by name, "
-                f"not of type {type(batch).__name__}"
-            )
-    elif isinstance(batch, (tuple, list)) and len(batch) == 2:
-        inputs, targets = batch
-    else:
-        raise UsageError(f"a batch is a pair (inputs, targets), not of type {type(batch).__name__}")
-    if isinstance(inputs, Mapping):
-        return (), inputs, targets
-    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), {}, targets
+            raise UsageError(f"where the loss is None a batch is a dictionary that the model takes by name, {kind}")
+        return batch, None
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        raise UsageError(f"a batch is a pair (inputs, targets), {kind}")
+    return batch[0], batch[1]
 
 
 @dataclass(frozen=True)
@@ -300,7 +288,7 @@ def _parts(
     """Find the parts in a forward pass over the first batch, which then is the first one again."""
     require_modules(module, cuts)
     before = source.state()
-    arguments, named, _ = call_of(moved(source.take(), device), is_whole)
+    arguments, named = arguments_of(_pair(moved(source.take(), device), is_whole)[0])
     source.load(before)
     return split(module, observe(module, arguments, named), cuts)
 

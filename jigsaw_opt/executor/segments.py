@@ -8,10 +8,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from jigsaw_opt.executor.leveled_model import LeveledModel, frozen, require_scalar
+from jigsaw_opt.executor.leveled_model import LeveledModel
+from jigsaw_opt.executor.model_call import require_scalar
 from jigsaw_opt.executor.zoo.network import Batch
 
-__all__ = ["SegmentedModel", "frozen", "require_scalar"]
+__all__ = ["SegmentedModel"]
 
 
 class SegmentedModel(LeveledModel):
@@ -29,11 +30,6 @@ class SegmentedModel(LeveledModel):
         Mean loss over a batch, from the last segment's output and the targets.
     levels
         Level ``d`` (1-based) backpropagates the last ``levels[d-1]`` segments; rises strictly to their number.
-
-    Attributes
-    ----------
-    borrowed : tuple of dict
-        For each segment its trained parameters that belong to one nearer the input, and the index of that one.
     """
 
     def __init__(
@@ -48,7 +44,6 @@ class SegmentedModel(LeveledModel):
         self.segments = nn.ModuleList(segments)
         self.loss = loss
         self.pieces = len(segments)
-        self.borrowed = self._borrowed()
         owned = self.own_parameters()
         bounds = [self.cut(level) for level in range(len(levels) + 1)]
         self._buckets = tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
@@ -76,13 +71,6 @@ class SegmentedModel(LeveledModel):
         *others, last = self.segments
         yield from (segment.parameters() for segment in others)
         yield chain(last.parameters(), self.loss.parameters() if isinstance(self.loss, nn.Module) else ())
-
-    def _borrowed(self) -> tuple[dict[nn.Parameter, int], ...]:
-        owner = {p: index for index, own in enumerate(self.own_parameters()) for p in own}
-        return tuple(
-            {p: owner[p] for p in parameters if owner.get(p, index) < index}
-            for index, parameters in enumerate(self._held())
-        )
 
     def forward(self, inputs: Any) -> Any:
         """Output of the last segment."""

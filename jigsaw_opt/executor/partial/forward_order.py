@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.checkpoint import CheckpointFunction
 
+from jigsaw_opt.executor.leveled_model import frozen
 from jigsaw_opt.executor.randomness import own_draws
-from jigsaw_opt.executor.segments import frozen
 from jigsaw_opt.executor.timing import wall_us
 
 __all__ = ["ForwardOrder", "eager", "first_calls", "observe"]

@@ -23,6 +23,7 @@ from torch.autograd import Variable
 from torch.nn.parameter import UninitializedParameter
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.leveled_model import frozen
 from jigsaw_opt.executor.partial.agreement import require_equal_parameters, require_equal_shapes
 from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of
 from jigsaw_opt.executor.partial.description import Description, describe
@@ -30,7 +31,6 @@ from jigsaw_opt.executor.partial.forward_order import observe
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule
 from jigsaw_opt.executor.partial.parts import ModelParts, agree, require_modules, split
 from jigsaw_opt.executor.partial.turns import turns_of
-from jigsaw_opt.executor.segments import frozen
 
 __all__ = ["PartialBackprop"]
 

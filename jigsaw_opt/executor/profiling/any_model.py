@@ -13,13 +13,13 @@ from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.devices import device_name
+from jigsaw_opt.executor.model_call import arguments_of, loss_of
 from jigsaw_opt.executor.partial.forward_order import eager, observe
 from jigsaw_opt.executor.partial.parts import require_modules, split
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
 from jigsaw_opt.executor.profiling.results import ModelProfile
 from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, measure, warm
 from jigsaw_opt.executor.profiling.trainee import Trainee
-from jigsaw_opt.executor.segments import require_scalar
 from jigsaw_opt.executor.zoo.network import moved
 
 __all__ = ["profile"]
@@ -119,15 +119,13 @@ def _trainee(
     device: torch.device,
 ) -> Trainee:
     def run(batch: tuple[Any, Any]) -> Tensor:
-        args, kwargs = _arguments(batch[0])
-        outputs = model(*args, **kwargs)
-        return require_scalar(loss(outputs, batch[1]) if loss is not None else _own_loss(outputs))
+        return loss_of(model, *batch, loss)
 
     def draw(turn: int) -> tuple[Any, Any]:
         # Copies on a CPU too, for a model may change its inputs in place.
         return tuple(_copied(part, device) for part in batches[turn % len(batches)])
 
-    args, kwargs = _arguments(draw(0)[0])
+    args, kwargs = arguments_of(draw(0)[0])
     parts = split(model, observe(model, args, kwargs), cuts)
     parts.require_a_trained_end()
     lent = loss.parameters() if isinstance(loss, nn.Module) else ()
@@ -153,20 +151,6 @@ def _copied(tree: Any, device: torch.device) -> Any:
     if type(tree) in (tuple, list):
         return type(tree)(_copied(item, device) for item in tree)
     return moved(tree, device)
-
-
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what the model takes by position, and by name."""
-    if isinstance(inputs, Mapping):
-        return (), dict(inputs)
-    return (tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else ((inputs,), {})
-
-
-def _own_loss(outputs: Any) -> Any:
-    found = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
-    if found is None:
-        raise UsageError("the outputs have no loss: give profile a loss, or the model what it makes one of (labels)")
-    return found
 
 
 def _is_loader(batch: Any) -> bool:

@@ -8,11 +8,11 @@ from math import isfinite
 
 import torch
 
+from jigsaw_opt.executor.leveled_model import frozen
 from jigsaw_opt.executor.memory import saved_by_segment
 from jigsaw_opt.executor.profiling.results import LevelProfile, ModelProfile, SegmentProfile, is_wide
 from jigsaw_opt.executor.profiling.segment_times import segment_times
 from jigsaw_opt.executor.profiling.trainee import Trainee, Training
-from jigsaw_opt.executor.segments import frozen
 from jigsaw_opt.executor.timing import spread
 
 __all__ = ["LONGEST", "flushed_denormals", "measure", "warm"]

@@ -1,0 +1,56 @@
+"""How any model is called with a batch, and what its loss is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["arguments_of", "loss_of", "require_scalar"]
+
+
+def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Return what a model takes by position, the items of a tuple or list, and by name, those of a dictionary."""
+    if isinstance(inputs, Mapping):
+        return (), inputs
+    return (tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else ((inputs,), {})
+
+
+def loss_of(model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, Any], Any] | None) -> Tensor:
+    """Run a forward pass and return its mean loss over a batch.
+
+    Parameters
+    ----------
+    model
+        Any module.
+    inputs
+        As `arguments_of` takes them.
+    targets
+        For `loss`.
+    loss
+        Of the outputs and the targets; None where the outputs have their own, as those of `transformers`.
+
+    Raises
+    ------
+    UsageError
+        It is no tensor of one number.
+    """
+    args, kwargs = arguments_of(inputs)
+    outputs = model(*args, **kwargs)
+    if loss is not None:
+        return require_scalar(loss(outputs, targets))
+    found = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
+    if found is None:
+        raise UsageError("the outputs have no loss: give a loss, or the model what it makes one of (labels)")
+    return require_scalar(found)
+
+
+def require_scalar(loss: Any) -> Tensor:
+    """Return a loss, or raise `UsageError` where it is no tensor of one number."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise UsageError(f"a loss is one number, the mean over the batch, not {shown}")
+    return loss
