@@ -46,7 +46,6 @@ COMMANDS = (
     "completion",
 )
 _SPELLED = {
-    "condition": "--robust",
     "engine_parameters": "--engine-parameter",
     "fix": "--fix-placement or --fix-before",
     "most_coefficients": "--max-coefficients",

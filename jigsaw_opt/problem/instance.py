@@ -10,6 +10,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["Horizon", "Instance", "Objective"]
@@ -87,8 +88,7 @@ class Instance(_Noting):
         UsageError
             Its cluster has some.
         """
-        if self.cluster.power_caps:
-            raise UsageError(f"instance {self.name!r} has power cap {self.cluster.power_caps[0].name!r}; {why}")
+        require_no_caps(self.cluster.power_caps, why, f"instance {self.name!r}")
 
     @property
     def data_parallel(self) -> tuple[Job, ...]:

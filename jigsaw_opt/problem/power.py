@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-__all__ = ["PowerCap", "caps_without"]
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["PowerCap", "caps_without", "require_no_caps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +35,24 @@ def caps_without(caps: Iterable[PowerCap] | None, servers: Collection[str]) -> t
         return None
     left = (replace(cap, servers=tuple(name for name in cap.servers if name not in servers)) for cap in caps)
     return tuple(cap for cap in left if cap.servers)
+
+
+def require_no_caps(caps: tuple[PowerCap, ...] | None, why: str, whose: str = "the cluster") -> None:
+    """Refuse power caps, for whoever keeps none.
+
+    Parameters
+    ----------
+    caps
+        Those of a cluster.
+    why
+        Who keeps none, as a sentence.
+    whose
+        What has the caps, as the caller knows it.
+
+    Raises
+    ------
+    UsageError
+        There are some.
+    """
+    if caps:
+        raise UsageError(f"{whose} has power cap {caps[0].name!r}; {why}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 
+from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.text import printable
 
 __all__ = [
@@ -70,6 +72,12 @@ class TraceJob:
     weight: int = 1
     batch_size: int | None = None
     foreground: bool = False
+
+    def __post_init__(self) -> None:
+        for name in _RANGES:
+            value = getattr(self, name)
+            if type(value) is not int and isinstance(value, Integral) and not isinstance(value, bool):
+                object.__setattr__(self, name, int(value))  # as those of numpy
 
     @classmethod
     def lasting(cls, name: str, submit_us: int, gpus: int, duration_us: int) -> TraceJob:
@@ -187,6 +195,11 @@ class Workload:
         How many jobs of the trace are not among `jobs`, by the reason why.
     remarks
         What else was decided in reading the trace, with how often.
+
+    Raises
+    ------
+    InvalidInputError
+        The jobs have no order: some is no `TraceJob`, or its time of submission no integer.
     """
 
     name: str
@@ -196,12 +209,26 @@ class Workload:
     remarks: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "jobs", tuple(sorted(self.jobs, key=lambda job: job.submit_us)))
+        if not isinstance(self.jobs, Iterable):
+            raise InvalidInputError([Problem("$.jobs", f"must be a list of jobs; is {_shown(self.jobs)}")])
+        jobs = tuple(self.jobs)
+        if not all(isinstance(job, TraceJob) and type(job.submit_us) is int for job in jobs):
+            found = ((k, *problem) for k, job in enumerate(jobs) for problem in _problems(job))
+            raise InvalidInputError([Problem(f"$.jobs[{k}]{at}", message) for k, at, message in found])
+        object.__setattr__(self, "jobs", tuple(sorted(jobs, key=lambda job: job.submit_us)))
 
     def reading_told(self) -> list[str]:
         """Return sentences on the jobs that were left out and on what else was decided; none where nothing was."""
         told = left_out_told(self.left_out, len(self.jobs))
         return [*([told] if told else []), *(f"{remark}: {count:,}" for remark, count in self.remarks.items())]
+
+
+def _problems(job: object) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with what should be a job, as pairs of a path and a message."""
+    if isinstance(job, TraceJob):
+        yield from ((f".{name}", message) for name, message in job_problems(job))
+    else:
+        yield "", f"must be a TraceJob; is {_shown(job)}"
 
 
 def left_out_told(left_out: Mapping[str, int], kept: int) -> str:

@@ -12,6 +12,7 @@ from functools import partial
 from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError, require_a
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.scheduling.cluster_state import ClusterState
@@ -73,8 +74,8 @@ class LiveScheduler:
     Raises
     ------
     UsageError
-        There is no such policy, or it does not work with this cluster, performance, or live; the message names it. A
-        time or the seed is no such number.
+        There is no such policy, or it does not work with this cluster, performance, or live; the message names it. The
+        cluster has power caps. A time or the seed is no such number.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class LiveScheduler:
         journal: Callable[[Plain], None] | None = None,
     ) -> None:
         require_a(Cluster, cluster)
+        require_no_caps(cluster.power_caps, "a live scheduler keeps none")
         _check_arguments(seed=(seed, whole(LARGEST)), round_us=(round_us, TIME), restart_us=(restart_us, TIME))
         if performance is None:
             performance = _default_performance(models)

@@ -22,6 +22,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.contention import LinkSharing
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.workload import TraceJob, Workload, job_problems
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, require_kind
@@ -235,8 +236,7 @@ def _microseconds(what: str, seconds: float) -> int:
 def _cluster(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str, Model] | None]:
     """The cluster, and the models of the instance that it comes from."""
     cluster, models = _cluster_as_given(given)
-    if cluster.power_caps:
-        raise UsageError(f"the cluster has power cap {cluster.power_caps[0].name!r}; a simulation keeps none")
+    require_no_caps(cluster.power_caps, "a simulation keeps none")
     return cluster, models
 
 

@@ -252,14 +252,17 @@ def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
         The object is none, a name is unknown, a value is out of range, or the object says something else already.
     """
     base, known = required_options(options), [it.name for it in fields(Options)]
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        hints = ((name, suggestion(name, known)) for name in unknown)
-        raise UsageError(*(f"there is no option {name!r}" + (f"; {hint}" if hint else "") for name, hint in hints))
-    twice = [name for name in given if name in base.given or (name == "cancel" and options is not None)]
-    if twice:
-        raise UsageError(*(f"{name} is given twice: in the options and by keyword" for name in twice))
-    return replace(base, **given) if given else base
+    hints = ((name, suggestion(name, known)) for name in given if name not in known)
+    wrong = [f"there is no option {name!r}" + (f"; {hint}" if hint else "") for name, hint in hints]
+    twice = (name for name in given if name in base.given or (name == "cancel" and options is not None))
+    wrong += (f"{name} is given twice: in the options and by keyword" for name in twice)
+    try:
+        made = replace(base, **{name: given[name] for name in given if name in known}) if given else base
+    except UsageError as error:
+        raise UsageError(*wrong, *error.args) from None
+    if wrong:
+        raise UsageError(*wrong)
+    return made
 
 
 def required_options(given: Options | None) -> Options:

@@ -146,14 +146,14 @@ def _resolved(
         return solve_listed(instance, method, options)  # What a phased plan keeps, it keeps of another one.
     if start.is_phased or method == PHASED.name:
         return resolve_phased(instance, start, fix, options)
-    if method == "auto":
-        return resolve(instance, start, fix, options, on_event)
-    if not fix.empty:
+    if method != "auto" and not fix.empty:
         name = find_solver(method).name
         raise UsageError(f"solver {name!r} keeps nothing of a plan; auto and phased do what {argument('fix')} asks")
     reason = refusal(Warm(start, fix), instance)
     if reason is not None:
-        raise UsageError(f"no plan of another instance is carried over to {instance.name!r}: {reason}")
+        raise UsageError(f"no other plan is carried over to instance {instance.name!r}: {reason}")
+    if method == "auto":
+        return resolve(instance, start, fix, options, on_event)
     return solve_listed(instance, method, options, on_event, partial(offer_repaired, plan=start))
 
 

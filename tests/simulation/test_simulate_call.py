@@ -16,6 +16,7 @@ from jigsaw_opt.documents.workload_csv import encode_workload
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.contention import Degraded
+from jigsaw_opt.problem.workload import job_problems
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.simulation.clusters import grid
@@ -184,3 +185,22 @@ def test_a_request_of_before_is_taken_with_a_warning(trace: str) -> None:
         found = simulate(request, instances={"mine": mine})  # type: ignore[call-arg]
         by_name = simulate(request=request, instances={"mine": mine})  # type: ignore[call-arg]
     assert found.jobs == by_name.jobs == simulate(trace, mine, "fifo", draw_models=True).jobs
+
+
+def test_jobs_without_an_order_are_refused_with_all_that_is_wrong() -> None:
+    wrong: Any = (TraceJob("a", 0, "m", 0), 3, TraceJob("b", "soon", "m", 1))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError) as caught:
+        Workload("w", wrong)
+    assert [it.path for it in caught.value.problems] == ["$.jobs[0].gpus", "$.jobs[1]", "$.jobs[2].submit_us"]
+    with pytest.raises(InvalidInputError, match="must be a list of jobs; is None"):
+        Workload("w", None)  # type: ignore[arg-type]
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    numpy = pytest.importorskip("numpy")
+    job = TraceJob("a", numpy.int64(5), "m", numpy.int32(2), numpy.int64(7))
+    assert job == TraceJob("a", 5, "m", 2, 7) and type(job.submit_us) is type(job.gpus) is int
+    assert not [*job_problems(job)]
+    flag: Any = numpy.bool_(True)
+    for value in (True, flag, 2.0):
+        assert [name for name, _ in job_problems(TraceJob("a", 5, "m", value))] == ["gpus"]

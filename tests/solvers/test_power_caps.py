@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt import Fix, Options, SearchParams, Status, solve
+from jigsaw_opt import Fix, LiveScheduler, Options, SearchParams, Status, solve
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.fill import fill
@@ -105,8 +105,15 @@ def test_nothing_is_said_of_a_plan_by_its_order_alone(capped: Instance) -> None:
         order.timed((), (), order.operations.routes)
 
 
-@pytest.mark.parametrize("call", [lambda it: fill(it, ["a"], _ONE), lambda it: compare(it, _ONE)])
-def test_fills_and_shifts_refuse_caps(capped: Instance, call: Callable[[Instance], object]) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda it: fill(it, ["a"], _ONE),
+        lambda it: compare(it, _ONE),
+        lambda it: LiveScheduler(it.cluster, models=it.models),
+    ],
+)
+def test_fills_shifts_and_live_schedulers_refuse_caps(capped: Instance, call: Callable[[Instance], object]) -> None:
     with pytest.raises(UsageError, match="power cap 'room'"):
         call(replace(capped, horizon="cyclic", objective="period"))
 
@@ -125,5 +132,5 @@ def test_a_plan_under_caps_is_started_from_and_none_is_carried_over(capped: Inst
         result = solve(capped, method, _ONE, start=plan, fix=fix)
         assert result.objective is not None and result.objective <= plan.objective
     other = replace(plan, instance="other")
-    with pytest.raises(UsageError, match="power cap"):
+    with pytest.raises(UsageError, match=f"carried over to instance '{capped.name}': its cluster has power cap"):
         solve(capped, method, start=other, fix=Fix())

@@ -91,7 +91,7 @@ def test_shaped_jobs_and_instances_without_such_a_plan() -> None:
     wide = replace(star, jobs=fast_and_slow(9).jobs, models=fast_and_slow(9).models)
     none = solve(replace(wide, jobs=(replace(wide.jobs[0], deadline_us=None),)), "auto", QUICK, robust=True)
     assert none.status is Status.INFEASIBLE and "no plan outlives every link" in none.conflicts[0].message
-    with pytest.raises(UsageError, match="condition"):
+    with pytest.raises(UsageError, match="takes no option robust"):
         solve(chained(), "cpsat", QUICK, robust=True)
 
 

@@ -13,16 +13,18 @@ from itertools import pairwise
 from typing import Any
 
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.auto import Auto
 from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.listed import find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.registry import ControlledSolver, Solver
+from jigsaw_opt.solvers.registry import ControlledSolver, Solver, ignored, require_taken
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
@@ -59,6 +61,7 @@ def solve_robust(instance: Instance, method: str | Solver, options: Options, on_
     narrow = replace(instance, cluster=instance.cluster.without(dead)) if dead else instance
     asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
     solver, opening = find_solver(method), None
+    _require_condition(solver, narrow, asked)
     if instance.promising and instance.cluster.links and not callable(solver):
         first = list(_first_plans(narrow, solver, _shared(asked, _FIRST_SHARE / 2)))
         opening, asked = offering(first), _shared(asked, 1 - _FIRST_SHARE)
@@ -67,6 +70,14 @@ def solve_robust(instance: Instance, method: str | Solver, options: Options, on_
         told = [replace(it, message=f"no plan outlives every link: {it.message}") for it in result.conflicts]
         return replace(result, conflicts=tuple(told))
     return _of_all(instance, result, options) if dead else result
+
+
+def _require_condition(method: Solver, instance: Instance, options: Options) -> None:
+    """Refuse a method that takes no condition on plans, by the name of the option that the caller gave."""
+    require_taken(method, instance)
+    used = method.choose(instance) if isinstance(method, Auto) else method
+    if "condition" in ignored(used, options):
+        raise UsageError(f"solver {used.name!r} takes no option {argument('robust')}")
 
 
 def _first_plans(instance: Instance, method: ControlledSolver, options: Options) -> Iterator[Timetable]:
