@@ -182,6 +182,8 @@ _MOVED = {
     ),
 }
 """Names that were those of the package in the release before, and are those of a room now; they warn."""
+_NEED_TORCH = ("PartialBackprop", "following", "profile")
+"""Names that cannot be had without the extra ``torch``, so that ``import *`` leaves them out."""
 _ROOMS = ("instances", "scheduling")
 """Rooms that are names of this one, too."""
 
@@ -202,7 +204,6 @@ __all__ = [
     "LiveScheduler",
     "Model",
     "Options",
-    "PartialBackprop",
     "Plan",
     "PlanChange",
     "Problem",
@@ -229,14 +230,12 @@ __all__ = [
     "add_job",
     "change_bandwidth",
     "check",
-    "following",
     "instance_sha256",
     "instances",
     "load_instance",
     "load_plan",
     "picture",
     "placements_of",
-    "profile",
     "remove_job",
     "run_plan",
     "save_instance",
@@ -268,8 +267,10 @@ def __getattr__(name: str) -> object:
             return getattr(import_module(f"{__name__}.{room}"), name)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _NEED_TORCH:
+        import_module(f"{__name__}.executor").require_torch()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_NEED_TORCH})

@@ -28,8 +28,6 @@ assert result.plan is not None
 """
 PRINTING = {"system/keeper_process.py"}
 """Programs of their own, whose standard output somebody reads."""
-NEED_TORCH = {"jigsaw_opt.executor.partial", "jigsaw_opt.executor.profiling"}
-"""Modules of names that cannot be had without an extra."""
 
 
 def typed_names() -> dict[str, str]:
@@ -46,10 +44,10 @@ def typed_names() -> dict[str, str]:
 
 def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
     typed = typed_names()
-    assert set(typed) == set(jo.__all__)
-    assert set(jo.__all__) <= set(dir(jo))
+    assert set(typed) == {*jo.__all__, *jo._NEED_TORCH}
+    assert set(typed) <= set(dir(jo))
     for name, module in typed.items():
-        if module in NEED_TORCH and find_spec("torch") is None:
+        if name in jo._NEED_TORCH and find_spec("torch") is None:
             with pytest.raises(MissingEngineError, match=r"jigsaw-opt\[torch\]"):
                 getattr(jo, name)
             continue
@@ -58,6 +56,24 @@ def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
         assert found is (getattr(source, name))
     with pytest.raises(AttributeError, match="nonsense"):
         _ = jo.nonsense  # type: ignore[attr-defined]
+
+
+def test_all_names_are_there_at_once_without_an_extra() -> None:
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(("torch", "ray", "matplotlib", "plotly", "numba", "topohub")))
+from jigsaw_opt import *
+assert solve and Plan and picture
+import jigsaw_opt
+for name in jigsaw_opt._NEED_TORCH:
+    try:
+        getattr(jigsaw_opt, name)
+    except jigsaw_opt.JigsawError as error:
+        print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.count("jigsaw-opt[torch]") == len(jo._NEED_TORCH)
 
 
 @pytest.mark.parametrize(
