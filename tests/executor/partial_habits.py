@@ -132,6 +132,36 @@ def begins_alike(rank: int) -> dict[str, Tensor]:
     return dict(PartialBackprop(CASE.build(), CASE.cuts).state_dict())
 
 
+def of_a_function(rank: int) -> tuple[float, list[list[bool]]]:
+    """Levels of a function by which nobody reaches the first part every other time: differences, who has gradients."""
+    model, worst, there = wrapped(lambda iteration, worker: 3 if iteration % 2 else 1 + worker % 2), 0.0, []
+    optimiser = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    for iteration in range(4):
+        levels = model._rule(iteration)
+        if iteration % 2 == 0:
+            first = model.stem.weight.clone()
+            model.stem.weight.grad = torch.ones_like(first)  # somebody forgot to clear it
+        loss_of(CASE, model, rank, iteration).backward()
+        there.append([parameter.grad is not None for parameter in model.parameters()])
+        if iteration % 2:
+            wanted = mean(model, levels, range(iteration, iteration + 1))
+            worst = max(worst, difference(gradients(model), wanted))
+        optimiser.step()
+        assert iteration % 2 or torch.equal(first, model.stem.weight)
+        optimiser.zero_grad()
+    return worst, there
+
+
+def behind_the_last_layer(rank: int) -> list[float]:
+    """Gradients where the levels of two of three workers reach no parameter."""
+    network = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Tanh(), nn.Identity())
+    nn.init.zeros_(network[0].weight)
+    model = PartialBackprop(network, ["1", "2"], "staircase")
+    model(torch.full((1, 2), 1.0 + rank)).sum().backward()
+    assert model.iteration == 1
+    return [float(value) for value in network[0].weight.grad.flatten()]
+
+
 def habits() -> dict[str, Any]:
     rank = dist.get_rank()
     return {
@@ -140,6 +170,8 @@ def habits() -> dict[str, Any]:
         "careless": [careless(rank, fused) for fused in (False, True)],
         "unused": unused(rank),
         "drawn": drawn(rank),
+        "function": of_a_function(rank),
+        "behind": behind_the_last_layer(rank),
         "told": told(rank),
         "begins": begins_alike(rank),
     }

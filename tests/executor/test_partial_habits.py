@@ -37,6 +37,18 @@ def test_a_gradient_that_one_worker_has_is_there_on_all_and_one_that_nobody_has_
     assert [rank["unused"] for rank in found] == [[*used, *used, *used, *rare, *never, *used, *used]] * 3
 
 
+def test_what_no_worker_reaches_has_a_gradient_nowhere_and_is_not_stepped(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        worst, there = rank["function"]
+        assert worst <= 1e-6 and there == found[0]["function"][1]
+        assert [not all(own) and any(own) for own in there] == [True, False, True, False]
+
+
+def test_workers_whose_level_reaches_no_parameter_take_part(found: list[dict[str, Any]]) -> None:
+    """Only the third one contributes, with inputs of 3."""
+    assert [rank["behind"] for rank in found] == [[3.0] * 4] * 3
+
+
 def test_free_levels_keep_contributors_mean_depth_warm_up_and_granularity(found: list[dict[str, Any]]) -> None:
     levels = found[0]["drawn"]
     assert all(rank["drawn"] == levels for rank in found)

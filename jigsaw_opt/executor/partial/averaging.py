@@ -113,11 +113,11 @@ class GradientAverage:
         self, runs: Sequence[ParameterRun], levels: Sequence[int], rank: int, send: Callable[[ParameterRun], Any]
     ) -> None:
         self._runs, self._levels, self._level, self._begin = runs, levels, levels[rank], send
-        self._missing = [set(run.parameters) if run.bucket <= self._level else set() for run in runs]
-        self._run_of = {p: at for at, run in enumerate(runs) for p in run.parameters}
+        self._missing: list[set[Tensor]] = [set(run.parameters) if run.bucket <= self._level else set() for run in runs]
+        self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(runs) for p in run.parameters}
         self._works: list[Any] = []
 
-    def arrived(self, parameter: nn.Parameter) -> None:
+    def arrived(self, parameter: Tensor) -> None:
         """Note that the gradient of `parameter` is complete, and send what may be sent.
 
         Raises

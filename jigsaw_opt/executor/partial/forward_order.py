@@ -20,10 +20,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.checkpoint import CheckpointFunction
 
 from jigsaw_opt.executor.leveled_model import frozen
+from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.randomness import own_draws
 from jigsaw_opt.executor.timing import wall_us
 
-__all__ = ["ForwardOrder", "eager", "first_calls", "observe"]
+__all__ = ["ForwardOrder", "eager", "first_calls", "is_raised", "observe"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -44,6 +45,8 @@ class ForwardOrder:
         Microseconds from the begin of that pass to its end.
     is_reentrant
         Whether parameters were used in activation checkpointing with ``use_reentrant=True``.
+    raising
+        Modules that made an output require a gradient of their own accord, where no parameter did.
     """
 
     calls: dict[str, int] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class ForwardOrder:
     starts_us: dict[str, float] = field(default_factory=dict)
     end_us: float = 0.0
     is_reentrant: bool = False
+    raising: list[nn.Module] = field(default_factory=list)
 
 
 class _FirstUses(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -87,12 +91,14 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     model, order = eager(model), ForwardOrder()
     clock = count()
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    copies = _copied((args, kwargs))
     with _undisturbed(model), frozen([p for p in model.parameters() if p.requires_grad]):
         with (
             first_calls(model.named_modules(), lambda name, _: order.calls.setdefault(name, next(clock))),
             _FirstUses(model.parameters(), clock, order),
+            _raised(model, copies, order.raising),
         ):
-            model(*_copied(args), **_copied(kwargs))
+            model(*copies[0], **copies[1])
         copies = _copied((args, kwargs))
         begin_us = wall_us(device)
         with first_calls(
@@ -126,6 +132,27 @@ def first_calls(modules: Iterable[tuple[Key, nn.Module]], note: Callable[[Key, A
             hooked = module.register_forward_pre_hook(noting(key), prepend=True, with_kwargs=True)
             stack.callback(hooked.remove)
         yield
+
+
+@contextmanager
+def _raised(model: nn.Module, inputs: Any, raising: list[nn.Module]) -> Iterator[None]:
+    """Add to `raising` the modules that give leaves which require a gradient and are none of the inputs."""
+    given = list(tensors(inputs))
+
+    def hook(module: nn.Module, _: object, outputs: Any) -> None:
+        if module not in raising and any(is_raised(value, given) for value in tensors(outputs)):
+            raising.append(module)
+
+    with ExitStack() as stack:
+        for module in model.modules():
+            stack.callback(module.register_forward_hook(hook).remove)
+        yield
+
+
+def is_raised(value: Tensor, inputs: list[Tensor]) -> bool:
+    """Whether a tensor was made to require a gradient within a model that has these inputs."""
+    is_made_here = not isinstance(value, nn.Parameter) and all(value is not given for given in inputs)
+    return value.requires_grad and value.is_leaf and is_made_here
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Literal
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.exchange import require_full_depth
 from jigsaw_opt.executor.schedule import LevelSchedule
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.plan import JobPlan
@@ -97,7 +96,6 @@ def _of_function(
         wrong = [level for level in found if not isinstance(level, int) or not 1 <= level <= depth]
         if wrong:
             raise UsageError(f"levels of iteration {iteration} are {found}; a level is an integer from 1 to {depth}")
-        require_full_depth(found, depth)
         return found
 
     return rule

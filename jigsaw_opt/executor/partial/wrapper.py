@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -27,8 +27,9 @@ from jigsaw_opt.executor.leveled_model import frozen
 from jigsaw_opt.executor.partial.agreement import require_equal_parameters, require_equal_shapes
 from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of
 from jigsaw_opt.executor.partial.description import Description, describe
-from jigsaw_opt.executor.partial.forward_order import observe
+from jigsaw_opt.executor.partial.forward_order import is_raised, observe
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule
+from jigsaw_opt.executor.partial.outputs import mapped, tensors
 from jigsaw_opt.executor.partial.parts import ModelParts, agree, require_modules, split
 from jigsaw_opt.executor.partial.turns import turns_of
 
@@ -75,6 +76,7 @@ class PartialBackprop(nn.Module):
         turns at these; ``permutation``: they draw them; ``free`` or a `FreeDepth`: so many workers go to full depth,
         the others are drawn with at least that mean depth; a function of iteration and worker, both from 0, which
         gives a level from 1 and must give the same in all processes; or a job of a plan, whose iterations are repeated.
+        What no worker reaches has no gradient.
     warm_up
         Iterations at full depth first.
     granularity
@@ -140,6 +142,7 @@ class PartialBackprop(nn.Module):
         self._runs: list[ParameterRun] = []
         self._hooked: set[nn.Parameter] = set()
         self._last: _Forward | None = None
+        self._entered: tuple[_Forward, list[Tensor]] | None = None
         self._running: _Backward | None = None
 
     @_disable_dynamo
@@ -162,11 +165,25 @@ class PartialBackprop(nn.Module):
         beyond = parts.beyond(levels[self.rank])
         self._last = _Forward(self.iteration, levels, beyond, self._synchronise)
         with frozen(beyond):
-            outputs = self.module(*args, **kwargs)
-        for value in _tensors(outputs):
+            self._entered = self._last, list(tensors((args, kwargs)))
+            try:
+                outputs = self.module(*args, **kwargs)
+            finally:
+                self._entered = None
+        if beyond:
+            outputs = mapped(outputs, self._anchored)
+        for value in tensors(outputs):
             if value.grad_fn is not None:
                 value.register_hook(partial(self._begin, self._last))  # type: ignore[no-untyped-call]
         return outputs
+
+    def _anchored(self, value: Tensor) -> Tensor:
+        """Return an output that a backward pass can start from, though the level may reach no parameter through it."""
+        if value.requires_grad or not (value.is_floating_point() or value.is_complex()):
+            return value
+        anchor = torch.full((), -0.0, dtype=value.dtype, device=value.device, requires_grad=True)
+        anchor.register_post_accumulate_grad_hook(partial(_accumulated, weakref.ref(self)))  # type: ignore[no-untyped-call]
+        return value + anchor  # minus zero changes no bit of it
 
     def prepare(self, *args: Any, **kwargs: Any) -> ModelParts:
         """Find the parts of the module, if they are not known; the first forward pass does this by itself.
@@ -177,8 +194,11 @@ class PartialBackprop(nn.Module):
             Inputs of a forward pass.
         """
         if self._parts is None:
-            parts = split(self.module, observe(self.module, args, kwargs), self._cuts)
+            order = observe(self.module, args, kwargs)
+            parts = split(self.module, order, self._cuts)
             self._parts = agree(parts, self.module, self._group) if self.workers > 1 else parts
+            for module in order.raising:
+                module.register_forward_hook(partial(_lower, weakref.ref(self)))
         return self._parts
 
     def describe(self) -> Description:
@@ -207,14 +227,7 @@ class PartialBackprop(nn.Module):
         trained = [p for p in parts.buckets if p.requires_grad]
         if list(map(id, trained)) == list(map(id, self._trained)):
             return
-        parts.require_a_trained_end()
-        me = weakref.ref(self)  # autograd's hooks keep what they know, unseen by Python
-
-        def hook(parameter: nn.Parameter) -> None:
-            wrapper = me()
-            if wrapper is not None:
-                wrapper._accumulated(parameter)
-
+        hook = partial(_accumulated, weakref.ref(self))  # autograd's hooks keep what they know, unseen by Python
         for parameter in trained:
             if parameter not in self._hooked:
                 parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
@@ -225,6 +238,21 @@ class PartialBackprop(nn.Module):
     def _is_time_to_compare(self) -> bool:
         is_first = self._last is None or self._last.iteration != self.iteration
         return self._debug > 0 and self.workers > 1 and is_first and self.iteration % self._debug == 0
+
+    def _lower(self, module: nn.Module, outputs: Any) -> None:
+        """Let what `module` made require a gradient require none, where the level does not reach the module."""
+        if self._entered is not None:
+            forward, inputs = self._entered
+        elif self._running is not None:  # what is checkpointed runs again
+            forward, inputs = self._running.forward, []
+        else:
+            return
+        assert self._parts is not None
+        own = [self._parts.buckets[p] for p in module.parameters()]
+        if own and min(own) > forward.levels[self.rank]:
+            for value in tensors(outputs):
+                if is_raised(value, inputs):
+                    value.requires_grad_(False)
 
     def _begin(self, forward: _Forward, _: Tensor | None = None) -> None:
         """Freeze during the backward pass what the forward pass froze: checkpointing runs parts of it again."""
@@ -238,8 +266,8 @@ class PartialBackprop(nn.Module):
         running.end = weakref.finalize(finish, _end, weakref.ref(self), running)
         Variable._execution_engine.queue_callback(finish)
 
-    def _accumulated(self, parameter: nn.Parameter) -> None:
-        """Take note of a gradient that is complete."""
+    def _accumulated(self, parameter: Tensor) -> None:
+        """Take note of a gradient that is complete, of a parameter or an anchor."""
         if self._running is None:
             if self._last is None:
                 return
@@ -261,15 +289,18 @@ class PartialBackprop(nn.Module):
     def _finish(self, running: _Backward) -> None:
         turns = turns_of(self._levels) if running.reached and running.forward.synchronise else None
         try:
+            forward = running.forward
             if turns is not None:
                 turns.end_block(self._trained[0].device)
             if running.average is not None:
                 running.average.finish()
                 if self._broadcast_buffers:
                     broadcast(self.module.buffers(), self._group)
+            elif running.reached and forward.synchronise:
+                for parameter in forward.beyond:
+                    parameter.grad = None  # as in several processes, where nobody has one
             if turns is not None:
                 turns.end_iteration()
-            forward = running.forward
             if running.reached and forward.synchronise and forward.iteration == self.iteration:
                 self.iteration += 1
         finally:
@@ -320,17 +351,16 @@ def _end(wrapper: weakref.ref[PartialBackprop], running: _Backward) -> None:
         owner._running = None
 
 
-def _tensors(outputs: Any) -> Iterator[Tensor]:
-    """Yield the tensors in nested tuples, lists, dictionaries and dataclasses."""
-    if isinstance(outputs, Tensor):
-        yield outputs
-    elif isinstance(outputs, Mapping):
-        yield from _tensors(list(outputs.values()))
-    elif isinstance(outputs, list | tuple):
-        for value in outputs:
-            yield from _tensors(value)
-    elif is_dataclass(outputs):
-        yield from _tensors(list(vars(outputs).values()))
+def _lower(wrapper: weakref.ref[PartialBackprop], module: nn.Module, _: object, outputs: Any) -> None:
+    owner = wrapper()
+    if owner is not None:
+        owner._lower(module, outputs)
+
+
+def _accumulated(wrapper: weakref.ref[PartialBackprop], parameter: Tensor) -> None:
+    owner = wrapper()
+    if owner is not None:
+        owner._accumulated(parameter)
 
 
 def _add_prefix(wrapper: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:

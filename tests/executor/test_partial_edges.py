@@ -1,0 +1,121 @@
+"""`PartialBackprop` in one process where a level reaches nothing, or a module makes a graph of its own accord."""
+
+from __future__ import annotations
+
+from collections import UserDict, namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from partial_networks import (  # noqa: E402
+    CASES,
+    TiedGpt,
+    built,
+    next_token,
+    tokens,
+)
+from torch import Tensor, nn  # noqa: E402
+
+from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
+from jigsaw_opt.executor.partial.outputs import mapped, tensors  # noqa: E402
+
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclass(frozen=True)
+class Output:
+    logits: Tensor
+    name: str = ""
+
+
+def pooled() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Flatten())
+
+
+def test_a_level_that_reaches_no_parameter_has_a_backward_pass() -> None:
+    model = PartialBackprop(pooled(), ["1", "2"], levels=lambda iteration, worker: 1 + iteration % 3)
+    inputs = torch.ones(2, 6)
+    assert torch.equal(model(inputs), model.module(inputs))
+    for iteration in range(3):
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        outputs = model(inputs)
+        outputs += 1  # an output may be changed in place
+        outputs.sum().backward()
+        assert model.iteration == iteration + 1
+        assert [layer.weight.grad is not None for layer in model.module[:2]] == [iteration == 2, iteration >= 1]
+    assert all(p.requires_grad for p in model.parameters())
+
+
+def test_outputs_of_any_nesting_can_begin_a_backward_pass() -> None:
+    class Nested(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.early, self.late = nn.Linear(6, 6), nn.ReLU()
+
+        def forward(self, x: Tensor) -> Any:
+            y = self.early(x)
+            z = self.late(y)
+            return UserDict(a=[Output(y, "y")], b=Pair(z, (z.max(1), x.long())))
+
+    model = PartialBackprop(Nested(), ["late"], levels=lambda iteration, worker: 1)
+    found = model(torch.ones(2, 6))
+    assert isinstance(found, UserDict) and isinstance(found["a"][0], Output) and isinstance(found["b"], Pair)
+    assert found["a"][0].name == "y" and isinstance(found["b"].second[0], torch.return_types.max)
+    assert [value.requires_grad for value in tensors(found)] == [True, True, True, False, False]
+    sum(value.sum() for value in tensors(found)).backward()
+    assert model.iteration == 1 and model.early.weight.grad is None
+
+
+def test_outputs_without_a_change_are_the_same_object() -> None:
+    outputs = {"a": [torch.ones(1), Output(torch.ones(1))]}
+    assert mapped(outputs, lambda value: value) is outputs
+    assert list(mapped(outputs, lambda value: value + 1)) == ["a"] and float(outputs["a"][0]) == 1
+
+
+def saved_at(model: PartialBackprop, inputs: Tensor) -> int:
+    """How many tensors the forward pass saves."""
+    saved: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(1) or tensor, lambda tensor: tensor):
+        model(inputs)
+    return len(saved)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_module_that_makes_its_output_require_a_gradient_keeps_no_graph_before_the_cut(checkpointed: bool) -> None:
+    """As `enable_input_require_grads` of transformers does."""
+    torch.manual_seed(1)
+    network, cuts = TiedGpt(checkpointed=checkpointed), ["blocks.1", "blocks.3"]
+    network.table.register_forward_hook(lambda module, inputs, output: output.requires_grad_(True))
+    level = [2]
+    model = PartialBackprop(network, cuts, lambda iteration, worker: level[0])
+    reference = PartialBackprop(TiedGpt(checkpointed=checkpointed), cuts, lambda iteration, worker: level[0])
+    inputs = tokens(torch.Generator().manual_seed(0))
+    model.prepare(inputs)
+    reference.prepare(inputs)
+    for parts in (1, 2):
+        level[0] = parts
+        assert saved_at(model, inputs) == saved_at(reference, inputs)
+    level[0] = 3
+    next_token(model(inputs)).backward()
+    whole = built(CASES["tied"])
+    next_token(whole(inputs)).backward()
+    for own, other in zip(model.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(own.grad, other.grad, rtol=0, atol=1e-6)
+    level[0] = 1
+    next_token(model(inputs)).backward()
+    assert model.table.weight.grad is None
+
+
+def test_an_input_of_which_the_gradient_is_asked_gets_it_at_every_level() -> None:
+    network = nn.Sequential(nn.Identity(), *pooled()[:2])
+    model = PartialBackprop(network, ["2"], levels=lambda iteration, worker: 1)
+    inputs = torch.ones(2, 6, requires_grad=True)
+    model(inputs).sum().backward()
+    wanted = torch.ones(2, 6) @ network[2].weight @ network[1].weight
+    torch.testing.assert_close(inputs.grad, wanted)
+    assert network[1].weight.grad is None
