@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -46,8 +48,7 @@ def profile_replica(
         Rounds measured at most, where times differ much; None for three times `repeats`.
     """
     model = replica.model.to(device)
-    # A module may stand in the row twice: each place has its own wrapper, so that its calls are told apart.
-    places = [nn.Sequential(segment) for segment in model.segments]
+    places = _told_apart(model.segments)
 
     def loss(batch: Batch) -> Tensor:
         values, targets = batch
@@ -70,3 +71,13 @@ def profile_replica(
     with flushed_denormals(), restored(trainee.held, trainee.optimiser) as reset:
         warm(trainee, reset)
         return measure(trainee, warm_up, repeats, most or LONGEST * repeats, device_name(device))
+
+
+def _told_apart(segments: Iterable[nn.Module]) -> list[nn.Module]:
+    """Return the segments, in a wrapper each that is called before already, so that its first call here is seen."""
+    places: list[nn.Module] = []
+    called: set[nn.Module] = set()
+    for segment in segments:
+        places.append(nn.Sequential(segment) if segment in called else segment)
+        called.update(segment.modules())
+    return places

@@ -7,7 +7,7 @@ gradients of all that has entered that module are complete.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -66,10 +66,11 @@ def _clear(parameters: list[nn.Parameter]) -> None:
 def _plain_forward(trainee: Trainee, turn: int) -> list[float]:
     begins: dict[int, float] = {}
     batch = trainee.draw(turn)
-    begin = work_us(trainee.device)
     with torch.no_grad(), trainee.entering(lambda index, _: begins.setdefault(index, work_us(trainee.device))):
+        begin = work_us(trainee.device)
         trainee.loss(batch)
-    return _durations(begin, [begins.get(index) for index in range(1, trainee.depth)], work_us(trainee.device))
+        end = work_us(trainee.device)
+    return _durations(begin, [begins.get(index) for index in range(1, trainee.depth)], end)
 
 
 def _durations(begin: float, bounds: list[float | None], end: float) -> list[float]:
@@ -106,17 +107,18 @@ def _with_graph(trainee: Trainee, turn: int, weights: bool) -> tuple[list[float]
     batch = trainee.draw(turn)
     with ExitStack() as stack:
         stack.callback(lambda: [p.requires_grad_(True) for parameters in own for p in parameters])
-        begin = work_us(device)
-        with trainee.entering(enter), _first_outputs(trainee.held, edges):
+        with trainee.entering(enter), nullcontext() if weights else _first_outputs(trainee.held, edges):
+            begin = work_us(device)
             loss = trainee.loss(batch)
-        middle = work_us(device)
+            middle = work_us(device)
+        start = work_us(device)
         if loss.requires_grad and weights:
             loss.backward()  # type: ignore[no-untyped-call]
         elif loss.requires_grad and edges:
             _pass_to(edges, loss)
         end = work_us(device)
     forward = _durations(begin, [begins.get(index) for index in range(1, trainee.depth)], middle)
-    backward = _durations(middle, [ends.get(index) for index in reversed(range(1, trainee.depth))], end)
+    backward = _durations(start, [ends.get(index) for index in reversed(range(1, trainee.depth))], end)
     return forward, backward[::-1]
 
 
