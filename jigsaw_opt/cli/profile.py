@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jigsaw_opt.executor.links import LinkProfile
     from jigsaw_opt.executor.profiling import ModelProfile
     from jigsaw_opt.problem.model import Model
@@ -30,6 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--argument", action="append", default=[], metavar="NAME=VALUE", help="argument of the model, as in layers=4"
     )
     parser.add_argument("--segments", type=int, default=6, metavar="N", help="most segments (default: 6)")
+    parser.add_argument(
+        "--cuts", metavar="N|NAMES", help="cuts of a model of your own: how many, or modules a,b (default: 4)"
+    )
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import")
     parser.add_argument(
         "--optimiser", choices=("sgd", "adam", "adamw"), default="sgd", help="optimiser (default: sgd, with momentum)"
@@ -87,7 +92,7 @@ def _measured(
     entry = {"zoo": arguments.model, "arguments": _given(arguments.argument), "batch_size": arguments.batch}
     measured = model = links = None
     if arguments.model:
-        measured = measure_model(
+        measured, own_entry = measure_model(
             entry,
             device,
             arguments.optimiser,
@@ -96,12 +101,33 @@ def _measured(
             seed=arguments.seed,
             warm_up=arguments.warm_up,
             repeats=arguments.repeats,
+            cuts=_cuts(arguments.cuts),
             trusted=arguments.trust,
         )
-        model = measured.model(arguments.gpu_type or name, entry)
+        model = measured.model(arguments.gpu_type or name, own_entry)
+        _tell(measured, own_entry)
     if arguments.all_reduce:
         links = measure_all_reduces(arguments.all_reduce, arguments.repeats, device)
     return measured, model, links, name
+
+
+def _tell(measured: ModelProfile, entry: Mapping[str, Any] | None) -> None:
+    """Say what makes a profile less useful."""
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.executor.profiling import told_wide
+
+    if measured.wide_levels:
+        note(f"note: {told_wide(measured)}: measure again when the machine is idle")
+    if entry is None:
+        note(
+            'note: the model has no "executor" entry: the function takes no rank, world and device, or has no optimiser'
+        )
+
+
+def _cuts(text: str | None) -> list[str] | int | None:
+    if text is None:
+        return None
+    return int(text) if text.isdecimal() else text.split(",")
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -117,6 +143,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--all-reduce is at least 2, not {arguments.all_reduce}")
     if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):
         raise UsageError("--processes is for the CPU, with one thread each")
+    if arguments.cuts is not None and (arguments.processes > 1 or ":" not in (arguments.model or "")):
+        raise UsageError("--cuts is for a model of your own, in one process")
     if arguments.model is None and (arguments.all_reduce is None or arguments.output):
         raise UsageError("nothing to measure: name a model, or --all-reduce N; only a model can be written")
     gpu_type = arguments.gpu_type

@@ -27,7 +27,7 @@ from jigsaw_opt.executor.zoo.network import Batch, moved
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.report import Place, Report, quoted
 
-__all__ = ["Replica", "build", "build_network", "even_segments", "replica", "run_name"]
+__all__ = ["Replica", "build", "build_network", "even_segments", "own_network", "replica", "run_name"]
 
 
 @dataclass(frozen=True)
@@ -200,10 +200,11 @@ def _own_builder(
     check_trust(zoo, trusted, (place, "zoo"), report)
     report.raise_if_any()
     function = own_function(zoo, arguments, place)
-    return lambda **given: _own_network(function(**given))
+    return lambda **given: own_network(function(**given))
 
 
-def _own_network(made: object) -> Network:
+def own_network(made: object) -> Network:
+    """Return the network of a row of modules, a loss and a batch source; raise `UsageError` for anything else."""
     match made:
         case nn.Sequential() as model, loss, batch if len(model) and callable(loss) and callable(batch):
             _require_row(model)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 
 from jigsaw_opt.errors import RunFailedError, UsageError
-from jigsaw_opt.executor.building import build_network, even_segments, replica
+from jigsaw_opt.executor.building import build_network, even_segments, own_network, replica
 from jigsaw_opt.executor.links import LinkProfile, link_profile
 from jigsaw_opt.executor.own_code import blame_own_code
-from jigsaw_opt.executor.profiling import ModelProfile, profile_replica
+from jigsaw_opt.executor.own_subject import OwnSubject, call_own, subject_of
+from jigsaw_opt.executor.profiling import ModelProfile, measure_any, profile_replica
 from jigsaw_opt.executor.side_by_side import profiles_side_by_side
-from jigsaw_opt.executor.worker import TrainingRecipe
+from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
 
 __all__ = ["measure_all_reduces", "measure_model"]
 
@@ -32,8 +34,9 @@ def measure_model(
     seed: int,
     warm_up: int,
     repeats: int,
+    cuts: Sequence[str] | int | None = None,
     trusted: Sequence[str] = (),
-) -> ModelProfile:
+) -> tuple[ModelProfile, Mapping[str, Any] | None]:
     """Profile a model, in one process or in several at once.
 
     Parameters
@@ -45,15 +48,24 @@ def measure_model(
     optimiser
         Its name.
     segments
-        Most segments.
+        Most segments of a network in units.
     processes
         How many measure at once.
     seed
         Of parameters and data.
     warm_up, repeats
         Rounds before measuring, and rounds measured.
+    cuts
+        Of a model of the user's own that is not in units; None for 4, and for all others.
     trusted
         ``module:function`` that may be imported.
+
+    Returns
+    -------
+    profile : ModelProfile
+        What was measured.
+    entry : dict or None
+        The `executor` entry of what was measured; None where the executor cannot train it.
 
     Raises
     ------
@@ -67,16 +79,56 @@ def measure_model(
     momentum = {"momentum": 0.9} if optimiser == "sgd" else {}
     recipe = TrainingRecipe(optimiser, {"lr": _RATE, **momentum}, seed)
     if processes > 1:
-        return profiles_side_by_side([entry], segments, processes, recipe, warm_up, repeats, trusted)[0]
-    network = build_network(entry["zoo"], entry["arguments"], trusted, seed)
-    try:
-        with blame_own_code(entry["zoo"]):
+        found = profiles_side_by_side([entry], segments, processes, recipe, warm_up, repeats, trusted)[0]
+        return found, entry
+    name, arguments = entry["zoo"], entry["arguments"]
+    with _told_shapes(name):
+        if ":" not in name:
+            network = build_network(name, arguments, seed=seed)
+        else:
+            made, is_of_worker = call_own(name, arguments, device, trusted, seed)
+            subject = subject_of(made)
+            if subject is not None:
+                with blame_own_code(name):
+                    measured = _measure_own(subject, 4 if cuts is None else cuts, recipe, device, warm_up, repeats)
+                at = [segment.name for segment in measured.segments[1:]]
+                own_entry = {"train": name, "arguments": arguments, "cuts": at}
+                return measured, own_entry if is_of_worker and subject.is_training else None
+            network = own_network(made)
+        if cuts is not None:
+            raise UsageError("--cuts is for a model of your own that is not in units; --segments cuts one in units")
+        with blame_own_code(name):
             built = replica(network, even_segments(network, segments), entry["batch_size"])
-            return profile_replica(built, recipe, device, warm_up, repeats)
+            return profile_replica(built, recipe, device, warm_up, repeats), entry
+
+
+def _measure_own(
+    subject: OwnSubject,
+    cuts: Sequence[str] | int,
+    recipe: TrainingRecipe,
+    device: torch.device,
+    warm_up: int,
+    repeats: int,
+) -> ModelProfile:
+    model, loss, optimiser = subject.model, subject.loss, subject.optimiser
+    for part in (model, loss):
+        if isinstance(part, torch.nn.Module):
+            part.to(device)
+    if optimiser is None and isinstance(model, torch.nn.Module) and recipe.optimiser != "sgd":
+        trained = [p for p in model.parameters() if p.requires_grad]
+        optimiser = OPTIMISERS[recipe.optimiser](trained, **recipe.options) if trained else None
+    return measure_any(model, subject.batch, loss, cuts, optimiser, None, device, warm_up, repeats)
+
+
+@contextmanager
+def _told_shapes(name: str) -> Iterator[None]:
+    """Tell what torch raises of memory, shapes and types."""
+    try:
+        yield
     except torch.OutOfMemoryError as error:
-        raise UsageError(f"a batch of {entry['batch_size']} does not fit the device's memory") from error
-    except RuntimeError as error:  # what torch says of shapes and types
-        raise RunFailedError(f"{entry['zoo']}: {str(error).partition(chr(10))[0]}") from error
+        raise UsageError("the batch does not fit the device's memory") from error
+    except RuntimeError as error:
+        raise RunFailedError(f"{name}: {str(error).partition(chr(10))[0]}") from error
 
 
 def measure_all_reduces(workers: int, repeats: int, device: torch.device) -> LinkProfile:

@@ -18,15 +18,22 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "executor.md").read_text()
 
 
+TRAINING, WORKER, PROFILE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
 @pytest.mark.slow
-def test_the_example_of_a_worker_trains() -> None:
-    _, example = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+@pytest.mark.parametrize(
+    ("example", "printed"),
+    [(WORKER, r"loss [0-9]+\.[0-9]{3}\n"), (PROFILE, r"\[[0-9]+, [0-9]+, [0-9]+\] 3\n")],
+    ids=["worker", "profile"],
+)
+def test_an_example_runs(example: str, printed: str) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(
         [sys.executable, "-c", example], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    assert re.fullmatch(r"loss [0-9]+\.[0-9]{3}\n", ended.stdout)
+    assert re.fullmatch(printed, ended.stdout)
 
 
 def test_the_example_of_a_training_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,8 +53,7 @@ def test_the_example_of_a_training_is_one(monkeypatch: pytest.MonkeyPatch) -> No
     module = ModuleType("train")
     data = TensorDataset(torch.randn(64, 64), torch.randint(64, (64,)))
     vars(module).update(torch=torch, Net=Net, DATA=data, DataLoader=DataLoader, DistributedSampler=DistributedSampler)
-    example, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(example, vars(module))
+    exec(TRAINING, vars(module))
     monkeypatch.setitem(sys.modules, "train", module)
     (entry,) = (json.loads(found) for found in re.findall(r'"executor": (\{"train.*)\n', PAGE))
     replica, recipe = own_training(entry, "$", WorkerPlace(0, 1, torch.device("cpu"), None), 0)

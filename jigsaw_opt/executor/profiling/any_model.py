@@ -22,7 +22,7 @@ from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, mea
 from jigsaw_opt.executor.profiling.trainee import Trainee
 from jigsaw_opt.executor.zoo.network import moved
 
-__all__ = ["profile"]
+__all__ = ["measure_any", "profile", "told_wide"]
 
 _BATCHES = 8
 """How many batches of a loader are used, in turn."""
@@ -86,6 +86,29 @@ def profile(
     UsageError
         An argument is wrong, the model cannot be cut so, or the loss is no number.
     """
+    measured = measure_any(model, batch, loss, cuts, optimiser, gpu_type, device, warm_up, repeats)
+    if measured.wide_levels:
+        warnings.warn(told_wide(measured), UserWarning, stacklevel=2)
+    return measured
+
+
+def told_wide(measured: ModelProfile) -> str:
+    """Return what is to be said of levels whose times differ much."""
+    return f"times of blocks at levels {', '.join(map(str, measured.wide_levels))} differ by over 20 %"
+
+
+def measure_any(
+    model: nn.Module,
+    batch: Any,
+    loss: Callable[[Any, Any], Tensor] | None,
+    cuts: Sequence[str] | int,
+    optimiser: torch.optim.Optimizer | None,
+    gpu_type: str | None,
+    device: torch.device | str | None,
+    warm_up: int,
+    repeats: int,
+) -> ModelProfile:
+    """Measure a model as `profile` does, without a warning."""
     _require(model, batch, loss, cuts, optimiser, warm_up, repeats)
     home = next(p.device for p in model.parameters())
     place = home if device is None else torch.device(device)
@@ -102,11 +125,7 @@ def profile(
         trainee = _trainee(model, _batches(batch, loss), loss, cuts, held, steps, place)
         if not is_own:
             warm(trainee, reset)
-        measured = measure(trainee, warm_up, repeats, LONGEST * repeats, gpu_type or device_name(place))
-    if measured.wide_levels:
-        listed = ", ".join(map(str, measured.wide_levels))
-        warnings.warn(f"times of blocks at levels {listed} differ by over 20 %", UserWarning, stacklevel=2)
-    return measured
+        return measure(trainee, warm_up, repeats, LONGEST * repeats, gpu_type or device_name(place))
 
 
 def _trainee(

@@ -1,0 +1,99 @@
+"""What a function of the user's own returns to be measured: a model, a batch or a loader, a loss, an optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.executor.catalogue import check_trust
+from jigsaw_opt.executor.own_code import blame_own_code, own_function
+from jigsaw_opt.executor.randomness import own_draws
+from jigsaw_opt.problem.rules.report import Report
+
+__all__ = ["OwnSubject", "call_own", "subject_of"]
+
+_SPELLINGS = {
+    "model": ("model",),
+    "batch": ("batch", "loader"),
+    "loss": ("loss",),
+    "optimiser": ("optimiser", "optimizer"),
+}
+
+
+@dataclass(frozen=True)
+class OwnSubject:
+    """What is measured, as `profile` takes it, and whether the executor would take it as a training."""
+
+    model: nn.Module
+    batch: Any
+    loss: Any
+    optimiser: torch.optim.Optimizer | None
+    is_training: bool = False
+
+
+def call_own(
+    name: str, arguments: Mapping[str, Any], device: torch.device, trusted: Collection[str], seed: int
+) -> tuple[Any, bool]:
+    """Call a function of the user's own; a function of rank, world and device is called as that of a worker alone.
+
+    Returns
+    -------
+    made
+        What it returns.
+    is_of_worker
+        Whether it takes rank, world and device.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not trusted, or does not take the arguments.
+    PluginError
+        It raised; the message has its line.
+    """
+    report = Report()
+    check_trust(name, trusted, ("$", "zoo"), report)
+    report.raise_if_any()
+    given = {"rank": 0, "world": 1, "device": device, **arguments}
+    try:
+        function, is_of_worker = own_function(name, given, "$"), True
+    except InvalidInputError:
+        given = dict(arguments)
+        function, is_of_worker = own_function(name, given, "$"), False
+    with own_draws(seed), blame_own_code(name):
+        return function(**given), is_of_worker
+
+
+def subject_of(made: Any) -> OwnSubject | None:
+    """Return what is to be measured of what a function has returned; None where it is a network in units.
+
+    Raises
+    ------
+    UsageError
+        It is neither.
+    """
+    if isinstance(made, tuple) and len(made) == 3 and isinstance(made[0], nn.Sequential) and callable(made[1]):
+        return None
+    if isinstance(made, (tuple, list)):
+        return OwnSubject(*made, *([None] * (4 - len(made)))) if len(made) in (3, 4) else _refused(made)
+    found: dict[str, Any] = {}
+    for field, spellings in _SPELLINGS.items():
+        for spelling in spellings:
+            if spelling in made if isinstance(made, Mapping) else hasattr(made, spelling):
+                found[field] = made[spelling] if isinstance(made, Mapping) else getattr(made, spelling)
+    if not {"model", "batch"} <= found.keys():
+        return _refused(made)
+    has_loader = "loader" in made if isinstance(made, Mapping) else hasattr(made, "loader")
+    is_training = has_loader and "loss" in found and found.get("optimiser") is not None
+    return OwnSubject(found["model"], found["batch"], found.get("loss"), found.get("optimiser"), is_training)
+
+
+def _refused(made: Any) -> OwnSubject:
+    raise UsageError(
+        "a function of your own returns (model, batch or loader, loss) or a mapping of these names, perhaps with an "
+        f"optimiser; or (torch.nn.Sequential, loss, batch source); not this, of type {type(made).__name__}"
+    )
