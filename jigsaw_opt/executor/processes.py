@@ -146,10 +146,11 @@ def keep_to_share(rank: int, count: int) -> None:
 
 
 def allow_children() -> None:
-    """Let this process of a group start processes, as loaders of the user's own may; they end when it does.
+    """Let this process of a group start processes, as loaders of the user's own may, in the way of a script's.
 
     Python forbids it to daemons, for it ends these without a word to their children; torch's loaders look for that.
     """
+    multiprocessing.set_start_method(None, force=True)
     multiprocessing.process.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
 
 
