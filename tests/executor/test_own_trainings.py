@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from replayed import instance, run, written  # noqa: E402
 from jigsaw_opt.documents import decode_instance, encode_instance, load_replay  # noqa: E402
 from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError  # noqa: E402
 from jigsaw_opt.executor.own_training import WorkerPlace, own_training  # noqa: E402
+from jigsaw_opt.executor.randomness import generator_states, set_generators  # noqa: E402
 from jigsaw_opt.problem import Instance  # noqa: E402
 from jigsaw_opt.problem.replay import Replay  # noqa: E402
 
@@ -66,8 +69,8 @@ def test_a_run_that_goes_on_equals_one_that_never_ended(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     options = ("--checkpoint", saved, "--checkpoint-every", 1)
     first = carried_out(tmp_path, problem, "--iterations", 1, *options)
-    for count in (3, 4):
-        later = carried_out(tmp_path, problem, "--iterations", count, *options, "--resume")
+    for times in (3, 4):
+        later = carried_out(tmp_path, problem, "--iterations", times, *options, "--resume")
     assert digests(later) == digests(whole) != digests(first)
     assert all(len(set(own)) == 1 for own in digests(whole))  # but for what each has for itself, its statistics
 
@@ -185,3 +188,48 @@ def test_jobs_of_both_kinds_share_gpus(tmp_path: Path, capsys: pytest.CaptureFix
     own = ("--trust", "own_trainings:seeded", "--learning-rate", 0.1, "--iterations", 2)
     assert run("run", source, plan, *own, "--baseline", "gang") == 0
     assert "--learning-rate: not for job0" in capsys.readouterr().err
+
+
+def test_gradients_are_means_over_each_buckets_contributors(tmp_path: Path) -> None:
+    problem, saved = owned("seeded"), tmp_path / "saved"
+    replay = carried_out(tmp_path, problem, "--iterations", 4, "--checkpoint", saved)
+    levels = [[block.level for block in it.blocks] for it in replay.timeline.jobs[0].iterations]
+    assert all(sorted(both) == [2, 3] for both in levels)
+    wanted = written_out([both.index(3) for both in levels])
+    for rank in range(2):
+        found = torch.load(saved / f"job0-worker{rank}-iteration{len(levels)}.pt", weights_only=True)["model"]
+        for name, value in wanted[rank].items():
+            assert torch.allclose(found[name], value, rtol=0, atol=1e-6), name
+
+
+def written_out(deepest: list[int]) -> list[dict[str, Any]]:
+    """Train both workers in one process: what precedes the first cut by the deepest worker's gradients alone."""
+    cpu = torch.device("cpu")
+    trainings, streams, batches = [], [], []
+    for rank in range(2):
+        trainings.append(own_trainings.seeded(rank, 2, cpu))
+        streams.append(generator_states(cpu))
+        batches.append(passes(trainings[rank].loader))
+    for alone in deepest:
+        for rank, training in enumerate(trainings):
+            set_generators(streams[rank], cpu)
+            rows, targets = next(batches[rank])
+            training.optimizer.zero_grad()
+            training.loss(training.model(rows), targets).backward()
+            streams[rank] = generator_states(cpu)
+        both = [dict(training.model.named_parameters()) for training in trainings]
+        for name in both[0]:
+            own = [parameters[name].grad for parameters in both]
+            mean = own[alone] if name.startswith(("stem", "layers.0")) else (own[0] + own[1]) / 2
+            for parameters in both:
+                parameters[name].grad = mean.clone()
+        for training in trainings:
+            training.optimizer.step()
+            training.scheduler.step()
+    return [training.model.state_dict() for training in trainings]
+
+
+def passes(loader: Any) -> Iterator[Any]:
+    for number in count():
+        loader.sampler.set_epoch(number)
+        yield from loader
