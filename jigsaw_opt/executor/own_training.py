@@ -276,7 +276,6 @@ def own_training(
         parts = _parts(module, entry["cuts"], source, loss is None, device)
         if group is not None:
             parts = agree(parts, module, group)
-        parts.require_a_trained_end()
     model = OwnModel(module, loss, parts)
     _require_own_parameters(model, recipe.optimiser)
     return OwnReplica(model, source, generators, device), recipe

@@ -136,3 +136,10 @@ def wrong(rank: int, world: int, device: torch.device, field: str) -> Any:
         "empty": [],
     }
     return made | {"loader" if field == "empty" else field: strange[field]}
+
+
+def headless(rank: int, world: int, device: torch.device) -> dict[str, Any]:
+    """The last part is frozen, so that a backward pass to level 1 reaches nothing."""
+    made = noisy(rank, world, device)
+    made["model"].head.requires_grad_(False)
+    return made
