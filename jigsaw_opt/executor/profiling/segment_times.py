@@ -42,9 +42,9 @@ def segment_times(trainee: Trainee, turn: int) -> list[float]:
     try:
         with torch.compiler.set_stance("force_eager"):
             plain = _plain_forward(trainee, turn)
-            _clear(parameters)
+            _clear(parameters, trainee.keeps_gradients)
             forward, whole = _with_graph(trainee, turn, weights=True)
-            _clear(parameters)
+            _clear(parameters, trainee.keeps_gradients)
             _, inputs = _with_graph(trainee, turn, weights=False)
     finally:
         for parameter, gradient in zip(parameters, kept, strict=True):
@@ -58,9 +58,11 @@ def segment_times(trainee: Trainee, turn: int) -> list[float]:
     return [*plain, *backward, *of_inputs, *of_weights]
 
 
-def _clear(parameters: list[nn.Parameter]) -> None:
+def _clear(parameters: list[nn.Parameter], keep: bool) -> None:
+    """Have the next pass make new gradients, or add to zeros where a block does."""
     for parameter in parameters:
-        parameter.grad = None
+        # Zeros that are written: memory that is only asked for takes time at its first use.
+        parameter.grad = torch.empty_like(parameter, requires_grad=False).zero_() if keep else None
 
 
 def _plain_forward(trainee: Trainee, turn: int) -> list[float]:
