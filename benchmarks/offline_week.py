@@ -16,7 +16,6 @@ from statistics import fmean, median
 from cluster_efficiency import DAY_US, saturated
 from common import outcome_of
 
-from jigsaw_opt.documents import validate
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job
 from jigsaw_opt.scheduling.performance.profiled import Profiled
@@ -70,7 +69,7 @@ def instance_of(setting: Setting, depth: Depth) -> Instance:
         for job in setting.workload.jobs
     )
     models = dict(setting.performance.models)
-    return validate(Instance(setting.workload.name, setting.cluster, models, jobs, "finite", "weighted_completion"))
+    return Instance(setting.workload.name, setting.cluster, models, jobs, "finite", "weighted_completion")
 
 
 def ends_of(result: Result) -> dict[str, float]:

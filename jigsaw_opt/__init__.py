@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.documents import remove_job as remove_job
     from jigsaw_opt.documents import save_instance as save_instance
     from jigsaw_opt.documents import save_plan as save_plan
-    from jigsaw_opt.documents import validate as validate
     from jigsaw_opt.errors import InfeasibleError as InfeasibleError
     from jigsaw_opt.errors import InvalidInputError as InvalidInputError
     from jigsaw_opt.errors import JigsawError as JigsawError
@@ -136,7 +135,6 @@ _HOMES = {
     "solve": "solvers.solve",
     "solve_async": "solvers.solve_async",
     "solving": "solvers.solving",
-    "validate": "documents",
 }
 """The module of each name."""
 _OLD = {
@@ -150,6 +148,7 @@ _REPLACED = {
     "resolve_phased": 'solve(instance, "phased", start=plan, fix=Fix(...))',
     "solve_any": "solve(instance)",
     "solve_phased": 'solve(instance, "phased")',
+    "validate": "nothing: an instance checks itself when it is made",
 }
 """Functions of the release before, which are in `solvers.old_names`: what to call now; they warn."""
 _MOVED = {
@@ -245,7 +244,6 @@ __all__ = [
     "solve",
     "solve_async",
     "solving",
-    "validate",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from jigsaw_opt.checking.phases import of_phases
 from jigsaw_opt.checking.violation import RULES, Violation
-from jigsaw_opt.documents import validate
 from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
@@ -36,7 +35,8 @@ def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
         One of them is something else, such as the name of a file.
     """
     require_a(Plan, plan)
-    return violations(validate(instance), plan)
+    require_a(Instance, instance)
+    return violations(instance, plan)
 
 
 def violations(instance: Instance, plan: Plan) -> tuple[Violation, ...]:

@@ -131,7 +131,7 @@ def _configure_jobs(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read every profile, make the instance, write it."""
     from jigsaw_opt.cli.output import emit, require_output
-    from jigsaw_opt.documents import decode_instance, encode_instance, encode_model
+    from jigsaw_opt.documents import encode_instance, encode_model
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.gpus import type_name
     from jigsaw_opt.instances.measured import MeasuredSetting, instance_of
@@ -148,7 +148,6 @@ def run(arguments: argparse.Namespace) -> int:
     setting = MeasuredSetting(**{field: getattr(arguments, field) for field in MeasuredSetting.__dataclass_fields__})
     models = _models(arguments)
     document = encode_instance(instance_of(name, models, setting))
-    decode_instance(document)  # what is written is valid, whatever the names on the command line
     emit(encode_model(*models.values()) if arguments.only_model else document, arguments.output)
     warn_of_spb(None if arguments.only_model else arguments.depth)
     return 0

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.documents.building import InstanceBuilder, validate
+from jigsaw_opt.documents.building import InstanceBuilder
 from jigsaw_opt.documents.changes import add_job, change_bandwidth, remove_job
 from jigsaw_opt.documents.encoding import (
     canonical_json,
@@ -48,7 +48,6 @@ __all__ = [
     "save_instance",
     "save_plan",
     "schema",
-    "validate",
     "write_atomically",
 ]
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import is_dataclass, replace
-from itertools import starmap
-from numbers import Integral
 from typing import Any
 
-from jigsaw_opt.documents.encoding import encode_depth, encode_part
-from jigsaw_opt.documents.instance_decoding import VALID, as_valid, decode_instance_tree
-from jigsaw_opt.errors import require_a
-from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Model, Segment, Shape
-from jigsaw_opt.problem.depth import DepthPlugin, plugins
-from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.documents.instance_decoding import decode_instance_tree
+from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segment, Shape
+from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.route_policy import RoutePolicy
-from jigsaw_opt.problem.rules.report import Place, Report
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.rules.keyed import plain
 
-__all__ = ["InstanceBuilder", "validate"]
+__all__ = ["InstanceBuilder"]
 
 Json = dict[str, Any]
-_FORMAT = "jigsaw-instance/1"
 
 
 class InstanceBuilder:
@@ -96,7 +89,7 @@ class InstanceBuilder:
 
     def add_route_policy(self, name: str, policy: RoutePolicy) -> None:
         """Add a policy that the routes of jobs which name it must keep."""
-        self._route_policies = {**(self._route_policies or {}), name: policy}
+        self._route_policies = {**(self._route_policies or {}), name: plain(policy, flat=True)}
 
     def add_power_cap(self, name: str, servers: Sequence[str], *, watts: int) -> None:
         """Add a limit on the watts that blocks draw at once on the GPUs of some servers, given by their names."""
@@ -104,13 +97,14 @@ class InstanceBuilder:
 
     def add_cluster(self, cluster: Cluster) -> None:
         """Add all servers, switches, links, route policies and power caps of a cluster."""
-        self._servers.extend(cluster.servers)
-        self._switches.extend(cluster.switches)
-        self._links.extend(cluster.links)
-        if cluster.route_policies is not None:
-            self._route_policies = {**(self._route_policies or {}), **cluster.route_policies}
-        if cluster.power_caps is not None:
-            self._power_caps = [*(self._power_caps or ()), *cluster.power_caps]
+        added = plain(cluster, flat=True)
+        self._servers.extend(added["servers"])
+        self._switches.extend(added["switches"])
+        self._links.extend(added["links"])
+        if "route_policies" in added:
+            self._route_policies = {**(self._route_policies or {}), **added["route_policies"]}
+        if "power_caps" in added:
+            self._power_caps = [*(self._power_caps or ()), *added["power_caps"]]
 
     def add_model(
         self,
@@ -148,7 +142,7 @@ class InstanceBuilder:
 
     def add_models(self, models: Mapping[str, Model]) -> None:
         """Add models by name, such as those of another instance."""
-        self._models.extend(models.items())
+        self._models.extend((name, plain(model, flat=True)) for name, model in models.items())
 
     def add_job(
         self,
@@ -228,7 +222,7 @@ class InstanceBuilder:
         self._jobs.append(
             {
                 "name": name,
-                "shape": shape,
+                "shape": plain(shape, flat=True),
                 "iterations": iterations,
                 "release_us": release_us,
                 "weight": weight,
@@ -244,104 +238,36 @@ class InstanceBuilder:
         InvalidInputError
             It breaks a rule of the document; with every problem and its path.
         """
-        tree = {
-            "format": _FORMAT,
-            "name": self._name,
-            "cluster": {
-                "servers": self._servers,
-                "switches": self._switches,
-                "links": self._links,
-                **({} if self._route_policies is None else {"route_policies": self._route_policies}),
-                **({} if self._power_caps is None else {"power_caps": self._power_caps}),
-            },
-            "models": _Pairs(self._models),
-            "jobs": self._jobs,
-            "horizon": self._horizon,
-            "objective": self._objective,
-        }
-        return decode_instance_tree(lambda report: _plain(tree, "$", report))
+        twice = [name for name, count in Counter(name for name, _ in self._models).items() if count > 1]
+        tree = plain(
+            {
+                "format": FORMAT,
+                "name": self._name,
+                "cluster": {
+                    "servers": self._servers,
+                    "switches": self._switches,
+                    "links": self._links,
+                    **({} if self._route_policies is None else {"route_policies": self._route_policies}),
+                    **({} if self._power_caps is None else {"power_caps": self._power_caps}),
+                },
+                "models": dict(self._models),
+                "jobs": self._jobs,
+                "horizon": self._horizon,
+                "objective": self._objective,
+            }
+        )
+        return decode_instance_tree(tree, {id(tree["models"]): (tree["models"], twice)})
 
 
-def _whole(model: Iterable[Segment] | Model | Mapping[str, Any]) -> Mapping[str, Any]:
+def _whole(model: Iterable[Segment] | Model | Mapping[str, Any]) -> Json:
     """A model as the document has it, from whatever it is made of."""
-    if isinstance(model, Model):
-        return dict(encode_part(model))
-    if not isinstance(model, Mapping):
-        return {"segments": list(model)}
-    report = model.get("model")  # what `jigsaw profile --json` prints has the model beside what was measured
-    return report if "segments" not in model and isinstance(report, Mapping) else model
+    if not isinstance(model, Model | Mapping):
+        return {"segments": plain(list(model), flat=True)}
+    whole: Json = plain(model, flat=True)
+    report = whole.get("model")  # what `jigsaw profile --json` prints has the model beside what was measured
+    return report if "segments" not in whole and isinstance(report, dict) else whole
 
 
 def _given(**values: int | str | None) -> Json:
     """Those keys that have a value."""
     return {key: value for key, value in values.items() if value is not None}
-
-
-def validate(instance: Instance) -> Instance:
-    """The instance as the decoder of documents reads it, such as one that was made of its parts by hand.
-
-    A depth rule that is not registered stays the object that it is. An instance that was read, built or validated
-    before is not looked at again.
-
-    Raises
-    ------
-    InvalidInputError
-        It breaks a rule of the document; with every problem and its path.
-    UsageError
-        It is no instance, such as the name of one.
-    """
-    require_a(Instance, instance)
-    return instance.noted(VALID, lambda: _validated(instance)) or instance
-
-
-def _validated(instance: Instance) -> Instance | None:
-    valid = decode_instance_tree(lambda report: {"format": _FORMAT, **_plain(instance, "$", report)})
-    jobs = tuple(starmap(_with_own_rule, zip(valid.jobs, instance.jobs, strict=True)))
-    return valid if jobs == valid.jobs else as_valid(replace(valid, jobs=jobs))
-
-
-def _with_own_rule(job: Job | ShapedJob, made: Job | ShapedJob) -> Job | ShapedJob:
-    """The job with the depth rule that it was made with, where documents cannot name that."""
-    if isinstance(job, Job) and isinstance(made, Job) and _unregistered(made.depth):
-        return replace(job, depth=made.depth)
-    return job
-
-
-def _unregistered(value: object) -> bool:
-    """Whether a value is a depth rule that documents cannot name."""
-    return isinstance(value, DepthPlugin) and value.rule not in plugins()
-
-
-class _Pairs(tuple[tuple[str, object], ...]):
-    """The keys and values of an object, in which a key may stand twice."""
-
-
-def _plain(value: object, place: Place, report: Report) -> Any:
-    """A value as a parser of JSON would give it; what JSON has no form for is reported, and stays as it is."""
-    if isinstance(value, Depth):
-        value = encode_depth(FullDepth() if _unregistered(value) else value)
-    elif is_dataclass(value) and not isinstance(value, type):
-        value = encode_part(value)
-    if isinstance(value, _Pairs | Mapping):
-        return _object(value if isinstance(value, _Pairs) else value.items(), place, report)
-    if isinstance(value, list | tuple | range):
-        return [_plain(item, (place, index), report) for index, item in enumerate(value)]
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    if not isinstance(value, bool | float | None):
-        report.add(place, f"has no form in JSON: {type(value).__name__}")
-    return value
-
-
-def _object(pairs: Iterable[tuple[object, object]], place: Place, report: Report) -> Json:
-    found: Json = {}
-    for key, item in pairs:
-        name = str.__str__(key) if isinstance(key, str) else repr(key)
-        if not isinstance(key, str):
-            report.add((place, name), "a key must be a string")
-        elif name in found:
-            report.add((place, name), "duplicate key")
-        found[name] = _plain(item, (place, name), report)
-    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from jigsaw_opt.documents.building import validate
 from jigsaw_opt.errors import InvalidInputError, Problem, require_a
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.instance import Instance
@@ -35,7 +34,7 @@ def add_job(instance: Instance, job: Job | ShapedJob, models: Mapping[str, Model
         The result is no valid instance (specification: validity); with all problems.
     """
     require_a(Instance, instance)
-    return validate(replace(instance, jobs=(*instance.jobs, job), models={**instance.models, **(models or {})}))
+    return replace(instance, jobs=(*instance.jobs, job), models={**instance.models, **(models or {})})
 
 
 def remove_job(instance: Instance, name: str) -> Instance:
@@ -50,7 +49,7 @@ def remove_job(instance: Instance, name: str) -> Instance:
     left = tuple(job for job in instance.jobs if job.name != name)
     if len(left) == len(instance.jobs):
         raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"', _near(name, instance.jobs))])
-    return validate(replace(instance, jobs=left))
+    return replace(instance, jobs=left)
 
 
 def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
@@ -66,7 +65,7 @@ def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
     changed = tuple(replace(it, bandwidth=bandwidth) if it.name == link else it for it in links)
     if all(it.name != link for it in links):
         raise InvalidInputError([Problem("$.cluster.links", f'no link is called "{link}"', _near(link, links))])
-    return validate(replace(instance, cluster=replace(instance.cluster, links=changed)))
+    return replace(instance, cluster=replace(instance.cluster, links=changed))
 
 
 def _near(name: str, known: Iterable[Job | ShapedJob | Link]) -> str:

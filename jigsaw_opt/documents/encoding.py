@@ -5,20 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
 from typing import Any
 
-from jigsaw_opt.problem import Cluster, Depth, Instance, Iteration, Job, JobPlan, Model, Phase, Plan
+from jigsaw_opt.problem import Instance, Iteration, JobPlan, Model, Phase, Plan
 from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
-from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer
+from jigsaw_opt.problem.rules.keyed import plain
 from jigsaw_opt.text import json_text
 
 __all__ = [
     "canonical_json",
-    "encode_depth",
     "encode_instance",
     "encode_model",
-    "encode_part",
     "encode_plan",
     "instance_sha256",
 ]
@@ -31,7 +28,7 @@ def canonical_json(instance: Instance) -> bytes:
 
     Every default is written out; keys are sorted by code point; there is no whitespace.
     """
-    return json.dumps(_tree(instance), ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(plain(instance, flat=True), ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
 
 
 def instance_sha256(instance: Instance) -> str:
@@ -44,12 +41,12 @@ def encode_instance(instance: Instance) -> bytes:
 
     Of a shaped job a line each has a slot, an operation, an edge and a hold.
     """
-    return ("".join(_pretty(_tree(instance), "\n")) + "\n").encode()
+    return ("".join(_pretty(plain(instance, flat=True), "\n")) + "\n").encode()
 
 
 def encode_model(model: Model) -> bytes:
     """Write one model as it stands under ``models`` in an instance, a segment a line."""
-    return ("".join(_pretty(_model(model), "\n")) + "\n").encode()
+    return ("".join(_pretty(plain(model, flat=True), "\n")) + "\n").encode()
 
 
 def encode_plan(plan: Plan) -> bytes:
@@ -111,97 +108,6 @@ def _iteration(iteration: Iteration | ShapedIteration) -> str:
 
 def _executions(executions: Sequence[Execution]) -> str:
     return ", ".join(f'{{"start_us": {it.start_us}, "end_us": {it.end_us}}}' for it in executions)
-
-
-def _tree(instance: Instance) -> Json:
-    return {
-        "format": "jigsaw-instance/1",
-        "name": instance.name,
-        "cluster": _cluster(instance.cluster),
-        "models": {name: _model(model) for name, model in instance.models.items()},
-        "jobs": [_job(job) for job in instance.jobs],
-        "horizon": instance.horizon,
-        "objective": instance.objective,
-    }
-
-
-def _cluster(cluster: Cluster) -> Json:
-    tree: Json = {
-        "servers": [asdict(server) for server in cluster.servers],
-        "switches": list(cluster.switches),
-        "links": [asdict(link) for link in cluster.links],
-    }
-    if cluster.route_policies is not None:
-        tree["route_policies"] = {name: encode_part(policy) for name, policy in cluster.route_policies.items()}
-    if cluster.power_caps is not None:
-        tree["power_caps"] = [encode_part(cap) for cap in cluster.power_caps]
-    return tree
-
-
-def _model(model: Model) -> Json:
-    tree: Json = {
-        "segments": [
-            {
-                "name": segment.name,
-                "forward_us": dict(segment.forward_us),
-                "backward_us": dict(segment.backward_us),
-                "parameter_bytes": segment.parameter_bytes,
-                "activation_bytes": segment.activation_bytes,
-            }
-            for segment in model.segments
-        ],
-        "levels": list(model.levels),
-        "state_factor": model.state_factor,
-    }
-    if model.executor is not None:
-        tree["executor"] = dict(model.executor)
-    if model.power_w is not None:
-        tree["power_w"] = dict(model.power_w)
-    return tree
-
-
-def _job(job: Job | ShapedJob) -> Json:
-    if isinstance(job, ShapedJob):
-        return {**encode_part(job), "shape": _shape(job.shape)}
-    return {**encode_part(job), "depth": encode_depth(job.depth)}
-
-
-def _shape(shape: Shape) -> Json:
-    parts = ("slots", "blocks", "transfers", "edges", "holds")
-    return {
-        **encode_part(shape),
-        **{name: [encode_part(part) for part in getattr(shape, name)] for name in parts},
-    }
-
-
-def encode_part(part: Any) -> Any:
-    """A part of an instance as a document has it, its own parts left as they are.
-
-    Parameters
-    ----------
-    part
-        An object of any dataclass. A field without a value is a key that is not there.
-    """
-    held = {field.name: getattr(part, field.name) for field in fields(part)}
-    match part:
-        case Edge():
-            return list(held.values())
-        case Hold():
-            held = {"from": part.start, "to": part.end, "bytes": part.bytes, "slot": part.slot}
-        case ShapedBlock():
-            alone = isinstance(part.slots, list | tuple) and len(part.slots) == 1
-            at = {"slot": part.slots[0]} if alone else {"slots": part.slots}
-            held = {"name": part.name, **at, "duration_us": part.duration_us, "power_w": part.power_w}
-        case ShapedTransfer():
-            way = {"among": part.among or None, "from": part.source, "to": part.target}
-            held = {"name": part.name, "bytes": part.bytes, **way}
-    return {key: value for key, value in held.items() if value is not None}
-
-
-def encode_depth(depth: Depth) -> Json:
-    """A depth rule as it stands under ``depth`` in an instance."""
-    given = {field.name: getattr(depth, field.name) for field in fields(depth)}
-    return {"rule": depth.rule, **{key: value for key, value in given.items() if value is not None}}
 
 
 _BROKEN_OVER_LINES = {"cluster", "servers", "links", "models", "segments", "jobs"} | {

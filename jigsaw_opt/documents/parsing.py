@@ -9,13 +9,14 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 from jigsaw_opt.documents.reading import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.problem.rules.report import Place, Report, quoted
+from jigsaw_opt.problem.rules.oddities import Repeats, report_oddities
+from jigsaw_opt.problem.rules.report import Report, quoted
 
-__all__ = ["checked", "collection_paused", "parse", "parsed", "report_oddities"]
+__all__ = ["checked", "collection_paused", "parse", "parsed"]
 
 _KEY = re.compile(r"(?:---\s*\n)?[A-Za-z]\w*:(?:\s|$)")
 _YAML = "YAML is not read: print JSON, as kubectl get ... -o json does"
@@ -23,8 +24,6 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _LONGEST_INTEGER = 4300
 _MISSING = object()
-Repeats: TypeAlias = dict[int, tuple[dict[str, Any], list[str]]]
-"""Objects in which keys stand more than once, by their `id`, and these keys; the last value of each is kept."""
 
 
 @contextmanager
@@ -117,14 +116,8 @@ def parse(data: bytes | str, source: str, report: Report, top: str = "{") -> Any
         report.add(source, f"an integer has more than {_LONGEST_INTEGER} digits")
         return None
     if repeats or ("\\u" in text and _SURROGATE_ESCAPE.search(text)):
-        report_oddities(tree, report, repeats)
+        report_oddities(tree, report, "$", repeats)
     return tree
-
-
-def report_oddities(tree: Any, report: Report, repeats: Repeats | None = None) -> None:
-    """Report duplicate keys, those in `repeats`, and strings with lone surrogates anywhere in a tree."""
-    for place, message in _oddities(tree, "$", repeats or {}):
-        report.add(place, message)
 
 
 def _text(data: bytes | str, source: str, report: Report, top: str) -> str | None:
@@ -182,25 +175,3 @@ def _is_too_dense(text: str, size: int, source: str, report: Report) -> bool:
     values = lists + objects + strings + numbers
     report.add(source, f"about {values} values in {size} bytes, far more than a document of this size has")
     return True
-
-
-def _oddities(tree: Any, place: Place, repeats: Repeats) -> Iterator[tuple[Place, str]]:
-    """Duplicate keys and strings with lone surrogates anywhere in `tree`."""
-    if isinstance(tree, str):
-        if _has_lone_surrogate(tree):
-            yield place, "a string holds a lone surrogate, which is no character"
-    elif isinstance(tree, list):
-        for index, item in enumerate(tree):
-            if isinstance(item, str | list | dict):
-                yield from _oddities(item, (place, index), repeats)
-    elif isinstance(tree, dict):
-        for key in repeats[id(tree)][1] if id(tree) in repeats else ():
-            yield (place, key), "duplicate key"
-        for key, item in tree.items():
-            if _has_lone_surrogate(key):
-                yield (place, key), "a key holds a lone surrogate, which is no character"
-            yield from _oddities(item, (place, key), repeats)
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

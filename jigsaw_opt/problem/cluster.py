@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.power import PowerCap, caps_without
 from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton, least_walk, walk_lengths
 
 if TYPE_CHECKING:
     import networkx as nx
 
+from jigsaw_opt.problem.rules.part import CheckedPart
+
 __all__ = ["Channel", "Cluster", "GpuIndex", "Link", "Routes", "Server", "joined_parts"]
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class Server(CheckedPart, definition="server"):
     """A machine whose GPUs are all of one type.
 
     Parameters
@@ -45,7 +48,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Link(CheckedPart, definition="link"):
     """A cable between two servers or switches; both directions are one resource.
 
     Parameters
@@ -109,7 +112,7 @@ class GpuIndex:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(CheckedPart, definition="cluster"):
     """Servers, switches and the links between them.
 
     Parameters
@@ -152,7 +155,7 @@ class Cluster:
         policies = self.route_policies
         if policies is not None:
             policies = {name: policy.without_links(gone) for name, policy in policies.items()}
-        return replace(
+        return altered(
             self,
             servers=tuple(server for server in self.servers if server.name not in servers),
             switches=(*self.switches, *(server.name for server in self.servers if server.name in servers)),
@@ -225,10 +228,8 @@ class Routes:
         """Links that routes may use; under a policy, none that it avoids or that leads to a switch that it avoids."""
         if self.policy is None:
             return self.cluster.links
-        links, nodes = (
-            set(self.policy.avoid_links or ()),
-            set(self.policy.avoid or ()).intersection(self.cluster.switches),
-        )
+        links = set(self.policy.avoid_links or ())
+        nodes = set(self.policy.avoid or ()).intersection(self.cluster.switches)
         return tuple(link for link in self.cluster.links if link.name not in links and nodes.isdisjoint(link.ends))
 
     @cached_property

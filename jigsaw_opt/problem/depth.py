@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.costs import ceil_fraction, staircase
+from jigsaw_opt.problem.rules.keyed import Keyed
 from jigsaw_opt.system.plugins import load, registered
 
 __all__ = [
@@ -70,8 +71,11 @@ class LevelRule:
         return ascending and len(levels) == workers and levels[0] >= 1 and levels[-1] == deepest
 
 
-class Depth(ABC):
-    """A depth rule: a frozen dataclass, whose fields are the keys beside ``rule`` in documents; None is left out."""
+class Depth(Keyed, ABC):
+    """A depth rule: a frozen dataclass, whose fields are the keys beside ``rule`` in documents; None is left out.
+
+    The job that has it checks it.
+    """
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -80,6 +84,10 @@ class Depth(ABC):
     @abstractmethod
     def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
         """The rule in numbers, for a job of so many workers and iterations whose model has `deepest` levels."""
+
+    def keyed(self) -> dict[str, Any]:
+        """Return it as it stands under ``depth`` in an instance."""
+        return {"rule": self.rule, **Keyed.keyed(self)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.power import require_no_caps
+from jigsaw_opt.problem.rules.part import CheckedPart
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["Horizon", "Instance", "Objective"]
+__all__ = ["FORMAT", "Horizon", "Instance", "Objective"]
 
 Horizon = Literal["finite", "cyclic"]
 Objective = Literal["makespan", "weighted_completion", "period"]
+FORMAT = "jigsaw-instance/1"
+"""Name of its document's format."""
 _ALONE = "only data-parallel jobs are taken here"
 _T = TypeVar("_T")
 
@@ -38,7 +41,7 @@ class _Noting:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance(_Noting):
+class Instance(_Noting, CheckedPart, definition="#"):
     """What is to be scheduled. Fields as in the document ``jigsaw-instance/1``; none of them is changed afterwards."""
 
     name: str
@@ -47,6 +50,10 @@ class Instance(_Noting):
     jobs: tuple[Job | ShapedJob, ...]
     horizon: Horizon = "finite"
     objective: Objective = "makespan"
+
+    def keyed(self) -> dict[str, Any]:
+        """Return its values by the keys of its document, its parts left as they are."""
+        return {"format": FORMAT, **CheckedPart.keyed(self)}
 
     @property
     def shaped(self) -> tuple[ShapedJob, ...]:

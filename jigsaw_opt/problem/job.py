@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.depth import Depth, FreeDepth, FullDepth, StaircaseDepth
+from jigsaw_opt.problem.rules.part import CheckedPart
 
 __all__ = ["Depth", "FreeDepth", "FullDepth", "Job", "StaircaseDepth"]
 
@@ -13,7 +14,7 @@ _FULL = FullDepth()
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(CheckedPart, definition="job"):
     """A data-parallel training job.
 
     Parameters

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from jigsaw_opt.problem.rules.part import CheckedPart
+
 __all__ = ["Model", "Segment"]
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(CheckedPart, definition="segment"):
     """A stretch of layers that is backpropagated as a whole.
 
     Parameters
@@ -32,7 +34,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class Model(CheckedPart, definition="model"):
     """Segments from the input to the output, and the levels at which a backward pass may stop.
 
     Parameters
@@ -56,8 +58,9 @@ class Model:
     power_w: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
-        if not self.levels:
+        if not self.levels and isinstance(self.segments, list | tuple):
             object.__setattr__(self, "levels", tuple(range(1, len(self.segments) + 1)))
+        CheckedPart.__post_init__(self)
 
     @property
     def depth(self) -> int:

@@ -25,6 +25,7 @@ from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.pace import BestPace
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
 
 __all__ = [
@@ -162,7 +163,7 @@ class Operations:
         """
         if job.route_policy not in self._paces:
             links = self.routes.under(job.route_policy).links
-            self._paces[job.route_policy] = BestPace(replace(self.cluster, links=links))
+            self._paces[job.route_policy] = BestPace(altered(self.cluster, links=links))
         return self._paces[job.route_policy].crossing(gpus, job.slots)
 
     @property
@@ -247,7 +248,7 @@ def _usable(instance: Instance, workers: int) -> Cluster:
     cluster = instance.cluster
     if all(server.gpus <= most for server in cluster.servers):
         return cluster
-    return replace(cluster, servers=tuple(replace(server, gpus=min(server.gpus, most)) for server in cluster.servers))
+    return altered(cluster, servers=tuple(altered(server, gpus=min(server.gpus, most)) for server in cluster.servers))
 
 
 class _ModelCut:

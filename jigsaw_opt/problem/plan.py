@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.text import counted
 
 __all__ = [
@@ -296,10 +297,10 @@ class Plan:
         if not phase.is_counted:
             return instance, self
         jobs = tuple(
-            replace(instance.jobs[number], iterations=len(job.iterations), release_us=0, deadline_us=None)
+            altered(instance.jobs[number], iterations=len(job.iterations), release_us=0, deadline_us=None)
             for number, job in zip(phase.numbers_in(instance), phase.jobs, strict=True)
         )
-        part = replace(instance, jobs=jobs, horizon="cyclic", objective="period")
+        part = altered(instance, jobs=jobs, horizon="cyclic", objective="period")
         period = phase.cycle_us
         return part, Plan.of_jobs(self.instance, "", "feasible", period, 0, period, phase.jobs, self.solver)
 

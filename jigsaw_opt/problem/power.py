@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.rules.part import CheckedPart
 
 __all__ = ["PowerCap", "caps_without", "require_no_caps"]
 
 
 @dataclass(frozen=True, slots=True)
-class PowerCap:
+class PowerCap(CheckedPart, definition="power_cap"):
     """A limit on what the running blocks of some servers draw together.
 
     Parameters
@@ -33,7 +35,7 @@ def caps_without(caps: Iterable[PowerCap] | None, servers: Collection[str]) -> t
     """Return caps without some servers; a cap that has no other server is left out."""
     if caps is None:
         return None
-    left = (replace(cap, servers=tuple(name for name in cap.servers if name not in servers)) for cap in caps)
+    left = (altered(cap, servers=tuple(name for name in cap.servers if name not in servers)) for cap in caps)
     return tuple(cap for cap in left if cap.servers)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.rules.keyed import altered, trusted
+from jigsaw_opt.problem.rules.part import CheckedPart
 
 __all__ = ["FREE", "RoutePolicy"]
 
 
 @dataclass(frozen=True, slots=True)
-class RoutePolicy:
+class RoutePolicy(CheckedPart, definition="route_policy"):
     """What a route must keep (specification: route-policies). A part that is None asks for nothing.
 
     Parameters
@@ -33,8 +36,8 @@ class RoutePolicy:
         """Return the policy on a cluster that some links are gone from: it need not avoid them by name."""
         if self.avoid_links is None:
             return self
-        return replace(self, avoid_links=tuple(link for link in self.avoid_links if link not in gone))
+        return altered(self, avoid_links=tuple(link for link in self.avoid_links if link not in gone))
 
 
-FREE = RoutePolicy()
+FREE = trusted(RoutePolicy)
 """The policy that every walk keeps."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from jigsaw_opt.problem.rules.part import CheckedPart
 
 __all__ = ["Barrier", "Edge", "Hold", "Shape", "ShapedBlock", "ShapedJob", "ShapedTransfer", "Slot"]
 
@@ -12,7 +14,7 @@ Barrier = Literal["none", "slot", "job"]
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(CheckedPart, definition="slot"):
     """What sits on one GPU for the whole horizon, and the bytes of memory that it takes there all the time."""
 
     name: str
@@ -20,7 +22,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class ShapedBlock:
+class ShapedBlock(CheckedPart, definition="block"):
     """A block that runs on the GPU of its slot, or on the GPUs of several slots at once.
 
     Parameters
@@ -40,9 +42,16 @@ class ShapedBlock:
     duration_us: Mapping[str, int]
     power_w: Mapping[str, int] | None = None
 
+    def keyed(self) -> dict[str, Any]:
+        """Return it as documents have it: one slot has a key of its own."""
+        alone = isinstance(self.slots, tuple) and len(self.slots) == 1
+        slots = {"slot": self.slots[0]} if alone else {"slots": self.slots}
+        power_w = {} if self.power_w is None else {"power_w": self.power_w}
+        return {"name": self.name, **slots, "duration_us": self.duration_us, **power_w}
+
 
 @dataclass(frozen=True, slots=True)
-class ShapedTransfer:
+class ShapedTransfer(CheckedPart, definition="transfer"):
     """A transfer, either from one slot to another or among several.
 
     Parameters
@@ -63,18 +72,27 @@ class ShapedTransfer:
     target: str | None = None
     among: tuple[str, ...] = ()
 
+    def keyed(self) -> dict[str, Any]:
+        """Return it as documents have it."""
+        ends = {"among": self.among or None, "from": self.source, "to": self.target}
+        return {"name": self.name, "bytes": self.bytes, **{key: end for key, end in ends.items() if end is not None}}
+
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(CheckedPart, definition="edge"):
     """`after` of iteration ``i + lag`` starts no earlier than `before` of iteration ``i`` ends."""
 
     before: str
     after: str
     lag: int = 0
 
+    def keyed(self) -> list[Any]:
+        """Return it as the list that documents have in its place."""
+        return [self.before, self.after, self.lag]
+
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(CheckedPart, definition="hold"):
     """Bytes held on the GPU of a slot, in every iteration from the start of one block to the end of another.
 
     Parameters
@@ -92,9 +110,14 @@ class Hold:
     bytes: int
     slot: str | None = None
 
+    def keyed(self) -> dict[str, Any]:
+        """Return it as documents have it."""
+        slot = {} if self.slot is None else {"slot": self.slot}
+        return {"from": self.start, "to": self.end, "bytes": self.bytes, **slot}
+
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(CheckedPart, definition="shape"):
     """What one iteration of a shaped job consists of.
 
     Parameters
@@ -123,7 +146,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class ShapedJob:
+class ShapedJob(CheckedPart, definition="job"):
     """A job that states its own operations.
 
     Parameters

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jigsaw_opt.documents.encoding import encode_depth
 from jigsaw_opt.documents.instance_decoding import decode_depth
 from jigsaw_opt.problem.job import Depth, FullDepth
 from jigsaw_opt.scheduling.plain import DEPTH, NumberLimits, Plain, Shape, fields, listed, number, optional
@@ -57,7 +56,7 @@ class Share:
 
     def plain(self) -> Plain:
         """The share as it stands in a snapshot."""
-        depths = [encode_depth(depth) for depth in self.depths]
+        depths = [depth.keyed() for depth in self.depths]
         return {"jobs": list(self.jobs), "gpus": list(self.gpus), "depths": depths, "slowdown": self.slowdown}
 
     @staticmethod

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.events import (
     ClusterEvent,
@@ -338,4 +339,4 @@ class ClusterState:
         """Return the cluster with one server more; `check_addition` has found nothing wrong with it."""
         cluster = self.setting.cluster
         servers = (*cluster.servers, event.server)
-        return replace(cluster, servers=servers, links=(*cluster.links, *event.links))
+        return altered(cluster, servers=servers, links=(*cluster.links, *event.links))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
+from jigsaw_opt.problem.rules.keyed import altered
 
 __all__ = ["LinkRoutes"]
 
@@ -76,7 +77,7 @@ class _LinksUp:
         self.dead = dead
         self._up = [k for k in range(len(cluster.links)) if k not in dead]
         links = tuple(cluster.links[k] for k in self._up)
-        self._routes = Routes(replace(cluster, links=links) if dead else cluster)
+        self._routes = Routes(altered(cluster, links=links) if dead else cluster)
         self._channels: dict[tuple[int, ...], Channel | None] = {}
 
     @property

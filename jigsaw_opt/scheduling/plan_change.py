@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from jigsaw_opt.documents.encoding import encode_depth
 from jigsaw_opt.documents.instance_decoding import decode_depth
 from jigsaw_opt.problem.job import Depth
 from jigsaw_opt.scheduling.allocation import MOST_SLOWDOWN
@@ -42,7 +41,7 @@ class JobAssignment:
     def plain(self) -> Plain:
         """As it stands in a state."""
         gpus, partners = list(self.gpus), list(self.partners)
-        depth = encode_depth(self.depth)
+        depth = self.depth.keyed()
         return {"job": self.job, "gpus": gpus, "depth": depth, "partners": partners, "slowdown": self.slowdown}
 
     @staticmethod

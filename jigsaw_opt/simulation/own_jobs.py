@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, get_args
 
-from jigsaw_opt.documents import InstanceBuilder, validate
+from jigsaw_opt.documents import InstanceBuilder
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.architectures import ARCHITECTURES
 from jigsaw_opt.instances.gpus import GPU_TYPES
@@ -19,6 +19,7 @@ from jigsaw_opt.problem.depth import CHOICES, chosen_depth
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
@@ -217,7 +218,7 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
         for job, n in zip(drawn.data_parallel, counts, strict=True)
     )
     assumed = (*_of_cluster(request, cluster), *_of_models(request, networks), *_of_jobs(request, counts, paces))
-    return validate(replace(drawn, jobs=jobs)), assumed
+    return replace(drawn, jobs=jobs), assumed
 
 
 def _why(performance: Profiled, name: str, path: str) -> Problem | None:
@@ -277,15 +278,15 @@ def _cluster(request: OwnRequest, problems: list[Problem]) -> Cluster | None:
         return None
     if request.link is not None and len(cluster.servers) == 1:
         bandwidth, latency_us = request.link
-        only = replace(cluster.servers[0], fabric_bandwidth=bandwidth, fabric_latency_us=latency_us)
-        cluster = replace(cluster, servers=(only,))
+        only = altered(cluster.servers[0], fabric_bandwidth=bandwidth, fabric_latency_us=latency_us)
+        cluster = altered(cluster, servers=(only,))
     elif request.link is not None:
         bandwidth, latency_us = request.link
-        links = (replace(link, bandwidth=bandwidth, latency_us=latency_us) for link in cluster.links)
-        cluster = replace(cluster, links=tuple(links))
+        links = (altered(link, bandwidth=bandwidth, latency_us=latency_us) for link in cluster.links)
+        cluster = altered(cluster, links=tuple(links))
     if request.bandwidth is None:
         return cluster
-    return replace(cluster, links=tuple(replace(link, bandwidth=request.bandwidth) for link in cluster.links))
+    return altered(cluster, links=tuple(altered(link, bandwidth=request.bandwidth) for link in cluster.links))
 
 
 def _networks(request: OwnRequest, cluster: Cluster | None, problems: list[Problem]) -> dict[str, Model]:

@@ -23,6 +23,7 @@ from jigsaw_opt.problem.contention import LinkSharing
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.power import require_no_caps
+from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.workload import TraceJob, Workload, job_problems
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, require_kind
@@ -195,7 +196,7 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
 
 def _find_wrong_words(asked: Mapping[str, Any], problems: Problems) -> None:
     """Add what is wrong with words by themselves, where there is no cluster to read them for."""
-    nothing = Cluster(())
+    nothing = trusted(Cluster, servers=())
     with problems.of("contention"):
         contention_of(asked["contention"], nothing)
     with problems.of("failures"):

@@ -9,6 +9,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan, PlanStatus
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
@@ -68,7 +69,7 @@ def repaired(
         ``phased`` does after a phased plan.
     """
     cluster = left_of(instance.cluster, effect.failed)
-    left, unplaced = _placeable(replace(instance, cluster=cluster))
+    left, unplaced = _placeable(altered(instance, cluster=cluster))
     result = _solved(left, plan, options) if left.jobs else None
     if left.jobs and result is not None and result.plan is None:
         left, more = _alone(left, plan, options)
@@ -88,14 +89,14 @@ def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:
     """The instance without jobs that certainly have no place in it even alone, and why they have none."""
     unplaced: dict[str, str] = {}
     if not instance.cluster.servers:
-        return replace(instance, jobs=()), {job.name: "no server is left" for job in instance.jobs}
+        return altered(instance, jobs=()), {job.name: "no server is left" for job in instance.jobs}
     while instance.jobs:
         causes = too_wide(instance) or certain_causes(cut(instance))
         alone = {cause.jobs[0]: cause.message for cause in causes if len(cause.jobs) == 1}
         if not alone:
             break
         unplaced |= alone
-        instance = replace(instance, jobs=tuple(job for job in instance.jobs if job.name not in alone))
+        instance = altered(instance, jobs=tuple(job for job in instance.jobs if job.name not in alone))
     return instance, unplaced
 
 
@@ -104,10 +105,10 @@ def _alone(instance: Instance, plan: Plan, options: Options) -> tuple[Instance, 
     unplaced = {}
     for job in instance.jobs:
         if job in instance.shaped or job in instance.policed:
-            result = _anew(replace(instance, jobs=(job,)), plan, options)
+            result = _anew(altered(instance, jobs=(job,)), plan, options)
             if result.status is Status.INFEASIBLE:
                 unplaced[job.name] = "; ".join(conflict.message for conflict in result.conflicts) or "it has no plan"
-    return replace(instance, jobs=tuple(job for job in instance.jobs if job.name not in unplaced)), unplaced
+    return altered(instance, jobs=tuple(job for job in instance.jobs if job.name not in unplaced)), unplaced
 
 
 def _solved(left: Instance, plan: Plan, options: Options) -> Result:

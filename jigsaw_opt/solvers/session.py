@@ -12,6 +12,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.options import GivenOptions, Options
@@ -101,7 +102,7 @@ class Session:
         left = tuple(job for job in self.instance.jobs if job.name != name)
         if len(left) == len(self.instance.jobs):
             raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"')])
-        self.instance = replace(self.instance, jobs=left)
+        self.instance = altered(self.instance, jobs=left)
         self._begun.discard(name)
         if self._plan is not None:
             self._plan = self._plan.with_jobs(tuple(job for job in self._plan.jobs if job.name != name))
@@ -158,7 +159,9 @@ class Session:
         """
         # From scratch by the solver, and no phased plan: that has no past.
         method = AUTO if self._plan is None else "auto"
-        result = solve(self.instance, method, options, start=self._plan, fix=self.fix, on_event=on_event, **option)
+        # Checks that some job is left, and that no deadline has passed.
+        instance = replace(self.instance, jobs=tuple(map(replace, self.instance.jobs)))
+        result = solve(instance, method, options, start=self._plan, fix=self.fix, on_event=on_event, **option)
         self._plan = result.plan or self._plan
         return result
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Unpack
 
 from jigsaw_opt.checking import violations
-from jigsaw_opt.documents import validate
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, kind_of, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
@@ -84,7 +83,7 @@ def solve(
         The plan that was made did not pass `check`.
     """
     begun, asked = time.monotonic(), options_of(options, option)
-    instance = validate(instance)
+    require_a(Instance, instance)
     _require_types(start, fix, on_event)
     if start is not None and start.is_phased:
         _require_phases(method, asked)

@@ -18,6 +18,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, ShapedJobPlan
 from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredPhase
+from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
 from jigsaw_opt.problem.timetable import job_end
@@ -166,7 +167,10 @@ class Picture:
 
     @property
     def _shapes(self) -> list[Shape]:
-        return [job.shape if isinstance(job, ShapedJob) else Shape((), ()) for job in self.instance.jobs]
+        return [
+            job.shape if isinstance(job, ShapedJob) else trusted(Shape, slots=(), blocks=())
+            for job in self.instance.jobs
+        ]
 
 
 class ClusterLanes:

@@ -13,7 +13,6 @@ from fault_campaign.referee_network import route_between
 from jigsaw_opt.checking.checker import violations
 from jigsaw_opt.checking.network import RouteFinder
 from jigsaw_opt.documents import encode_instance, encode_plan, instance_sha256
-from jigsaw_opt.documents.encoding import encode_part
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes, Server
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
@@ -35,12 +34,12 @@ def test_routes_under_policies_agree() -> None:
         servers = tuple(Server(name, "v", 2, 1, rng.randint(1, 9)) for name in fabric.ends[:count])
         cluster = Cluster(servers, fabric.ends[count:], links, {"p": policy})
         routes, own = Routes(cluster).under("p"), RouteFinder(cluster, "p")
-        document = encode_part(policy)
+        document = policy.keyed()
         for one in range(count):
             for other in range(one + 1, count):
                 route = routes.between(one, other)
                 ends = (servers[one].name, servers[other].name)
-                told = route_between([encode_part(link) for link in links], document, *ends)
+                told = route_between([link.keyed() for link in links], document, *ends)
                 assert (None if told is None else [x["name"] for x in told]) == (
                     None if route is None else [links[k].name for k in route]
                 )

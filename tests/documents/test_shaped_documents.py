@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from test_wrong_documents import GONE, changed
 
-from jigsaw_opt import Instance, InstanceBuilder, InvalidInputError, Shape, ShapedJob, UsageError, solve, validate
+from jigsaw_opt import Instance, InstanceBuilder, InvalidInputError, Shape, ShapedJob, UsageError, solve
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import canonical_json, decode_instance, encode_instance, instance_sha256, schema
 from jigsaw_opt.problem import Edge, Hold, ShapedBlock, ShapedTransfer, Slot, cut
@@ -198,17 +198,25 @@ def test_a_shape_is_built_in_python_as_it_is_read() -> None:
     instance = built(shape)
     assert instance == decode_instance(json.dumps(PIPE)) == decode_instance(encode_instance(instance))
     assert instance.shaped == (ShapedJob("pipe", shape, iterations=1),)
-    assert validate(instance) == instance
+    assert replace(instance) == instance
 
 
 def test_what_is_wrong_with_a_built_shape_has_its_path() -> None:
-    wrong: Any = (ShapedBlock("a", "s0", {"v": 1}), ShapedBlock("b", ("s0",), {"v": 0}))  # type: ignore[arg-type]
+    wrong: Any = ("s0", {"v": 0, "w": 1})
     with pytest.raises(InvalidInputError) as caught:
-        built(Shape((Slot("s0"),), wrong, edges=(Edge("b", "c"),)))
+        ShapedBlock("a", *wrong)
     assert [problem.path for problem in caught.value.problems] == [
-        f"{AT}.blocks[0].slots",
-        f"{AT}.blocks[1].duration_us.v",
-        f"{AT}.edges[0][1]",
+        'ShapedBlock("a").slots',
+        'ShapedBlock("a").duration_us.v',
+    ]
+    block, hold = ShapedBlock("b", ("s0",), {"v": 1}), Hold("b", "d", 1)
+    with pytest.raises(InvalidInputError) as caught:
+        Shape((Slot("s0"), Slot("s1")), (block, block), edges=(Edge("b", "c"),), holds=(hold,))
+    assert [problem.path for problem in caught.value.problems] == [
+        "Shape.blocks[1].name",
+        "Shape.slots[1]",
+        "Shape.edges[0][1]",
+        "Shape.holds[0].to",
     ]
 
 
@@ -240,9 +248,8 @@ def test_large_shapes_take_linear_time() -> None:
     start = time.process_time()
     shape = long_chain(10_000)
     instance = built(shape)
-    circular = replace(shape, edges=(*shape.edges, Edge("b9999", "b0")))
     with pytest.raises(InvalidInputError, match=r"\(10000 operations\)"):
-        built(circular)
+        replace(shape, edges=(*shape.edges, Edge("b9999", "b0")))
     # What is written has no more values in its bytes than what is read may have.
     larger = replace(instance, jobs=(ShapedJob("pipe", long_chain(70_000), 1),))
     assert decode_instance(encode_instance(larger)) == larger

@@ -22,7 +22,7 @@ MEMORY = 10**9
 
 
 def model(block_us: int, payload: int = 0) -> Model:
-    return Model((Segment("s", {"v": 0}, {"v": block_us}, payload, 0),))
+    return Model((Segment("s", {"v": 1}, {"v": block_us - 1}, payload, 0),))
 
 
 def case(*background_us: int, exchange_us: int = 60, memory: int = MEMORY) -> Instance:
@@ -85,7 +85,7 @@ def test_none_on_gpus_that_differ_or_are_not_joined() -> None:
     first, second = case(30).cluster.servers
     other = Cluster((first, replace(second, gpu_type="w")), ("switch",), case(30).cluster.links)
     both = {
-        name: Model((replace(it.segments[0], forward_us={"v": 0, "w": 0}, backward_us={"v": 9, "w": 9}),))
+        name: Model((replace(it.segments[0], forward_us={"v": 1, "w": 1}, backward_us={"v": 8, "w": 8}),))
         for name, it in case(30).models.items()
     }
     assert insert(replace(case(30), cluster=other, models=both), "f", 1) is None

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from jigsaw_opt.problem.cluster import Link, Server
+from jigsaw_opt.problem.rules.keyed import Keyed, altered
 from jigsaw_opt.scheduling import (
     JobCancelled,
     JobFinished,
@@ -105,11 +106,12 @@ class Hostility:
         """A record in which one value is another, at any depth."""
         column = self._draw.choice(fields(record)).name
         value = getattr(record, column)
+        other = altered if isinstance(record, Keyed) else replace  # parts of a cluster are made wrong past their checks
         if isinstance(value, tuple) and value and hasattr(value[0], "ends") and self._draw.random() < 0.8:
-            return replace(record, **{column: tuple(map(self._spoilt, value))})
+            return other(record, **{column: tuple(map(self._spoilt, value))})
         if hasattr(value, "__dataclass_fields__") and self._draw.random() < 0.8:
-            return replace(record, **{column: self._spoilt(value)})
-        return replace(record, **{column: self._draw.choice(HOSTILE)})
+            return other(record, **{column: self._spoilt(value)})
+        return other(record, **{column: self._draw.choice(HOSTILE)})
 
     def _valid(self) -> Any:
         """An event that may be valid."""

@@ -9,6 +9,7 @@ import pytest
 
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.cluster import Link, Server
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import (
     JobCancelled,
@@ -32,11 +33,11 @@ def job(**fields: Any) -> TraceJob:
 
 
 def server(**fields: Any) -> Server:
-    return Server(**{"name": "new", "gpu_type": "v", "gpus": 4, "gpu_memory": 10**9, "fabric_bandwidth": 1, **fields})
+    return altered(Server("new", "v", 4, 10**9, 1), **fields)
 
 
 def link(**fields: Any) -> Link:
-    return Link(**{"name": "to-new", "ends": ("new", "switch"), "bandwidth": 1, **fields})
+    return altered(Link("to-new", ("new", "switch"), 1), **fields)
 
 
 WRONG: list[tuple[Any, str]] = [

@@ -132,7 +132,7 @@ def test_jobs_that_the_document_or_the_cluster_refuses() -> None:
 
 def test_durations_beyond_what_a_document_holds() -> None:
     job = OwnJob("a", "vgg16", 1, duration_us=10**22)
-    assert [line.split(":")[0] for line in problems(OwnRequest("w", "1x1:v100", [job]))] == ["$.jobs[0].iterations"]
+    assert [line.split(":")[0] for line in problems(OwnRequest("w", "1x1:v100", [job]))] == ['Job("a").iterations']
 
 
 def test_jobs_of_a_workload() -> None:

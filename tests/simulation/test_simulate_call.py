@@ -16,6 +16,7 @@ from jigsaw_opt.documents.workload_csv import encode_workload
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.contention import Degraded
+from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.workload import job_problems
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
@@ -167,7 +168,7 @@ def test_what_is_wrong_with_objects_is_told_with_its_path() -> None:
     with pytest.raises(InvalidInputError, match=r"workload \$.jobs: is empty"):
         simulate(Workload("w", ()), "1x1", "fifo")
     with pytest.raises(UsageError, match="between 1 and 1000000 GPUs"):
-        simulate(WORKLOAD, Cluster(()), "fifo")
+        simulate(WORKLOAD, trusted(Cluster, servers=()), "fifo")
     other = Profiled(load("server/plain").cluster, load("server/plain").models)
     with pytest.raises(UsageError, match="performance: the performance model is of another cluster"):
         simulate(WORKLOAD, "1x2", "fifo", performance=other)

@@ -10,7 +10,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import encode_instance, encode_plan, validate
+from jigsaw_opt.documents import encode_instance, encode_plan
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
 from jigsaw_opt.problem.route_policy import RoutePolicy
@@ -38,7 +38,7 @@ def paired() -> Instance:
         for name, size in (("m", 0), ("n", 500))
     }
     jobs = (Job("x", "m", 2, 3), Job("y", "m", 2, 2), Job("z", "n", 2, 1))
-    return validate(Instance("paired", Cluster(servers, ("hub",), links), models, jobs))
+    return Instance("paired", Cluster(servers, ("hub",), links), models, jobs)
 
 
 def solved(instance: Instance) -> Plan:
@@ -89,7 +89,7 @@ def test_policies_hold_for_repaired_plans() -> None:
     links = (*instance.cluster.links, Link("ab", ("a", "b"), 10**6))
     cluster = replace(instance.cluster, links=links, route_policies={"p": RoutePolicy(avoid=("hub",))})
     job = Job("w", "m", 3, 1, route_policy="p")
-    policed = validate(replace(instance, cluster=cluster, jobs=(job,)))
+    policed = replace(instance, cluster=cluster, jobs=(job,))
     plan = solved(policed)
     assert repair(policed, plan, FailedPart("switch", "hub")).objective == plan.objective
     stopped = repair(policed, plan, FailedPart("link", "ab"))
@@ -102,7 +102,7 @@ def test_what_is_left_of_a_cluster_is_valid() -> None:
     policies = {"p": RoutePolicy(avoid=("a", "hub"), avoid_links=("la",), via=(("a",),))}
     cluster = replace(instance.cluster, route_policies=policies)
     left = left_of(cluster, [FailedPart("server", "a"), FailedPart("switch", "hub")])
-    assert validate(replace(instance, cluster=left, jobs=instance.jobs[:1])).cluster.links == ()
+    assert replace(instance, cluster=left, jobs=instance.jobs[:1]).cluster.links == ()
     assert [server.name for server in left.servers] == ["b", "c"]
 
 

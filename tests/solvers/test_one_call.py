@@ -12,9 +12,10 @@ from typing import Any, Literal
 import pytest
 
 import jigsaw_opt as jo
-from jigsaw_opt.documents import building, decode_instance, encode_instance, encoding
+from jigsaw_opt.documents import decode_instance, encode_instance, encoding, instance_decoding, parsing
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Plan, Segment, Server
+from jigsaw_opt.problem.rules import part
 from jigsaw_opt.solvers.options import GivenOptions, Options
 from jigsaw_opt.solvers.registry import find, ignored, loadable_solvers, names
 from jigsaw_opt.solvers.resolve import Fix
@@ -261,20 +262,19 @@ def test_a_receiver_of_events_is_a_function() -> None:
         solve(random_instance(1, "finite", "makespan", 4), "greedy", on_event=receiver)
 
 
-def test_an_instance_is_looked_at_once_however_often_it_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_is_hashed_once_and_never_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     built = random_instance(1, "finite", "makespan", 4)
     read = decode_instance(encode_instance(built))
     made = replace(read, jobs=read.jobs)
-    looked: list[object] = []
-    tree = building.decode_instance_tree
-    monkeypatch.setattr(building, "decode_instance_tree", lambda *it: (looked.append(it), tree(*it))[1])
     hashed: list[Instance] = []
     canonical = encoding.canonical_json
     monkeypatch.setattr(encoding, "canonical_json", lambda it: (hashed.append(it), canonical(it))[1])
+    looked: list[object] = []
+    for module, name in ((instance_decoding, "structure"), (parsing, "parse"), (encoding, "_pretty")):
+        monkeypatch.setattr(module, name, lambda *it: looked.append(it))
+    monkeypatch.setattr(part, "structure_of_part", lambda it: looked.append)
     for instance in (read, read, made, made):
         result = solve(instance, "greedy")
         assert result.plan is not None and jo.check(instance, result.plan) == ()
-    assert len(looked) == 1 and len(hashed) == 2
+    assert (len(looked), len(hashed)) == (0, 2)
     assert pickle.loads(pickle.dumps(read)) == read == copy.copy(read)
-    with pytest.raises(jo.InvalidInputError):
-        solve(replace(read, jobs=(replace(read.jobs[0], weight=-1), *read.jobs[1:])), "greedy")

@@ -11,7 +11,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import encode_instance, load_instance, validate
+from jigsaw_opt.documents import encode_instance, load_instance
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.cluster import Routes
@@ -39,7 +39,7 @@ def fast_and_slow(deadline_us: int) -> Instance:
     links = tuple(Link(name, (one, other), rate) for name, one, other, rate in ways)
     models = {"m": Model((Segment("s", {"v": 4, "w": 20}, {"v": 6, "w": 20}, 10, 0),), state_factor=1)}
     job = Job("j", "m", 2, 1, deadline_us=deadline_us)
-    return validate(Instance("fast-and-slow", Cluster(servers, ("s",), links), models, (job,)))
+    return Instance("fast-and-slow", Cluster(servers, ("s",), links), models, (job,))
 
 
 def require_robust(instance: Instance, result: Result) -> None:
@@ -60,7 +60,7 @@ def test_no_job_on_servers_that_a_bridge_parts(solver: str) -> None:
     links = tuple(Link(f"l{server.name}", (server.name, "hub"), 10**9) for server in servers)
     models = {"m": Model((Segment("s", {"v": 40}, {"v": 60}, 10, 0),), state_factor=1)}
     jobs = tuple(Job(name, "m", 2, 2) for name in ("x", "y"))
-    instance = validate(Instance("star", Cluster(servers, ("hub",), links), models, jobs))
+    instance = Instance("star", Cluster(servers, ("hub",), links), models, jobs)
     plain, robust = solve(instance, solver, QUICK), solve(instance, solver, QUICK, robust=True)
     require_robust(instance, robust)
     assert plain.objective is not None and robust.objective is not None and robust.objective > plain.objective
@@ -125,7 +125,7 @@ def test_a_cluster_without_some_of_its_parts_is_valid(links: tuple[str, ...], se
     instance = fast_and_slow(100)
     policy = RoutePolicy(avoid=("a", "s"), avoid_links=("ab", "cs"), via=(("a", "b"), ("c",)), max_links=3)
     cluster = replace(instance.cluster, route_policies={"p": policy})
-    left = validate(replace(instance, cluster=cluster.without(links, servers))).cluster
+    left = replace(instance, cluster=cluster.without(links, servers)).cluster
     assert [it.name for it in left.servers] == [it.name for it in cluster.servers if it.name not in servers]
     assert all(it.name not in links and not set(servers).intersection(it.ends) for it in left.links)
     assert left.route_policies is not None and left.route_policies["p"].via == policy.via

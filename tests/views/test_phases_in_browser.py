@@ -43,7 +43,7 @@ def staged() -> tuple[Instance, Plan]:
     model = Model((Segment("s", {"v": 10}, {"v": 20}, 1, 1),))
     cluster = Cluster((Server("a", "v", 2, 100, 1),))
     lengths = [1 + phase for phase in range(PHASES)]
-    jobs = (Job("<i>staged</i>", "m", 1, sum(lengths)), Job("lone", "m", 1, 3))
+    jobs = (Job("<i>staged<i>", "m", 1, sum(lengths)), Job("lone", "m", 1, 3))
     step = (Iteration((Block(1, 0, 30),), ()),)
     starts = [30 * sum(lengths[:phase]) for phase in range(PHASES)]
     phases = (
@@ -71,7 +71,7 @@ PERIOD_IS_READY = "return document.body && document.body.dataset.ready"
 def test_a_phase_is_chosen_by_its_bar_or_in_turn(browser: Chrome, tmp_path: Path) -> None:
     show(browser, tmp_path, page_of(*staged()))
     assert browser.execute_script("return document.querySelectorAll('.axis button').length") == PHASES + 1
-    assert browser.execute_script("return document.querySelector('.row span').textContent") == "<i>staged</i>"
+    assert browser.execute_script("return document.querySelector('.row span').textContent") == "<i>staged<i>"
     title, *state = browser.execute_script(SHOWN)
     assert title.startswith("group 0 phase 0: 0 s to 30 µs, 1 period of 30 µs")
     assert state == ["0", True, False]
@@ -100,12 +100,12 @@ def test_the_chosen_period_is_a_timeline_that_is_in_sight(browser: Chrome, tmp_p
 def test_it_says_in_short_what_is_late_and_lists_jobs_as_asked(browser: Chrome, tmp_path: Path) -> None:
     show(browser, tmp_path, page_of(*staged()))
     short = browser.find_element("id", "short").text
-    assert "<i>staged</i>, at 151.5 ms; it is in phases for 100 % of the time since its release" in short
+    assert "<i>staged<i>, at 151.5 ms; it is in phases for 100 % of the time since its release" in short
     assert "group 0 phase 99, lasts 3 ms, 2.0 % of the plan; its GPUs compute 100 % of the time" in short
     assert "No plan ends before 151.5 ms. Kind of bound:" in short
     names = "return [...document.querySelectorAll('.row > span')].map(it => it.textContent)"
     browser.execute_script("$('order').value = 'by name'; listRows();")
-    assert browser.execute_script(names) == ["<i>staged</i>", "lone"]
+    assert browser.execute_script(names) == ["<i>staged<i>", "lone"]
     orders = "return [...document.querySelectorAll('#order option')].map(it => it.textContent)"
     assert "as given" in browser.execute_script(orders)
     browser.find_element("id", "find").send_keys("lon")
@@ -147,7 +147,7 @@ def test_what_was_measured_stands_below_and_changes_nothing_that_is_said_of_the_
     show(browser, tmp_path, timeline_html(explained_picture(replay_picture(instance, plan, replay))))
     assert browser.find_element("id", "short").text == usual
     names = browser.execute_script("return [...document.querySelectorAll('.row > span')].map(it => it.textContent)")
-    assert names == ["<i>staged</i>", "<i>staged</i> measured", "lone", "lone measured"]
+    assert names == ["<i>staged<i>", "<i>staged<i> measured", "lone", "lone measured"]
     assert "measured end 303 ms (+100.0 %)" in browser.find_element("id", "about").text
     browser.execute_script(
         "[...document.querySelectorAll('.axis button')].at(-1).dispatchEvent(new MouseEvent('mousemove'))"

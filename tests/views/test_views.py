@@ -22,6 +22,7 @@ from jigsaw_opt.problem import (
     Server,
     Transfer,
 )
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.gap_profile import gap_profile_png
@@ -164,11 +165,11 @@ EVIL = "{{data}}</script><!--\u2028\x1b\u202e$\\x_{$ {{title}} $a$ \\$"
 
 def named(instance: Instance, plan: Plan, name: str) -> Picture:
     """The picture of a plan in which everything has that name."""
-    server = replace(instance.cluster.servers[0], name=name)
-    jobs = tuple(replace(job, name=f"_{name}{k}", model=name) for k, job in enumerate(instance.jobs))
+    server = altered(instance.cluster.servers[0], name=name)
+    jobs = tuple(altered(job, name=f"_{name}{k}", model=name) for k, job in enumerate(instance.jobs))
     models = {name: next(iter(instance.models.values()))}
-    cluster = replace(instance.cluster, servers=(server,))
-    instance = replace(instance, name=name, cluster=cluster, models=models, jobs=jobs)
+    cluster = altered(instance.cluster, servers=(server,))
+    instance = altered(instance, name=name, cluster=cluster, models=models, jobs=jobs)
     planned = tuple(
         replace(job, name=jobs[k].name, gpus=tuple(gpu.replace("s0", name) for gpu in job.gpus))
         for k, job in enumerate(plan.jobs)

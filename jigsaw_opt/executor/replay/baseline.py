@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import zip_longest
 
 from jigsaw_opt.documents import instance_sha256
@@ -17,6 +16,7 @@ from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Policy
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import JobDecision, assemble, job_end
 
 __all__ = ["at_full_depth", "baseline_plan"]
@@ -27,8 +27,8 @@ def at_full_depth(instance: Instance) -> Instance:
 
     Promises of the jobs are left out: the usual way knows none.
     """
-    jobs = tuple(replace(job, depth=FullDepth(), deadline_us=None, pace_us=None) for job in instance.data_parallel)
-    return replace(instance, jobs=jobs, objective="period" if instance.horizon == "cyclic" else "makespan")
+    jobs = tuple(altered(job, depth=FullDepth(), deadline_us=None, pace_us=None) for job in instance.data_parallel)
+    return altered(instance, jobs=jobs, objective="period" if instance.horizon == "cyclic" else "makespan")
 
 
 def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:

@@ -10,6 +10,7 @@ from typing import cast
 
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.rules.keyed import altered
 
 __all__ = ["RoutedNetwork", "identical_jobs", "identical_servers"]
 
@@ -92,5 +93,5 @@ def identical_servers(network: RoutedNetwork) -> list[list[int]]:
             if server.name in link.ends and end != server.name
         ]
         alike = forest and len(cables) <= 1
-        groups.setdefault((replace(server, name=""), *cables) if alike else s, []).append(s)
+        groups.setdefault((altered(server, name=""), *cables) if alike else s, []).append(s)
     return list(groups.values())

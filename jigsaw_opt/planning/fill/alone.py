@@ -14,6 +14,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.listed import solve_listed
@@ -80,11 +81,11 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
     """Each job on a server of its own kind, or None where some job needs several or finds none."""
     classes = list[Job | ShapedJob]()
     for job in instance.jobs:
-        if replace(job, name="") not in classes:
-            classes.append(replace(job, name=""))
+        if altered(job, name="") not in classes:
+            classes.append(altered(job, name=""))
     results = list[tuple[KeptPlan, int]]()
     for each in classes:
-        name = next(job.name for job in instance.jobs if replace(job, name="") == each)
+        name = next(job.name for job in instance.jobs if altered(job, name="") == each)
         one = restricted(instance, {name: each.iterations})
         small, bound = _on_one_server(one), lower_bound(cut(one)).value
         found = next((it for share in (0.5, 2.0) if (it := _plan(small, part(share / len(classes)))) is not None), None)
@@ -94,7 +95,7 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
     period = max(kept.period_us for kept, _ in results)
     used, jobs = Counter[int](), list[JobPlan | ShapedJobPlan]()
     for job in instance.jobs:
-        kept, _ = results[classes.index(replace(job, name=""))]
+        kept, _ = results[classes.index(altered(job, name=""))]
         (own,) = kept.jobs({kept.moments[0]: period - kept.period_us})
         gpus = _elsewhere(instance, own.gpus, used)
         if gpus is None:
@@ -115,7 +116,7 @@ def _on_one_server(instance: Instance) -> Instance:
     if server is None:
         return instance
     others = {it.name for it in cluster.servers if it is not server}
-    return replace(instance, cluster=cluster.without({link.name for link in cluster.links}, others))
+    return altered(instance, cluster=cluster.without({link.name for link in cluster.links}, others))
 
 
 def _plan(instance: Instance, options: Options) -> Plan | None:
@@ -126,9 +127,9 @@ def _elsewhere(instance: Instance, gpus: tuple[str, ...], used: Counter[int]) ->
     """As many GPUs that are not used yet, of a server like the one that a job is on alone."""
     names = {gpu.rpartition("/")[0] for gpu in gpus}
     servers = instance.cluster.servers
-    like = next(replace(it, name="") for it in servers if it.name in names)
+    like = next(altered(it, name="") for it in servers if it.name in names)
     for number, server in enumerate(servers):
-        if len(names) == 1 and replace(server, name="") == like and server.gpus - used[number] >= len(gpus):
+        if len(names) == 1 and altered(server, name="") == like and server.gpus - used[number] >= len(gpus):
             begin = used[number]
             used[number] += len(gpus)
             return tuple(f"{server.name}/{begin + k}" for k in range(len(gpus)))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from jigsaw_opt.documents import instance_sha256, validate
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a
 from jigsaw_opt.planning.fill.alone import Alone, alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.planning.fill.result import FillResult, busy_us
@@ -16,6 +16,7 @@ from jigsaw_opt.planning.fill.search import Limits, VectorSearch
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.interruptible import interruptible
 from jigsaw_opt.solvers.options import Options, required_options
@@ -63,7 +64,8 @@ def fill(
     OutOfTimeError
         None was found.
     """
-    began, instance, options = time.monotonic(), validate(instance), required_options(options)
+    require_a(Instance, instance)
+    began, options = time.monotonic(), required_options(options)
     instance.require_no_power_caps("filling keeps none")
     background = _background(instance, foreground)
     if not slowdown >= 1:
@@ -135,9 +137,9 @@ def _result(search: VectorSearch, first: Alone, options: Options, began: float) 
 def _promising(instance: Instance, loads: Loads, kept: dict[str, int], plan: Plan) -> Instance:
     """Foreground jobs with their pace: the allowed period, or the plan's where this is no multiple of iterations."""
     jobs = tuple(
-        replace(job, pace_us=max(loads.allowed_us // job.iterations, ceil_div(plan.objective, job.iterations)))
+        altered(job, pace_us=max(loads.allowed_us // job.iterations, ceil_div(plan.objective, job.iterations)))
         if job.name in kept
         else job
         for job in instance.jobs
     )
-    return replace(instance, jobs=jobs)
+    return altered(instance, jobs=jobs)

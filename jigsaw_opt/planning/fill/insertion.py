@@ -13,7 +13,7 @@ foreground keeps its exchange as it is alone; `fill` searches beyond this, and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, combinations_with_replacement, pairwise
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.memory import most_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import Gpu, JobDecision, assemble
 from jigsaw_opt.solvers.correct import require_correct
 
@@ -238,8 +239,8 @@ def _decision(gpus: Sequence[Gpu], own: _AloneTimes, starts: Sequence[int]) -> J
 
 
 def _promising(instance: Instance, name: str, pace_us: int) -> Instance:
-    jobs = tuple(replace(job, pace_us=pace_us) if job.name == name else job for job in instance.jobs)
-    return replace(instance, jobs=jobs)
+    jobs = tuple(altered(job, pace_us=pace_us) if job.name == name else job for job in instance.jobs)
+    return altered(instance, jobs=jobs)
 
 
 def _plan(instance: Instance, decisions: Sequence[JobDecision], period_us: int) -> Plan:

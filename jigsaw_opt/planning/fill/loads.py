@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 
@@ -21,6 +21,7 @@ from jigsaw_opt.problem.critical import least_levels, shortest_transfers, usable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
@@ -93,9 +94,9 @@ class Loads:
         self.instance, self.background = instance, background
         self.allowed_us, self.least_us = allowed_us, max(1, least_us)
         self.weights = [job.weight for job in instance.jobs if job.name in set(background)]
-        once = replace(
+        once = altered(
             instance,
-            jobs=tuple(replace(job, iterations=1) if job.name in set(background) else job for job in instance.jobs),
+            jobs=tuple(altered(job, iterations=1) if job.name in set(background) else job for job in instance.jobs),
         )
         self._stop = stop
         self._once = _JobLoads(cut(once))
@@ -188,7 +189,7 @@ class Loads:
         )
 
     def _classes(self) -> tuple[tuple[int, ...], ...]:
-        jobs = {job.name: replace(job, name="") for job in self.instance.jobs}
+        jobs = {job.name: altered(job, name="") for job in self.instance.jobs}
         own, found = [jobs[name] for name in self.background], dict[int, list[int]]()
         first = [own.index(job) for job in own]
         for index, at in enumerate(first):
@@ -225,8 +226,8 @@ def is_monotone(job: object) -> bool:
 
 def restricted(instance: Instance, iterations: Mapping[str, int]) -> Instance:
     """The instance with these jobs alone, each with so many iterations; those with 0 are left out."""
-    jobs = (replace(job, iterations=iterations[job.name]) for job in instance.jobs if iterations.get(job.name))
-    return replace(instance, jobs=tuple(jobs))
+    jobs = (altered(job, iterations=iterations[job.name]) for job in instance.jobs if iterations.get(job.name))
+    return altered(instance, jobs=tuple(jobs))
 
 
 class _JobLoads:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
@@ -18,6 +18,7 @@ from jigsaw_opt.planning.fill.search import Limits
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
@@ -89,8 +90,8 @@ class RatioResult:
 
 def with_ratios(instance: Instance, ratios: Iterable[int]) -> Instance:
     """The instance with the iterations of each job done so often in a period."""
-    jobs = (replace(job, iterations=job.iterations * a) for job, a in zip(instance.jobs, ratios, strict=True))
-    return replace(instance, jobs=tuple(jobs))
+    jobs = (altered(job, iterations=job.iterations * a) for job, a in zip(instance.jobs, ratios, strict=True))
+    return altered(instance, jobs=tuple(jobs))
 
 
 def best_ratios(
@@ -184,7 +185,7 @@ class _RatioSearch:
     def _single_us(self, number: int, ratio: int) -> int:
         """No period is shorter in which one job does its iterations so often."""
         job = self.instance.jobs[number]
-        alone = replace(self.instance, jobs=(replace(job, iterations=job.iterations * ratio),))
+        alone = altered(self.instance, jobs=(altered(job, iterations=job.iterations * ratio),))
         return lower_bound(cut(alone)).value
 
     def bound(self) -> float:

@@ -87,7 +87,9 @@ def describe(value: object) -> str:
         return str(value) if abs(value) < 10**30 else "an integer of more than 30 digits"
     if isinstance(value, float):
         return "a number with a fraction or an exponent" if math.isfinite(value) else "a number that is not finite"
-    return "a list" if isinstance(value, list) else "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
 
 
 def _path(place: Place) -> str:

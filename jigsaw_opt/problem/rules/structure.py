@@ -15,11 +15,12 @@ from functools import cache
 from typing import Any
 
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.problem.depth import plugins
+from jigsaw_opt.problem.depth import Depth, DepthPlugin, plugins
+from jigsaw_opt.problem.rules.keyed import KINDS, Keyed
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.rules.schemas import Kind, depth_schema, shipped
 
-__all__ = ["Check", "compiled", "structure"]
+__all__ = ["Check", "compiled", "structure", "structure_of_part"]
 
 Check = Callable[[Any, Place, Report], None]
 Keywords = Mapping[str, Any]
@@ -41,14 +42,25 @@ def structure(kind: Kind) -> Check:
     return compiled({"$ref": "#"}, shipped(kind))
 
 
+@cache
+def structure_of_part(definition: str) -> Check:
+    """The check of a part of an instance, as `Keyed.keyed` gives it, whose own parts are objects."""
+    return _of_parts().compile(_of_parts().resolve(definition))
+
+
+@cache
+def _of_parts() -> _Compiler:
+    return _Compiler(shipped("instance"), parts=True)
+
+
 def compiled(keywords: Keywords, root: Mapping[str, Any]) -> Check:
     """The check that reports whatever breaks the schema of `keywords`, whose references are looked up in `root`."""
     return _Compiler(dict(root)).compile(keywords)
 
 
 class _Compiler:
-    def __init__(self, root: dict[str, Any]) -> None:
-        self._root = root
+    def __init__(self, root: dict[str, Any], parts: bool = False) -> None:
+        self._root, self._parts = root, parts
         self._named: dict[str, Check] = {}
 
     def compile(self, keywords: Keywords) -> Check:
@@ -57,7 +69,7 @@ class _Compiler:
         if "$ref" in keywords:
             return self._reference(keywords["$ref"])
         if "oneOf" in keywords:
-            options = [self._resolve(option["$ref"]) for option in keywords["oneOf"]]
+            options = [self.resolve(option["$ref"]) for option in keywords["oneOf"]]
             return self._rules(options) if "rule" in options[0]["properties"] else self._alternatives(options)
         if "anyOf" in keywords:
             return _any_of([self.compile(option) for option in keywords["anyOf"]])
@@ -67,14 +79,18 @@ class _Compiler:
             return _words(keywords["enum"])
         return self._typed(keywords)
 
-    def _resolve(self, pointer: str) -> dict[str, Any]:
+    def resolve(self, pointer: str) -> dict[str, Any]:
+        """What the schema has under a pointer, or under the name at its end."""
         return self._root if pointer == "#" else dict(self._root["$defs"][pointer.rpartition("/")[2]])
 
     def _reference(self, pointer: str) -> Check:
+        name = pointer.rpartition("/")[2]
+        if self._parts and name in KINDS:
+            return _part(name)
         if pointer not in self._named:
             # A definition may hold itself: until it is compiled, its name looks the check up late.
             self._named[pointer] = lambda value, place, report: self._named[pointer](value, place, report)
-            self._named[pointer] = self.compile(self._resolve(pointer))
+            self._named[pointer] = self.compile(self.resolve(pointer))
         return self._named[pointer]
 
     def _typed(self, keywords: Keywords) -> Check:
@@ -99,7 +115,7 @@ class _Compiler:
         count = f"{_how_many(low, high)} item{'s' if max(low, high or 0) > 1 else ''}"
 
         def check(value: Any, place: Place, report: Report) -> None:
-            if not isinstance(value, list):
+            if not isinstance(value, list | tuple):
                 return _wrong(value, place, report, expected)
             if len(value) < low or (high is not None and len(value) > high):
                 report.add(place, f"needs {count}; has {len(value)}")
@@ -195,18 +211,33 @@ class _Compiler:
             return by_rule.get(rule)
 
         def check(value: Any, place: Place, report: Report) -> None:
+            if type(value) is not dict and isinstance(value, Depth):
+                if isinstance(value, DepthPlugin) and value.rule not in plugins():
+                    return None  # only its own class knows what it takes
+                value = value.keyed()
+            elif self._parts or not isinstance(value, dict):
+                return _wrong(value, place, report, "a depth rule" if self._parts else _NOUNS["object"])
             if value in complete:
-                return
-            if not isinstance(value, dict):
-                _wrong(value, place, report, _NOUNS["object"])
-            elif "rule" not in value:
+                return None
+            if "rule" not in value:
                 report.add(place, 'missing key "rule"')
             elif named := chosen(value["rule"]):
                 named(value, place, report)
             else:
                 _words([*dict.fromkeys((*by_rule, *plugins()))])(value["rule"], (place, "rule"), report)
+            return None
 
         return check
+
+
+def _part(name: str) -> Check:
+    """The check that a value is an object which has checked itself."""
+
+    def check(value: Any, place: Place, report: Report) -> None:
+        if not isinstance(value, Keyed) or value.definition != name:
+            _wrong(value, place, report, " or ".join(f"a {kind}" for kind in KINDS[name]))
+
+    return check
 
 
 def _any_of(options: list[Check]) -> Check:

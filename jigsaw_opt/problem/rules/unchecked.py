@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from jigsaw_opt.problem.rules.keyed import Keyed
 from jigsaw_opt.problem.rules.report import Place, Report, quoted
 
 __all__ = ["Names", "all_names", "check_unique", "dict_at", "list_at", "names_of"]
@@ -14,15 +15,21 @@ Names = dict[str, None]
 
 
 def list_at(holder: Any, key: str) -> list[Any]:
-    """The list under a key, or an empty one."""
+    """The list under a key, or an empty one; parts in it as documents have them."""
     found = holder.get(key) if isinstance(holder, dict) else None
+    if isinstance(found, tuple):  # as objects have them
+        return [_seen(item) for item in found]
     return found if isinstance(found, list) else []
 
 
 def dict_at(holder: Any, key: str) -> dict[str, Any]:
-    """The object under a key, or an empty one."""
-    found = holder.get(key) if isinstance(holder, dict) else None
+    """The object under a key, or an empty one; a part as documents have it."""
+    found = _seen(holder.get(key)) if isinstance(holder, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def _seen(value: Any) -> Any:
+    return value.keyed() if isinstance(value, Keyed) else value
 
 
 def names_of(items: list[Any], place: Place) -> Iterator[tuple[Place, str]]:

@@ -9,7 +9,6 @@ plans are made for a model of each kind, checked, and remembered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from jigsaw_opt.planning.fill import insert
@@ -17,6 +16,7 @@ from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.places import Place, Places
@@ -71,7 +71,7 @@ class FilledShares:
 
     def _kind(self, place: Place) -> _Kind:
         """What plans depend on of the servers: their hardware, the GPUs used of each, and what joins them."""
-        servers = sorted((repr(replace(self.cluster.servers[k], name="", gpus=used)) for k, used in place))
+        servers = sorted((repr(altered(self.cluster.servers[k], name="", gpus=used)) for k, used in place))
         channel = self._routes.channel(dict(place))
         return tuple(servers), channel and (channel.rate, channel.latency_us)
 

@@ -8,13 +8,13 @@ iteration of each job; if a job is free to choose levels anew in every iteration
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, Job
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.places import Place, Places
@@ -63,7 +63,7 @@ class Timetabled:
         if len(place) > 1:
             return place
         server, used = self.cluster.servers[place[0][0]], place[0][1]
-        return replace(server, name="", gpus=used)
+        return altered(server, name="", gpus=used)
 
     def _search(self, place: Place, members: Sequence[tuple[str, int, Depth]]) -> Fraction | None:
         free = any(isinstance(depth, FreeDepth) for _, _, depth in members)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import combinations
 
 from jigsaw_opt.problem.cluster import Cluster, Routes
+from jigsaw_opt.problem.rules.keyed import altered
 
 __all__ = ["Place", "Places"]
 
@@ -38,7 +38,7 @@ class Places:
         Other servers that routes between them pass through are switches there.
         """
         cluster = self.cluster
-        servers = tuple(replace(cluster.servers[number], gpus=used) for number, used in place)
+        servers = tuple(altered(cluster.servers[number], gpus=used) for number, used in place)
         if len(servers) == 1:
             return Cluster(servers)
         own, names = {server.name for server in servers}, set(cluster.switches)

@@ -11,6 +11,7 @@ from jigsaw_opt.problem.costs import contributors, staircase
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import OperationGraph
 from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.explanation.explain import Explainer
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
@@ -111,9 +112,9 @@ def _faster(order: KeptOrder, chosen: Sequence[int]) -> FlatActivities:
     cluster, flat = order.operations.cluster, order.flat
     links = list(cluster.links)
     for at in (resource - cluster.gpu_count for resource in chosen):
-        links[at] = replace(links[at], bandwidth=2 * links[at].bandwidth)
+        links[at] = altered(links[at], bandwidth=2 * links[at].bandwidth)
     users = sorted({flat.job[a] for a, used in enumerate(flat.resources) if not set(chosen).isdisjoint(used)})
-    return order.patched((), users, Routes(replace(cluster, links=tuple(links))))
+    return order.patched((), users, Routes(altered(cluster, links=tuple(links))))
 
 
 def _other_levels(order: KeptOrder, instance: Instance, plan: Plan, job: int) -> Iterator[tuple[str, KeptOrder]]:

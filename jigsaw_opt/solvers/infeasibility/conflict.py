@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
 from jigsaw_opt.solvers.infeasibility.placement import placement_feasible, what_helps
 from jigsaw_opt.solvers.infeasibility.promises import broken_together
@@ -68,7 +69,7 @@ def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
         Indices of the jobs to keep.
     """
     kept = tuple(jobs)
-    instance = replace(operations.instance, jobs=tuple(operations.instance.jobs[k] for k in kept))
+    instance = altered(operations.instance, jobs=tuple(operations.instance.jobs[k] for k in kept))
     part = replace(operations, instance=instance, jobs=tuple(operations.jobs[k] for k in kept))
     part.__dict__["routes"] = operations.routes  # the same cluster: its routes stay known
     return part

@@ -13,6 +13,7 @@ from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
 from jigsaw_opt.problem.memory import most_bytes
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.infeasibility.room import amount
@@ -79,7 +80,7 @@ def what_helps(operations: Operations) -> str:
 def _with(operations: Operations, number: int, server: Server) -> Operations:
     servers = operations.cluster.servers
     return replace(
-        operations, cluster=replace(operations.cluster, servers=(*servers[:number], server, *servers[number + 1 :]))
+        operations, cluster=altered(operations.cluster, servers=(*servers[:number], server, *servers[number + 1 :]))
     )
 
 
@@ -93,7 +94,7 @@ def _different(operations: Operations) -> list[tuple[int, Server]]:
 
 def _gpu_that_helps(operations: Operations) -> Iterator[str]:
     for number, server in _different(operations):
-        if placement_feasible(_with(operations, number, replace(server, gpus=server.gpus + 1)), _WORK_OF_A_TRY):
+        if placement_feasible(_with(operations, number, altered(server, gpus=server.gpus + 1)), _WORK_OF_A_TRY):
             yield f"one GPU more on server {server.name}"
             return
 
@@ -107,7 +108,7 @@ def _memory_that_helps(operations: Operations) -> Iterator[str]:
         steps = range(1, -(-max(0, most - server.gpu_memory) // unit) + 1)
 
         def fits(step: int, number: int = number, server: Server = server, unit: int = unit) -> bool:
-            larger = replace(server, gpu_memory=server.gpu_memory + step * unit)
+            larger = altered(server, gpu_memory=server.gpu_memory + step * unit)
             return placement_feasible(_with(operations, number, larger), _WORK_OF_A_TRY) is True
 
         if steps and fits(steps[-1]):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from random import Random
 
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import Gpu, Timetable
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.improving import Annealing
@@ -98,7 +98,7 @@ def _levels(
     if not operations.jobs:
         return []
     own = tuple(job for job in operations.instance.jobs if isinstance(job, Job))
-    alone = cut(replace(operations.instance, jobs=own))
+    alone = cut(altered(operations.instance, jobs=own))
     asked = demands(alone)
     found = None if asked is None else assigned(ProblemData(alone, Layout(alone), asked), placements)
     return None if found is None else [tuple(tuple(row) for row in it.plan.rows) for it in found]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts
@@ -41,9 +41,9 @@ class FluidModel:
     def __init__(self, instance: Instance, rng: random.Random) -> None:
         self._jobs = instance.data_parallel
         part = cyclic_part(instance, iteration_counts({job.name: job.iterations for job in self._jobs}, _ITERATIONS))
-        ample = tuple(replace(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
+        ample = tuple(altered(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
         self._data = _data(part)
-        self._ample = PartialPlacement(_data(replace(part, cluster=replace(part.cluster, servers=ample))), rigid=False)
+        self._ample = PartialPlacement(_data(altered(part, cluster=altered(part.cluster, servers=ample))), rigid=False)
         self._generator = CandidateGenerator(self._ample.data, rng)
         layout = self._data.layout
         self.fluids = FluidJobs({name: layout.memory[gpu] for name, gpu in self._data.number.items()})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import replace
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.infeasibility import certain_causes
@@ -46,8 +46,8 @@ def bounded_instance(instance: Instance) -> Instance:
 
     A job that has ended needs no memory any more, so that jobs run in turn that do not fit together.
     """
-    servers = tuple(replace(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
-    return replace(_unbalanced(instance), cluster=replace(instance.cluster, servers=servers))
+    servers = tuple(altered(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
+    return altered(_unbalanced(instance), cluster=altered(instance.cluster, servers=servers))
 
 
 def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
@@ -55,10 +55,10 @@ def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
     found: list[Conflict] = []
     fine: set[Job] = set()
     for job in looking(_unbalanced(instance).jobs):
-        alike = replace(job, name="", weight=1) if isinstance(job, Job) else None
+        alike = altered(job, name="", weight=1) if isinstance(job, Job) else None
         if alike is None or alike not in fine:
             models = {job.model: instance.models[job.model]} if isinstance(job, Job) else {}
-            causes = certain_causes(cut(replace(instance, jobs=(job,), models=models)))
+            causes = certain_causes(cut(altered(instance, jobs=(job,), models=models)))
             found += causes
             if alike is not None and not causes:
                 fine.add(alike)
@@ -68,9 +68,9 @@ def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
 def _unbalanced(instance: Instance) -> Instance:
     """The instance without balance: it holds in every period, and many periods add up to any difference."""
     jobs = tuple(
-        replace(job, depth=replace(job.depth, balance=None))
+        altered(job, depth=altered(job.depth, balance=None))
         if isinstance(job, Job) and isinstance(job.depth, FreeDepth)
         else job
         for job in instance.jobs
     )
-    return replace(instance, jobs=jobs)
+    return altered(instance, jobs=jobs)

@@ -14,6 +14,7 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import assemble, decisions_of
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.resolve.fix import misplaced, same_shape
@@ -93,8 +94,8 @@ def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Seq
             yield Problem(place, "has begun, and its fixed placement is another one")
     if not begun:
         return
-    jobs = tuple(replace(job, iterations=done[job.name], deadline_us=None) for job in begun)
-    part, groups = replace(instance, jobs=jobs), tuple(PhaseGroup(group) for group in past.groups if group)
+    jobs = tuple(altered(job, iterations=done[job.name], deadline_us=None) for job in begun)
+    part, groups = altered(instance, jobs=jobs), tuple(PhaseGroup(group) for group in past.groups if group)
     for violation in violations(part, Plan(part.name, instance_sha256(part), "feasible", 0, 0, groups)):
         if violation.rule not in ("objective", "bound"):
             yield Problem(f"$.before_us: {violation.path}", f"has begun, but does not hold: {violation.message}")

@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.checking import violations
-from jigsaw_opt.documents import instance_sha256, validate
+from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, UsageError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan, PlanStatus
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import too_wide
@@ -79,7 +80,8 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
         raise UsageError("a phased plan is made from another one; this plan lists all iterations")
     fix = fix or Fix()
     require_a(Fix, fix)
-    instance, options, started = validate(instance), required_options(options), time.monotonic()
+    require_a(Instance, instance)
+    options, started = required_options(options), time.monotonic()
     require_taken(PHASED, instance)
     if instance.shaped:
         job = instance.shaped[0].name
@@ -181,7 +183,7 @@ class _Work:
         self._end = math.inf if options.time_limit is None else started + share * options.time_limit
         self._jobs = {job.name: job for job in instance.data_parallel}
         left = {name: job.iterations - past.done[name] for name, job in self._jobs.items()}
-        self._left = {name: replace(self._jobs[name], iterations=count) for name, count in left.items() if count}
+        self._left = {name: altered(self._jobs[name], iterations=count) for name, count in left.items() if count}
         self._hurried = False
 
     def placings(self, operations: Operations) -> Iterator[Sharing]:
@@ -216,7 +218,7 @@ class _Work:
             olds = {old[name] for name in names if name in old} | ({g} if g is not None else set())
             free_us = self._past.moment if g is None else self._past.free_us(g)
             jobs = {name: self._left[name] for name in names}
-            jobs = {name: replace(job, release_us=max(job.release_us, free_us)) for name, job in jobs.items()}
+            jobs = {name: altered(job, release_us=max(job.release_us, free_us)) for name, job in jobs.items()}
             phases = self._past.groups[g] if g is not None else ()
             part = _SharingJobs(jobs, phases, min(olds) if len(olds) == 1 else None)
             best = self._best(part, sharing.placements)
@@ -228,7 +230,7 @@ class _Work:
 
     def _best(self, part: _SharingJobs, placements: Mapping[str, Sequence[str]]) -> list[Phase] | None:
         """The best correct phases of a group, as far as time goes."""
-        own = replace(self._instance, jobs=tuple(job for job in self._instance.jobs if job.name in part.names))
+        own = altered(self._instance, jobs=tuple(job for job in self._instance.jobs if job.name in part.names))
         asked = {job.name: job for job in own.data_parallel}
         best, value = None, (math.inf, math.inf)
         self._hurried = False
@@ -267,7 +269,7 @@ class _Work:
                     left[job.name] -= phase.count * len(job.iterations)
         end_us = phases[-1].end_us if phases else 0
         rest = {
-            name: replace(job, iterations=left[name], release_us=max(job.release_us, end_us))
+            name: altered(job, iterations=left[name], release_us=max(job.release_us, end_us))
             for name, job in part.jobs.items()
             if left[name]
         }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import gcd
 
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.shaped_graph import cut_shape
 
@@ -23,11 +23,11 @@ Place = Callable[[Instance], Plan | None]
 def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
     """Some jobs of an instance on the cyclic horizon, each with so many iterations a period."""
     jobs = tuple(
-        replace(job, iterations=counts[job.name], release_us=0, deadline_us=None)
+        altered(job, iterations=counts[job.name], release_us=0, deadline_us=None)
         for job in instance.jobs
         if job.name in counts
     )
-    return replace(instance, jobs=jobs, horizon="cyclic", objective="period")
+    return altered(instance, jobs=jobs, horizon="cyclic", objective="period")
 
 
 def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, int]:

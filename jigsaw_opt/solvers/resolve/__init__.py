@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.documents import validate
 from jigsaw_opt.errors import WrongPlanError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
@@ -60,7 +59,7 @@ def resolve(
     require_a(Plan, plan)
     fix = fix or Fix()
     require_a(Fix, fix)
-    result = solve_listed(validate(instance), Warm(plan, fix), required_options(options), on_event)
+    result = solve_listed(instance, Warm(plan, fix), required_options(options), on_event)
     broken = list(breaches(result.plan.data_parallel, plan, fix)) if result.plan is not None else []
     if broken:
         raise WrongPlanError(f"what was fixed did not hold: {'; '.join(broken[:5])}")

@@ -10,6 +10,7 @@ from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import assemble, decisions_of, objective_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, same_shape
 from jigsaw_opt.solvers.resolve.shifting import shifted
@@ -63,7 +64,7 @@ def _now(operations: Operations, chosen: Sequence[int], old: Sequence[JobPlan], 
 
 def _broken(operations: Operations, chosen: Sequence[int], jobs: tuple[JobPlan, ...], period: int | None) -> set[int]:
     """Places, among the chosen jobs, of those that the checker names."""
-    instance = replace(operations.instance, jobs=tuple(operations.instance.jobs[index] for index in chosen))
+    instance = altered(operations.instance, jobs=tuple(operations.instance.jobs[index] for index in chosen))
     part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
     value = objective_of(part, jobs, period)
     alone = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, period, jobs)

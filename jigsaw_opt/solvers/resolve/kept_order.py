@@ -13,6 +13,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
@@ -183,7 +184,7 @@ class KeptOrder:
         jobs = tuple(job for job in instance.jobs if job.name in names)
         part = replace(
             self.operations,
-            instance=replace(instance, cluster=routes.cluster, jobs=jobs),
+            instance=altered(instance, cluster=routes.cluster, jobs=jobs),
             cluster=routes.cluster,
             jobs=tuple(self.operations.jobs[job] for job in kept if job < count),
             shaped=tuple(self.operations.shaped[job - count] for job in kept if job >= count),

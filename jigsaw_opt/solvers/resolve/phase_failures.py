@@ -12,6 +12,7 @@ from dataclasses import replace
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, PhaseLoss, TransferChange
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
@@ -89,7 +90,7 @@ class PhaseFailures:
             raise ValueError("no job runs, or the order of a group does not say when")
         ends = _ends_us(groups)
         jobs = tuple(job for job in self._instance.jobs if job.name in ends)
-        left = replace(self._instance, cluster=left_of(self.cluster, failed), jobs=jobs)
+        left = altered(self._instance, cluster=left_of(self.cluster, failed), jobs=jobs)
         return left, Plan(left.name, instance_sha256(left), "feasible", self._objective(ends), 0, groups)
 
     def _groups(self, failed: Sequence[FailedPart]) -> tuple[tuple[PhaseGroup, ...], set[str]]:

@@ -15,6 +15,7 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.operations import MOST_OPERATIONS
 from jigsaw_opt.problem.plan import Iteration as WorkerIteration
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import job_end
 
@@ -90,7 +91,7 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
     for _, _, phase in rest.all_phases():
         left.update({job.name: phase.count * len(job.iterations) for job in phase.jobs})
     jobs = tuple(
-        replace(job, iterations=left[job.name], release_us=max(job.release_us, moment))
+        altered(job, iterations=left[job.name], release_us=max(job.release_us, moment))
         for job in instance.jobs
         if left[job.name]
     )
@@ -98,7 +99,7 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
     weights = {job.name: job.weight for job in instance.jobs}
     weighted = sum(weights[name] * end for name, end in ended.items())
     done = max(ended.values(), default=0) if instance.objective == "makespan" else weighted
-    return RemainingWork(replace(instance, jobs=jobs), rest, ended, done)
+    return RemainingWork(altered(instance, jobs=jobs), rest, ended, done)
 
 
 def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
@@ -181,12 +182,12 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
             jobs.append(job)
         elif job_end(old) > moment:
             done = _done(old.iterations, moment)
-            rest = replace(job, iterations=job.iterations - done)
+            rest = altered(job, iterations=job.iterations - done)
             if not _forgetful(job, rest, instance.models[job.model]):
                 rest, done = job, 0
             jobs.append(rest)
             lasting.append(replace(old, iterations=old.iterations[done:]))
-    return replace(instance, jobs=tuple(jobs)), plan.with_jobs(tuple(lasting))
+    return altered(instance, jobs=tuple(jobs)), plan.with_jobs(tuple(lasting))
 
 
 def _forgetful(job: Job, rest: Job, model: Model) -> bool:
@@ -199,12 +200,12 @@ def shifted_jobs(instance: Instance, plan: Plan, origin: int) -> tuple[Instance,
     """The same on a finite horizon with time counted from `origin`, in microseconds; releases before it are 0."""
     jobs = tuple(_job_from(job, origin) for job in instance.jobs)
     plans = tuple(_plan_from(job, origin) for job in plan.data_parallel)
-    return replace(instance, jobs=jobs), plan.with_jobs(plans)
+    return altered(instance, jobs=jobs), plan.with_jobs(plans)
 
 
 def _job_from(job: Job | ShapedJob, origin: int) -> Job | ShapedJob:
     deadline = None if job.deadline_us is None else job.deadline_us - origin
-    return replace(job, release_us=max(0, job.release_us - origin), deadline_us=deadline)
+    return altered(job, release_us=max(0, job.release_us - origin), deadline_us=deadline)
 
 
 def _plan_from(job: JobPlan, origin: int) -> JobPlan:

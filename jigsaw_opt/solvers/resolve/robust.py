@@ -18,6 +18,7 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.auto import Auto
 from jigsaw_opt.solvers.control import first_bound
@@ -58,7 +59,7 @@ def solve_robust(instance: Instance, method: str | Solver, options: Options, on_
         The method takes no such condition.
     """
     dead = bridges(instance.cluster) if not instance.policed else frozenset()
-    narrow = replace(instance, cluster=instance.cluster.without(dead)) if dead else instance
+    narrow = altered(instance, cluster=instance.cluster.without(dead)) if dead else instance
     asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
     solver, opening = find_solver(method), None
     _require_condition(solver, narrow, asked)
@@ -86,12 +87,12 @@ def _first_plans(instance: Instance, method: ControlledSolver, options: Options)
     Those of slow links are timed anew in their order with the links as they are.
     """
     cluster = instance.cluster
-    apart = replace(instance, cluster=cluster.without({link.name for link in cluster.links}))
+    apart = altered(instance, cluster=cluster.without({link.name for link in cluster.links}))
     plan = solve_listed(apart, method, options).plan
     if plan is not None:
         yield timetable_in(plan)
-    slow = replace(cluster, links=tuple(_slowed(cluster)))
-    plan = solve_listed(replace(instance, cluster=slow), method, replace(options, condition=None)).plan
+    slow = altered(cluster, links=tuple(_slowed(cluster)))
+    plan = solve_listed(altered(instance, cluster=slow), method, replace(options, condition=None)).plan
     if plan is not None:
         order, routes = KeptOrder.of(instance, plan), Routes(cluster)
         timing = order.timed((), (), routes)
@@ -112,7 +113,7 @@ def _slowed(cluster: Cluster) -> Iterator[Link]:
             around = [graph[one][other]["link"] for one, other in pairwise(way)]
             bandwidth = min([link.bandwidth, *(it.bandwidth for it in around)])
             latency = max([link.latency_us, *(it.latency_us for it in around)])
-            yield replace(link, bandwidth=bandwidth, latency_us=latency)
+            yield altered(link, bandwidth=bandwidth, latency_us=latency)
         else:
             yield link
         graph.add_edge(*link.ends, link=link)
@@ -164,7 +165,7 @@ class LinkFailures:
 
     def _whole(self, operations: Operations) -> Operations:
         """The instance with all of its links."""
-        instance = replace(operations.instance, cluster=self._cluster)
+        instance = altered(operations.instance, cluster=self._cluster)
         whole = replace(operations, instance=instance, cluster=self._cluster)
         whole.__dict__["routes"] = self._without(frozenset())
         return whole

@@ -90,7 +90,8 @@ def test_workers_that_share_a_gpu_wait_for_its_last_exchange() -> None:
 def test_large_numbers_are_rounded_so_that_the_bound_stays_below_the_optimum(unit: int) -> None:
     # The same instance with times, memory and latencies that many times as large.
     model = Model((Segment("a", {"v": 10 * unit}, {"v": 0}, 50 * unit, 0),), state_factor=1)
-    servers = (Server("s0", "v", 3, 60 * unit, 10**9 * unit), Server("s1", "v", 1, 60 * unit, 10**9 * unit))
+    fast = min(10**9 * unit, 2**53 - 1)
+    servers = (Server("s0", "v", 3, 60 * unit, fast), Server("s1", "v", 1, 60 * unit, fast))
     cluster = Cluster(servers, (), (Link("l", ("s0", "s1"), MICRO),))
     instance = Instance("large", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(2)))
     found = rising(instance)[-1].value

@@ -13,6 +13,7 @@ from jigsaw_opt.problem.job import FreeDepth, StaircaseDepth
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.greedy.heuristic import timetables
@@ -49,7 +50,7 @@ class Timetables:
         if len(gang.kinds) == 1:
             return gang.period_us  # Alone at full depth there is nothing to decide, and the period is exact.
         own = problem.types[number]
-        key = (gang.kinds, gang.site, replace(own.server, name="", gpus=1), own.bandwidth, own.latency_us)
+        key = (gang.kinds, gang.site, altered(own.server, name="", gpus=1), own.bandwidth, own.latency_us)
         if key not in self._periods:
             members = [(kind, problem.models[kind.model]) for kind in gang.kinds]
             period = shortest_period(gang_instance(own, members, gang.site, self.iterations))
@@ -92,9 +93,9 @@ def cyclic_plan(instance: Instance, operations: Operations) -> Plan | None:
 def _variants(instance: Instance) -> Iterator[Operations]:
     operations = cut(instance)
     yield operations
-    plain = tuple(replace(j, depth=StaircaseDepth()) if j.depth == FreeDepth() else j for j in instance.data_parallel)
+    plain = tuple(altered(j, depth=StaircaseDepth()) if j.depth == FreeDepth() else j for j in instance.data_parallel)
     if plain != instance.jobs:
-        yield cut(replace(instance, jobs=plain))
+        yield cut(altered(instance, jobs=plain))
     gpu_type = instance.cluster.servers[0].gpu_type
     cheapest = tuple(with_cheapest_levels(job, gpu_type) for job in operations.jobs)
     if cheapest != operations.jobs:

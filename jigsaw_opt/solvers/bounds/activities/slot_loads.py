@@ -14,6 +14,7 @@ from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel, Cluster
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
@@ -88,7 +89,7 @@ class ShapedData:
         """By operation of so many iterations, those that it comes after, or before."""
         graph, size = self.graph, self.graph.size
         before: dict[int, list[int]] = {number: [] for number in range(size * iterations)}
-        listed = replace(graph, job=replace(graph.job, iterations=iterations))
+        listed = replace(graph, job=altered(graph.job, iterations=iterations))
         for first, later, _ in listed.precedences("finite"):
             ends = first[0] * size + first[1], later[0] * size + later[1]
             one, other = ends if forward else ends[::-1]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import Timetable, job_end
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
@@ -26,7 +27,7 @@ __all__ = ["OtherHorizon", "twin"]
 
 def twin(operations: Operations) -> Operations:
     """Return the same jobs on the finite horizon."""
-    instance = replace(operations.instance, horizon="finite", objective="makespan")
+    instance = altered(operations.instance, horizon="finite", objective="makespan")
     return replace(operations, instance=instance, horizon="finite", objective="makespan")
 
 

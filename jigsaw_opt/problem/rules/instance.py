@@ -1,0 +1,67 @@
+"""What the schema cannot say of an instance (specification: instance).
+
+Its structure may be broken, so each check looks only at values of the right type. A part that is an object has checked
+itself when it was made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jigsaw_opt.problem.rules.cluster import check_cluster
+from jigsaw_opt.problem.rules.model import check_model
+from jigsaw_opt.problem.rules.report import Place, Report, quoted
+from jigsaw_opt.problem.rules.shape import check_shape
+from jigsaw_opt.problem.rules.unchecked import check_unique, dict_at, list_at, names_of
+
+__all__ = ["check_instance"]
+
+Json = dict[str, Any]
+
+
+def check_instance(tree: Json, place: Place, report: Report) -> None:
+    """Report what is wrong with an instance besides its structure."""
+    if isinstance(tree.get("cluster"), dict):
+        check_cluster(tree["cluster"], (place, "cluster"), report)
+    models, jobs, at = dict_at(tree, "models"), list_at(tree, "jobs"), (place, "jobs")
+    for name, model in models.items():
+        if isinstance(model, dict):
+            check_model(model, ((place, "models"), name), report)
+    check_unique(names_of(jobs, at), report)
+    cluster = dict_at(tree, "cluster")
+    policies = dict_at(cluster, "route_policies") if isinstance(cluster.get("route_policies", {}), dict) else None
+    known = models if isinstance(tree.get("models"), dict) else None
+    for index, job in enumerate(jobs):
+        if not isinstance(job, dict):
+            continue
+        if "shape" not in job:
+            _check_named(job.get("model"), known, "model", ((at, index), "model"), report)
+        elif isinstance(job["shape"], dict):
+            check_shape(job["shape"], ((at, index), "shape"), report)
+        if "route_policy" in job:
+            _check_named(job["route_policy"], policies, "route policy", ((at, index), "route_policy"), report)
+    _check_horizon(tree, jobs, at, report)
+
+
+def _check_named(name: Any, known: Json | None, what: str, place: Place, report: Report) -> None:
+    """What a job names exists; None where it is not known what does."""
+    if known is not None and isinstance(name, str) and name and name not in known:
+        report.add_misspelt(place, f"no {what} is called {quoted(name)}", name, known)
+
+
+def _check_horizon(tree: Json, jobs: list[Any], place: Place, report: Report) -> None:
+    horizon, objective = tree.get("horizon", "finite"), tree.get("objective")
+    if horizon == "finite" and objective == "period":
+        report.add(("$", "objective"), '"period" is for the horizon "cyclic"', 'set "horizon": "cyclic"')
+    unkept, other = ("pace_us", "cyclic") if horizon == "finite" else ("deadline_us", "finite")
+    for index, job in enumerate(jobs):
+        if isinstance(job, dict) and unkept in job and horizon in ("finite", "cyclic"):
+            report.add(((place, index), unkept), f"is for the horizon {quoted(other)}")
+    if horizon != "cyclic":
+        return
+    if objective in ("makespan", "weighted_completion"):
+        report.add(("$", "objective"), f'{quoted(objective)} is for the horizon "finite"', 'set "objective": "period"')
+    for index, job in enumerate(jobs):
+        release = job.get("release_us", 0) if isinstance(job, dict) else 0
+        if type(release) is int and release > 0:
+            report.add(((place, index), "release_us"), f'must be 0 with the horizon "cyclic"; is {release}')

@@ -1,0 +1,146 @@
+"""Instances and their parts check themselves when they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import pytest
+
+from jigsaw_opt import (
+    Cluster,
+    FreeDepth,
+    Instance,
+    InvalidInputError,
+    Job,
+    Link,
+    Model,
+    Segment,
+    Server,
+    instance_sha256,
+)
+from jigsaw_opt.documents import encode_instance, load_instance
+from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
+from jigsaw_opt.problem.power import PowerCap
+from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.rules.keyed import altered
+
+SERVER = Server("s0", "v100", 2, 10**9, 10**9)
+MODEL = Model((Segment("body", {"v100": 10}, {"v100": 20}, 100, 10), Segment("head", {"v100": 1}, {"v100": 2}, 10, 1)))
+
+
+def problems(make: Callable[[], object]) -> list[str]:
+    with pytest.raises(InvalidInputError) as caught:
+        make()
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_all_that_is_wrong_with_a_part_is_told_at_once() -> None:
+    wrong: Any = {"gpus": 0, "gpu_memory": -1, "fabric_bandwidth": 2.5, "gpu_type": None}
+    assert problems(lambda: Server("s/0", **wrong)) == [
+        """Server("s/0").name: must be a non-empty name without '/'; is "s/0\"""",
+        'Server("s/0").gpus: must be an integer from 1 to 2^53 - 1; is 0',
+        'Server("s/0").gpu_memory: must be an integer from 0 to 2^53 - 1; is -1',
+        'Server("s/0").fabric_bandwidth: must be an integer from 1 to 2^53 - 1; '
+        "is a number with a fraction or an exponent",
+        'Server("s/0"): missing key "gpu_type"',
+    ]
+    odd: Any = {3: 1, "v100": True, "a\ud800": 2}
+    assert [line.partition(": ")[0] for line in problems(lambda: Segment("a", odd, {}, 0, 0))] == [
+        'Segment("a").forward_us["3"]',
+        'Segment("a").forward_us["a\\ud800"]',
+        'Segment("a").forward_us.v100',
+    ]
+    assert problems(lambda: Model(MODEL.segments, levels=(2, 1), state_factor=0)) == [
+        "Model.state_factor: must be an integer from 1 to 2^53 - 1; is 0",
+        "Model.levels[1]: levels must rise strictly; 1 follows 2",
+        "Model.levels: the last level must be 2, the number of segments; is 1",
+    ]
+    assert problems(lambda: Job("a", "net", 1, 1, depth=FreeDepth(min_contributors=0))) == [
+        'Job("a").depth.min_contributors: must be an integer from 1 to 2^53 - 1; is 0'
+    ]
+
+
+def test_a_cluster_knows_what_its_parts_name() -> None:
+    caps, policies = (PowerCap("room", ("s0", "s9"), 1),), {"p": RoutePolicy(avoid=("hub",))}
+    links = (Link("l", ("s0", "s0"), 1), Link("l", ("s0", "nowhere"), 1))
+    told = problems(lambda: Cluster((SERVER, SERVER), links=links, route_policies=policies, power_caps=caps))
+    assert [line.partition(" (")[0] for line in told] == [
+        'Cluster.servers[1].name: duplicate name "s0"',
+        'Cluster.links[1].name: duplicate name "l"',
+        'Cluster.route_policies.p.avoid[0]: no server or switch is called "hub"',
+        'Cluster.power_caps[0].servers[1]: no server is called "s9"',
+        'Cluster.links[0].ends: both ends are "s0"',
+        'Cluster.links[1].ends[1]: no server or switch is called "nowhere"',
+    ]
+
+
+def test_an_instance_knows_what_its_jobs_name() -> None:
+    jobs = (Job("a", "nett", 1, 1, release_us=5), Job("a", "net", 1, 1, deadline_us=9, route_policy="p"))
+    told = problems(lambda: Instance("hand", Cluster((SERVER,)), {"net": MODEL}, jobs, "cyclic"))
+    assert [line.partition(" (")[0] for line in told] == [
+        '$.jobs[1].name: duplicate name "a"',
+        '$.jobs[0].model: no model is called "nett"',
+        '$.jobs[1].route_policy: no route policy is called "p"',
+        '$.jobs[1].deadline_us: is for the horizon "finite"',
+        '$.objective: "makespan" is for the horizon "finite"',
+        '$.jobs[0].release_us: must be 0 with the horizon "cyclic"; is 5',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda it: Cluster(({"name": "s0"},)), "Cluster.servers[0]: must be a Server; is an object"),
+        (lambda it: replace(it, cluster=None), '$: missing key "cluster"'),
+        (lambda it: replace(it, cluster={}), "$.cluster: must be a Cluster; is an object"),
+        (lambda it: replace(it, models={"net": SERVER}), "$.models.net: must be a Model; is a Server"),
+        (lambda it: replace(it, jobs=("a",)), '$.jobs[0]: must be a Job or a ShapedJob; is "a"'),
+        (lambda it: replace(it, jobs={1}), "$.jobs: must be a list; is a set"),
+        (
+            lambda it: Job("a", "net", 1, 1, depth={"rule": "full"}),
+            'Job("a").depth: must be a depth rule; is an object',
+        ),
+    ],
+)
+def test_parts_are_objects_of_their_class(make: Callable[[Instance], object], told: str, pair: Instance) -> None:
+    assert told in problems(lambda: make(pair))
+
+
+def test_an_instance_made_by_hand_is_the_one_that_is_read(tmp_path: Path) -> None:
+    class Count(int):
+        pass
+
+    table: Any = MappingProxyType({"v100": Count(10)})
+    arguments = {"zoo": "mlp", "arguments": {"widths": (1, 2)}, "batch_size": 4}
+    model = Model([Segment("body", table, table, 100, 10)], [1], executor=arguments)  # type: ignore[arg-type]
+    servers: Any = [Server("s0", "v100", Count(2), 10**9, 10**9)]
+    jobs: Any = [Job("a", "net", 1, Count(1), depth=FreeDepth(Count(1)))]
+    made = Instance("hand", Cluster(servers), {"net": model}, jobs)
+    (tmp_path / "i.json").write_bytes(encode_instance(made))
+    read = load_instance(tmp_path / "i.json")
+    assert made == read and repr(made) == repr(read) and instance_sha256(made) == instance_sha256(read)
+    assert hash(made.jobs[0]) == hash(read.jobs[0])
+
+
+def test_a_rule_that_documents_cannot_name_stays(pair: Instance) -> None:
+    class Own(DepthPlugin):
+        rule = "not registered"
+        __dataclass_fields__: ClassVar[dict[str, Any]] = {}
+
+        def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
+            return LevelRule.fixed((deepest,) * workers, iterations)
+
+        def broken(self, levels: Any, deepest: int) -> None:
+            return None
+
+    rule = Own()
+    assert replace(pair.data_parallel[0], depth=rule).depth is rule
+
+
+def test_what_is_altered_within_is_not_checked_again() -> None:
+    assert altered(SERVER, gpus=0) == altered(altered(SERVER, name=""), name="s0", gpus=0)
+    assert altered(SERVER) == SERVER
