@@ -16,7 +16,7 @@ from test_wrong_documents import GONE, changed
 from jigsaw_opt import Instance, InstanceBuilder, InvalidInputError, Shape, ShapedJob, UsageError, solve
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import canonical_json, decode_instance, encode_instance, instance_sha256, schema
-from jigsaw_opt.problem import Edge, Hold, ShapedBlock, ShapedTransfer, Slot, cut
+from jigsaw_opt.problem import Edge, Hold, ShapedBlock, ShapedTransfer, Slot
 
 PIPE: dict[str, Any] = {
     "format": "jigsaw-instance/1",
@@ -222,8 +222,6 @@ def test_what_is_wrong_with_a_built_shape_has_its_path() -> None:
 
 def test_what_takes_data_parallel_jobs_alone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance = decode_instance(json.dumps(PIPE))
-    with pytest.raises(UsageError, match="jobs with a shape, such as 'pipe'"):
-        cut(instance)
     with pytest.raises(UsageError, match="'ilp' does not take instance 'pipes': job 'pipe' has a shape"):
         solve(instance, "ilp")
     path = tmp_path / "pipes.json"
