@@ -37,3 +37,14 @@ def test_start_up_budget(statement: str, budget_s: float) -> None:
     outcomes = [run.stdout.split() for run in runs]
     assert all(outcome[1:] == [] for outcome in outcomes)
     assert min(float(outcome[0]) for outcome in outcomes) <= budget_s
+
+
+def test_a_method_without_a_search_imports_none() -> None:
+    program = (
+        "import sys, jigsaw_opt\n"
+        "jigsaw_opt.solve\n"
+        "rooms = ('search', 'phased', 'resolve', 'portfolio')\n"
+        "print(*(room for room in rooms if f'jigsaw_opt.solvers.{room}' in sys.modules))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert told.split() == []

@@ -11,7 +11,6 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.auto import Auto
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
@@ -22,7 +21,7 @@ from jigsaw_opt.solvers.registry import Solver, find, require_options, require_s
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.system.interrupts import on_interrupt
 
-__all__ = ["Opening", "find_solver", "offering", "solve_listed"]
+__all__ = ["Opening", "acting", "find_solver", "offering", "solve_listed"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -86,6 +85,15 @@ def find_solver(solver: str | Solver) -> Solver:
         return find(solver)
     require_solver(getattr(solver, "name", str(solver)), solver)
     return solver
+
+
+def acting(method: Solver, instance: Instance) -> Solver:
+    """Return the method that a solve of an instance comes down to: the one that `auto` chooses, or the same."""
+    if method.name != "auto":
+        return method
+    from jigsaw_opt.solvers.auto import Auto  # Here, as it imports all methods.
+
+    return method.choose(instance) if isinstance(method, Auto) else method
 
 
 def _solved(method: Solver, instance: Instance, options: Options, report: Report, opening: Opening | None) -> Result:
@@ -163,8 +171,7 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
     if missing is not None:
         raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
     require_taken(method, instance)
-    if isinstance(method, Auto):
-        method = method.choose(instance)
+    method = acting(method, instance)
     engines: tuple[str, ...] = getattr(method, "engines", ())
     if options.engine is not None and options.engine not in engines:
         raise UsageError(

@@ -1,11 +1,14 @@
-"""The one way to solve an instance, anew or from a plan: options are put together, and a method is chosen for them."""
+"""The one way to solve an instance, anew or from a plan: options are put together, and a method is chosen for them.
+
+What imports the search is imported inside functions: other methods have no need of it.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, kind_of, require_a
@@ -14,13 +17,11 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.listed import Opening, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
-from jigsaw_opt.solvers.phased import PHASED, resolve_phased, solve_either, solve_phased
-from jigsaw_opt.solvers.registry import Solver, refusal, require_options
-from jigsaw_opt.solvers.resolve import Fix, resolve
-from jigsaw_opt.solvers.resolve.kept_order import timetable_in
-from jigsaw_opt.solvers.resolve.robust import solve_robust
-from jigsaw_opt.solvers.resolve.warm import Warm, offer_repaired
+from jigsaw_opt.solvers.registry import Solver, find, refusal, require_options
 from jigsaw_opt.solvers.result import Report, Result, Status
+
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.resolve import Fix
 
 __all__ = ["solve"]
 
@@ -93,6 +94,23 @@ def solve(
         if fix is not None and not fix.empty:
             raise UsageError("what is fixed is part of a plan: give it as start")
         return _solved(instance, method, asked, on_event, None, begun)
+    return _started(instance, method, asked, start, fix, on_event, begun)
+
+
+def _started(
+    instance: Instance,
+    method: str | Solver,
+    asked: Options,
+    start: Plan,
+    fix: Fix | None,
+    on_event: Report | None,
+    begun: float,
+) -> Result:
+    """The result from a plan of the instance, or of another one."""
+    from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
+    from jigsaw_opt.solvers.resolve import Fix
+    from jigsaw_opt.solvers.resolve.kept_order import timetable_in
+
     if fix is None:
         _require_correct(instance, start)
     elif _is_carried_over(instance, method, start, fix):
@@ -109,9 +127,12 @@ def solve(
 
 
 def _require_types(start: object, fix: object, on_event: object) -> None:
-    for kind, given in ((Plan, start), (Fix, fix)):
-        if given is not None:
-            require_a(kind, given)
+    if start is not None:
+        require_a(Plan, start)
+    if fix is not None:
+        from jigsaw_opt.solvers.resolve import Fix
+
+        require_a(Fix, fix)
     if on_event is not None and not callable(on_event):
         raise UsageError(f"on_event is a function, not {kind_of(on_event)}")
 
@@ -125,14 +146,20 @@ def _solved(
     begun: float,
 ) -> Result:
     if options.robust:
+        from jigsaw_opt.solvers.resolve.robust import solve_robust
+
         return solve_robust(instance, method, replace(options, robust=False), on_event)
     if method == "auto":
+        from jigsaw_opt.solvers.phased import solve_either
+
         return solve_either(instance, options, on_event, opening, begun)
     return solve_listed(instance, method, options, on_event, opening)
 
 
 def _is_carried_over(instance: Instance, method: str | Solver, start: Plan, fix: Fix) -> bool:
     """Whether jobs are to be matched by name, as of a plan of another instance: always by what repairs such plans."""
+    from jigsaw_opt.solvers.resolve.warm import Warm
+
     repairs = (method == "auto" or start.is_phased) and refusal(Warm(start, fix), instance) is None
     return repairs or not fix.empty or bool(violations(instance, start))
 
@@ -141,6 +168,10 @@ def _resolved(
     instance: Instance, method: str | Solver, options: Options, start: Plan, fix: Fix, on_event: Report | None
 ) -> Result:
     """The result from the plan of another instance: repaired by `resolve`, or for another method to go on from."""
+    from jigsaw_opt.solvers.phased import PHASED, resolve_phased
+    from jigsaw_opt.solvers.resolve import resolve
+    from jigsaw_opt.solvers.resolve.warm import Warm, offer_repaired
+
     if method == PHASED.name and not start.is_phased and fix.empty:
         return solve_listed(instance, method, options)  # What a phased plan keeps, it keeps of another one.
     if start.is_phased or method == PHASED.name:
@@ -158,8 +189,8 @@ def _resolved(
 
 def _require_phases(method: str | Solver, options: Options) -> None:
     """Refuse methods that take no phased plan to start from, and options that none is made with."""
-    require_options(PHASED, options)
-    if method not in ("auto", PHASED.name):
+    require_options(find("phased"), options)
+    if method not in ("auto", "phased"):
         name = find_solver(method).name
         raise UsageError(f"solver {name!r} lists all iterations, and the plan to start from is phased")
 

@@ -161,7 +161,7 @@ def test_a_repair_that_time_ends_leaves_a_correct_start(
 ) -> None:
     instance, plan = finite
     nothing = Result(status=Status.UNKNOWN, stopped_by=StoppedBy.TIME, objective=None, bound=1, plan=None)
-    monkeypatch.setattr("jigsaw_opt.solvers.solve.resolve", lambda *_: nothing)
+    monkeypatch.setattr("jigsaw_opt.solvers.resolve.resolve", lambda *_: nothing)
     result = solve(instance, start=plan, fix=Fix())
     assert (result.objective, result.status, result.stopped_by) == (plan.objective, Status.FEASIBLE, StoppedBy.TIME)
     assert result.plan is not None and not jo.check(instance, result.plan)

@@ -20,10 +20,9 @@ from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.auto import Auto
 from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.listed import find_solver, offering, solve_listed
+from jigsaw_opt.solvers.listed import acting, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import ControlledSolver, Solver, ignored, require_taken
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
@@ -76,7 +75,7 @@ def solve_robust(instance: Instance, method: str | Solver, options: Options, on_
 def _require_condition(method: Solver, instance: Instance, options: Options) -> None:
     """Refuse a method that takes no condition on plans, by the name of the option that the caller gave."""
     require_taken(method, instance)
-    used = method.choose(instance) if isinstance(method, Auto) else method
+    used = acting(method, instance)
     if "condition" in ignored(used, options):
         raise UsageError(f"solver {used.name!r} takes no option {argument('robust')}")
 
