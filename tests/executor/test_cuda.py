@@ -32,7 +32,7 @@ def test_peak_memory_falls_with_the_level(worker: Worker) -> None:
     peaks = [level.memory_bytes for level in found.levels]
     # The last segment is the embedding, which saves next to nothing.
     assert peaks[:-1] == sorted(set(peaks[:-1])) and peaks[-1] >= peaks[-2]
-    assert found.model("gpu", {}).state_factor == 2
+    assert found.model("gpu", {"zoo": "mlp", "arguments": {}, "batch_size": 4}).state_factor == 2
 
 
 def test_a_block_leaves_the_gradients_of_its_suffix(worker: Worker) -> None:

@@ -43,7 +43,7 @@ def test_sizes_are_exact(optimiser: Any, state_factor: int) -> None:
     trained = replica(build_network("mlp", {"hidden": [32, 16]}), (0, 1, 2, 3), 4)
     options = {"momentum": 0.9} if optimiser == "sgd" else {}
     found = profile_replica(trained, TrainingRecipe(optimiser, {"lr": 1e-3, **options}), torch.device("cpu"), 1, 2)
-    model = found.model("cpu", {})
+    model = found.model("cpu", {"zoo": "mlp", "arguments": {}, "batch_size": 4})
     assert [s.parameter_bytes for s in model.segments] == [4 * 65 * 32, 4 * 33 * 16, 4 * 17 * 10]
     assert found.state_bytes == state_factor * sum(s.parameter_bytes for s in model.segments)
     assert model.state_factor == state_factor
@@ -71,7 +71,7 @@ def measured(forward: list[float], backward: list[float], blocks: list[float]) -
 def test_the_model_states_times_that_add_up_to_the_blocks() -> None:
     found = measured([400, 300, 200], [700, 600, 100], [1060.4, 1900, 2500])
     assert found.parts_us == (1300, 1900, 2600)
-    model = found.model("cpu", {})
+    model = found.model("cpu", {"zoo": "mlp", "arguments": {}, "batch_size": 4})
     assert model.block_us("cpu") == (1060, 1900, 2500)
     assert [s.backward_us["cpu"] for s in model.segments] == [600, 840, 100]
     assert [s.forward_us["cpu"] for s in model.segments] == [400, 320, 240]
@@ -79,7 +79,7 @@ def test_the_model_states_times_that_add_up_to_the_blocks() -> None:
 
 
 def test_a_deeper_block_is_never_stated_faster() -> None:
-    model = measured([1, 1, 1], [1, 1, 9], [5, 8, 4]).model("cpu", {})
+    model = measured([1, 1, 1], [1, 1, 9], [5, 8, 4]).model("cpu", {"zoo": "mlp", "arguments": {}, "batch_size": 4})
     assert model.block_us("cpu") == (5, 6, 6)
     assert sum(s.forward_us["cpu"] for s in model.segments) == 1
 
