@@ -171,18 +171,21 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
     if missing is not None:
         raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
     require_taken(method, instance)
+    told, given = f"solver {method.name!r}", method
     method = acting(method, instance)
+    if method is not given:
+        told += f", which is {method.name!r} here,"
     engines: tuple[str, ...] = getattr(method, "engines", ())
     if options.engine is not None and options.engine not in engines:
         raise UsageError(
-            f"solver {method.name!r} has no engine {options.engine!r}; "
+            f"{told} has no engine {options.engine!r}; "
             + (f"it has {' and '.join(engines)}" if engines else "it has none to choose from")
         )
     if options.engine_parameters or options.engine_log is not None:
         if not engines:
-            raise UsageError(f"solver {method.name!r} hands no parameters and no log through to an engine")
+            raise UsageError(f"{told} hands no parameters and no log through to an engine")
         require_parameters(options.engine or engines[0], options.engine_parameters)
-    require_options(method, options)
+    require_options(method, options, told)
 
 
 def _checked(instance: Instance, result: Result) -> Result:

@@ -132,8 +132,15 @@ def ignored(method: object, options: Options) -> tuple[str, ...]:
     return tuple(name for name in options.given if name not in (*takes, *engines))
 
 
-def require_options(method: Solver, options: Options) -> None:
+def require_options(method: Solver, options: Options, told: str = "") -> None:
     """Refuse options that were given and that a method does not use.
+
+    Parameters
+    ----------
+    method, options
+        The method, and what it was given.
+    told
+        What errors call the method; empty for its name.
 
     Raises
     ------
@@ -142,7 +149,8 @@ def require_options(method: Solver, options: Options) -> None:
     """
     left = ignored(method, options)
     if left:
-        raise UsageError(*(f"solver {method.name!r} takes no option {argument(name)}" for name in left))
+        told = told or f"solver {method.name!r}"
+        raise UsageError(*(f"{told} takes no option {argument(name)}" for name in left))
 
 
 def require_solver(name: str, found: object) -> None:

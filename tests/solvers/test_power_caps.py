@@ -92,7 +92,7 @@ def test_a_method_that_ignores_caps_refuses_them(capped: Instance, method: str) 
 
 def test_auto_takes_the_options_of_the_method_that_it_chooses(capped: Instance) -> None:
     pytest.importorskip("ortools")
-    with pytest.raises(UsageError, match="solver 'cpsat' takes no option params"):
+    with pytest.raises(UsageError, match="which is 'cpsat' here, takes no option params"):
         solve(capped, params=SearchParams(without=("restart",)))
 
 
