@@ -144,3 +144,10 @@ def test_a_rule_that_documents_cannot_name_stays(pair: Instance) -> None:
 def test_what_is_altered_within_is_not_checked_again() -> None:
     assert altered(SERVER, gpus=0) == altered(altered(SERVER, name=""), name="s0", gpus=0)
     assert altered(SERVER) == SERVER
+
+
+def test_none_is_no_default_but_where_it_is_the_default() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        Job("a", "m", 1, 1, release_us=None, weight=None, depth=None)  # type: ignore[arg-type]
+    assert {it.path for it in caught.value.problems} == {'Job("a").release_us', 'Job("a").weight', 'Job("a").depth'}
+    assert Job("a", "m", 1, 1, deadline_us=None).deadline_us is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -12,6 +12,7 @@ __all__ = ["KINDS", "Keyed", "NoKey", "altered", "plain", "trusted"]
 KINDS: dict[str, list[str]] = {}
 """Names of the classes of a definition, in the order in which they were made."""
 _FIELDS: dict[type[Keyed], dict[str, Any]] = {}
+_NOTHING = (None, MISSING)
 _SCALARS = frozenset({int, str, bool, float, type(None)})
 _K = TypeVar("_K", bound="Keyed")
 
@@ -39,14 +40,17 @@ class Keyed:
                 object.__setattr__(self, name, _settled(value))
 
     def keyed(self) -> Any:
-        """Return its values by the keys of documents, its own parts left as they are; None is a key that is not there.
+        """Return its values by the keys of documents, its own parts left as they are.
+
+        None is a key that is not there, but where a key that is not there means something else.
 
         Returns
         -------
         dict or list
             A list where documents have one in its place.
         """
-        return {name: value for name in _defaults(type(self)) if (value := getattr(self, name)) is not None}
+        own = ((name, getattr(self, name), default) for name, default in _defaults(type(self)).items())
+        return {name: value for name, value, default in own if value is not None or default not in _NOTHING}
 
 
 def trusted(kind: type[_K], /, **values: Any) -> _K:
