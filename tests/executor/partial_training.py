@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from partial_networks import CASES, Case, built, loss_of
+from partial_networks import Case, built, loss_of
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -44,11 +45,11 @@ def difference(found: dict[str, Tensor | None], wanted: dict[str, Tensor | None]
     return largest
 
 
-def against_ddp(name: str) -> tuple[float, float, float]:
+def against_ddp(case: Case) -> tuple[float, float, float]:
     """Train twice at full depth: largest difference of gradients from equal parameters, of parameters, and progress."""
-    case, rank = CASES[name], dist.get_rank()
+    rank = dist.get_rank()
     ours = PartialBackprop(built(case), cuts=case.cuts, levels="full")
-    theirs = DistributedDataParallel(built(case), find_unused_parameters=name == "sometimes")
+    theirs = DistributedDataParallel(built(case), find_unused_parameters=case.unused)
     alone, start = PartialBackprop(built(case), cuts=case.cuts, levels="full"), built(case).state_dict()
     models = [(ours, *sgd(ours)), (theirs, *sgd(theirs)), (alone, *sgd(alone))]
     worst = 0.0
@@ -87,9 +88,11 @@ def written_out(case: Case, state: dict[str, Tensor], model: PartialBackprop, it
     return {key: wanted[key] for key in own[0]}
 
 
-def against_the_mean(name: str, levels: Any, optimise: Optimise, steps: int) -> tuple[float, list[Any], dict[str, Any]]:
+def against_the_mean(
+    case: Case, levels: Any, optimise: Optimise, steps: int
+) -> tuple[float, list[Any], dict[str, Any]]:
     """Largest difference of gradients to what is written out; levels of this worker; the state after many steps."""
-    case, rank = CASES[name], dist.get_rank()
+    rank = dist.get_rank()
     model = PartialBackprop(built(case), cuts=case.cuts, levels=levels, debug=7)
     optimiser, schedule = optimise(model)
     worst, seen = 0.0, []
@@ -107,12 +110,34 @@ def against_the_mean(name: str, levels: Any, optimise: Optimise, steps: int) -> 
     return worst, seen, dict(model.state_dict())
 
 
-def trainings(names: list[str]) -> dict[str, Any]:
+def trainings(names: Sequence[str], module: str = "partial_networks") -> dict[str, Any]:
+    """By name, what the trainings of some cases of a module of tests came to."""
+    cases: dict[str, Case] = import_module(module).CASES
     return {
         name: (
-            against_ddp(name),
-            against_the_mean(name, "rotation", adamw, LONG),
-            against_the_mean(name, "permutation", sgd, CHECKED),
+            against_ddp(cases[name]),
+            against_the_mean(cases[name], "rotation", adamw, LONG),
+            against_the_mean(cases[name], "permutation", sgd, CHECKED),
         )
         for name in names
     }
+
+
+def require_the_same_as_ddp(found: list[dict[str, Any]], name: str) -> None:
+    """See in what `trainings` found by rank that full depth equals DDP."""
+    for rank in found:
+        gradients, parameters, progress = rank[name][0]
+        assert gradients <= 1e-6
+        assert parameters <= 1e-5 < 1e-3 < progress
+
+
+def require_the_definition(found: list[dict[str, Any]], name: str) -> None:
+    """See in what `trainings` found by rank that partial gradients are means, and ranks hold the same bits."""
+    for run in (1, 2):
+        states = [rank[name][run][2] for rank in found]
+        for own in states:
+            assert all(torch.equal(own[key], states[0][key]) for key in states[0])
+        for rank in found:
+            difference, levels, _ = rank[name][run]
+            assert difference <= 1e-6
+            assert len(set(levels)) > 1

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
 from partial_networks import CASES  # noqa: E402
-from partial_training import trainings  # noqa: E402
+from partial_training import require_the_definition, require_the_same_as_ddp, trainings  # noqa: E402
 
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 
@@ -23,10 +23,7 @@ def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_at_full_depth_training_equals_distributed_data_parallel(found: list[dict[str, Any]], name: str) -> None:
-    for rank in found:
-        gradients, parameters, progress = rank[name][0]
-        assert gradients <= 1e-6
-        assert parameters <= 1e-5 < 1e-3 < progress
+    require_the_same_as_ddp(found, name)
 
 
 @pytest.mark.slow
@@ -34,11 +31,4 @@ def test_at_full_depth_training_equals_distributed_data_parallel(found: list[dic
 def test_partial_gradients_are_the_mean_over_contributors_and_all_ranks_agree(
     found: list[dict[str, Any]], name: str
 ) -> None:
-    for run in (1, 2):
-        states = [rank[name][run][2] for rank in found]
-        for own in states:
-            assert all(torch.equal(own[key], states[0][key]) for key in states[0])
-        for rank in found:
-            difference, levels, _ = rank[name][run]
-            assert difference <= 1e-6
-            assert len(set(levels)) > 1
+    require_the_definition(found, name)

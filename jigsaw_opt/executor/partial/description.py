@@ -24,14 +24,14 @@ class LevelReach:
     gradient_bytes
         Bytes of their gradients.
     share
-        Time of what it reaches over the time of the whole model, in a forward pass.
+        Of the time of the whole backward pass; None where none could be timed, for no output has a graph.
     """
 
     level: int
     cut: str | None
     parameters: int
     gradient_bytes: int
-    share: float
+    share: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Description:
     def __str__(self) -> str:
         rows = [("level", "from", "parameters", "bytes", "share")]
         rows += [
-            (str(it.level), it.cut or "the input", f"{it.parameters:,}", f"{it.gradient_bytes:,}", f"{it.share:.0%}")
+            (str(it.level), it.cut or "the input", f"{it.parameters:,}", f"{it.gradient_bytes:,}", _percent(it.share))
             for it in self.levels
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -53,10 +53,14 @@ class Description:
         )
 
 
+def _percent(share: float | None) -> str:
+    return "?" if share is None else f"{share:.0%}"
+
+
 def describe(parts: ModelParts) -> Description:
     """Return what the levels reach."""
     trained = [(bucket, p) for p, bucket in parts.buckets.items() if p.requires_grad]
-    total_us = sum(parts.forward_us) or 1
+    total_us = sum(parts.backward_us)
     rows = []
     for level in range(1, parts.depth + 1):
         own = [p for bucket, p in trained if bucket <= level]
@@ -66,7 +70,7 @@ def describe(parts: ModelParts) -> Description:
                 parts.cuts[-level] if level < parts.depth else None,
                 sum(p.numel() for p in own),
                 sum(p.nbytes for p in own),
-                sum(parts.forward_us[-level:]) / total_us,
+                sum(parts.backward_us[-level:]) / total_us if total_us else None,
             )
         )
     return Description(tuple(rows))

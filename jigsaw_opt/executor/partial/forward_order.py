@@ -1,4 +1,4 @@
-"""The order in which a forward pass calls modules and uses parameters, and how long it takes between them.
+"""The order in which a forward pass calls modules and uses parameters, and when a backward pass has their gradients.
 
 Parameters are seen where operations get them, not where modules hold them: a table that a function reads directly, or
 that two modules share, has the place of its first use.
@@ -6,10 +6,10 @@ that two modules share, has the place of its first use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 from traceback import walk_stack
 from typing import Any, TypeVar
 
@@ -28,10 +28,13 @@ __all__ = ["ForwardOrder", "eager", "first_calls", "is_raised", "observe"]
 
 Key = TypeVar("Key", bound=Hashable)
 
+TIMED = 3
+"""Backward passes that are timed, after one that is not."""
+
 
 @dataclass
 class ForwardOrder:
-    """What happened in a forward pass.
+    """What happened in a forward pass, and in the backward passes that were timed.
 
     Parameters
     ----------
@@ -39,10 +42,10 @@ class ForwardOrder:
         Moment of the first call of each module that was called, by name; ascending.
     uses
         Moment of the first use of each parameter that was used; ascending. Moments of calls and uses are distinct.
-    starts_us
-        Microseconds from the begin of a pass to the first call of each module.
+    gradients_us
+        Microseconds from the begin of a backward pass to the gradient of each trained parameter; ascending.
     end_us
-        Microseconds from the begin of that pass to its end.
+        Microseconds from the begin of that pass to its end; 0 where there is none to time, for no output has a graph.
     is_reentrant
         Whether parameters were used in activation checkpointing with ``use_reentrant=True``.
     raising
@@ -51,7 +54,7 @@ class ForwardOrder:
 
     calls: dict[str, int] = field(default_factory=dict)
     uses: dict[nn.Parameter, int] = field(default_factory=dict)
-    starts_us: dict[str, float] = field(default_factory=dict)
+    gradients_us: dict[nn.Parameter, float] = field(default_factory=dict)
     end_us: float = 0.0
     is_reentrant: bool = False
     raising: list[nn.Module] = field(default_factory=list)
@@ -79,34 +82,66 @@ def eager(model: nn.Module) -> nn.Module:
 
 
 def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ForwardOrder:
-    """Run the forward pass twice, once to see the order and once to time it; buffers and generators stay as they were.
+    """Run a forward pass to see the order, and some more with backward passes to time these.
+
+    Buffers, generators and gradients stay as they were.
 
     Parameters
     ----------
     model
-        A module, compiled or not; it runs uncompiled and without a graph of its parameters.
+        A module, compiled or not; it runs uncompiled.
     args, kwargs
         Its inputs, which it gets as copies.
     """
     model, order = eager(model), ForwardOrder()
     clock = count()
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
     copies = _copied((args, kwargs))
-    with _undisturbed(model), frozen([p for p in model.parameters() if p.requires_grad]):
+    with _undisturbed(model):
         with (
+            frozen([p for p in model.parameters() if p.requires_grad]),
             first_calls(model.named_modules(), lambda name, _: order.calls.setdefault(name, next(clock))),
             _FirstUses(model.parameters(), clock, order),
             _raised(model, copies, order.raising),
         ):
             model(*copies[0], **copies[1])
-        copies = _copied((args, kwargs))
-        begin_us = wall_us(device)
-        with first_calls(
-            model.named_modules(), lambda name, _: order.starts_us.setdefault(name, wall_us(device) - begin_us)
-        ):
-            model(*copies[0], **copies[1])
-        order.end_us = wall_us(device) - begin_us
+        if not order.is_reentrant:  # such a checkpoint gives no gradients but to backward()
+            passes = [_backward_moments(model, *_copied((args, kwargs))) for _ in range(1 + TIMED)]
+            order.gradients_us, order.end_us = _undelayed(passes[1:])
     return order
+
+
+def _backward_moments(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[dict[nn.Parameter, float], float]:
+    """Return when a backward pass has the gradient of each trained parameter, and when it ends; it changes none."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    with own_draws(0):
+        outputs = [value for value in tensors(model(*args, **kwargs)) if value.grad_fn is not None]
+    if not outputs or not trained:
+        return {}, 0.0
+    moments: dict[nn.Parameter, float] = {}
+    device = trained[0].device
+    with ExitStack() as stack:
+        for parameter in trained:
+
+            def note(_: Tensor, parameter: nn.Parameter = parameter) -> None:
+                moments[parameter] = wall_us(device) - begin_us
+
+            stack.callback(parameter.register_hook(note).remove)  # type: ignore[no-untyped-call]
+        begin_us = wall_us(device)
+        torch.autograd.grad(outputs, trained, [torch.ones_like(value) for value in outputs], allow_unused=True)
+        end_us = wall_us(device) - begin_us
+    return moments, end_us
+
+
+def _undelayed(passes: Sequence[tuple[dict[nn.Parameter, float], float]]) -> tuple[dict[nn.Parameter, float], float]:
+    """Return the moments of a pass none of whose steps is delayed: each takes as little as in any of `passes`."""
+    first = min(passes, key=lambda found: found[1])[0]
+    known = [p for p in first if all(p in moments for moments, _ in passes)]
+    rows = [[0.0, *(moments[p] for p in known), end_us] for moments, end_us in passes]
+    steps = [min(max(0.0, there[at + 1] - there[at]) for there in rows) for at in range(len(known) + 1)]
+    *moments_us, end_us = accumulate(steps)
+    return dict(zip(known, moments_us, strict=True)), end_us
 
 
 def _is_in_reentrant_checkpoint() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from jigsaw_opt.executor.partial.forward_order import ForwardOrder, eager
 
 __all__ = ["ModelParts", "agree", "require_modules", "split"]
 
+NEARLY = 1.25
+"""How much longer the longest part may get by cuts between repeated blocks alone."""
+
 
 @dataclass(frozen=True)
 class ModelParts:
@@ -29,13 +33,13 @@ class ModelParts:
     buckets
         Bucket of each parameter, 1 at the output side to ``len(cuts) + 1``, in the order of the forward pass.
         Those that no operation was seen to use belong to the last one, and come first.
-    forward_us
-        Time of each part in a forward pass, from the input to the output.
+    backward_us
+        Time of each part in a backward pass, from the input to the output; zeros where none could be timed.
     """
 
     cuts: tuple[str, ...]
     buckets: dict[nn.Parameter, int]
-    forward_us: tuple[int, ...]
+    backward_us: tuple[int, ...]
 
     @property
     def depth(self) -> int:
@@ -93,8 +97,7 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
     parameters = list(eager(model).parameters())
     unused = {p: depth for p in parameters if p not in order.uses}
     buckets = unused | {p: depth - bisect_left(moments, moment) for p, moment in order.uses.items()}
-    starts = [0.0, *(order.starts_us[name] for name in named), order.end_us]
-    return ModelParts(tuple(named), buckets, tuple(round(end - start) for start, end in pairwise(starts)))
+    return ModelParts(tuple(named), buckets, _backward_us(order, named))
 
 
 def _in_order(model: nn.Module, order: ForwardOrder, cuts: Sequence[str]) -> list[str]:
@@ -108,22 +111,51 @@ def _in_order(model: nn.Module, order: ForwardOrder, cuts: Sequence[str]) -> lis
     return sorted(named.values(), key=order.calls.__getitem__)
 
 
-def _found(model: nn.Module, order: ForwardOrder, count: int) -> list[str]:
-    """Names of the `count` cuts that share the time about evenly, with trained parameters in every part."""
-    from jigsaw_opt.instances.profiles import even_bounds
+def _backward_us(order: ForwardOrder, cuts: Sequence[str]) -> tuple[int, ...]:
+    """Times of the parts between some cuts in a backward pass, from the input to the output."""
+    used = [(order.uses[p], us) for p, us in order.gradients_us.items() if p in order.uses]
+    ends = [max((us for moment, us in used if moment > order.calls[cut]), default=0.0) for cut in cuts]
+    return tuple(round(later - end) for later, end in pairwise([order.end_us, *ends, 0.0]))
 
+
+def _found(model: nn.Module, order: ForwardOrder, count: int) -> list[str]:
+    """Names of the `count` cuts that share the time about evenly, with trained parameters in every part.
+
+    Modules whose names differ in numbers alone stand at the same place of a repeated block. They are taken, the largest
+    such blocks first, where the longest part is at most `NEARLY` times as long as with cuts anywhere.
+    """
     modules = dict(eager(model).named_modules())
     moments = sorted(moment for p, moment in order.uses.items() if p.requires_grad)
     places: dict[int, list[str]] = {}
     for name, moment in order.calls.items():
         if any(p.requires_grad for p in modules[name].parameters()):
             places.setdefault(bisect_left(moments, moment), []).append(name)
-    candidates = [min(places[k], key=lambda name: name.count(".")) for k in sorted(places) if 0 < k < len(moments)]
-    if count > len(candidates):
-        raise UsageError(f"the forward pass can be cut at {len(candidates)} modules, not at {count}")
-    starts = [0.0, *(order.starts_us[name] for name in candidates), order.end_us]
-    times = [max(1, round(end - start)) for start, end in pairwise(starts)]
-    bounds = even_bounds(times, count + 1)
+    within = [places[k] for k in sorted(places) if 0 < k < len(moments)]
+    if count > len(within):
+        raise UsageError(f"the forward pass can be cut at {len(within)} modules, not at {count}")
+    if count and not order.end_us:
+        raise UsageError("no output has a graph, so no backward pass can be timed to find cuts: name them")
+    anywhere = _even(order, [min(names, key=lambda name: name.count(".")) for names in within], count)
+    alike: dict[str, dict[int, str]] = {}
+    for at, names in enumerate(within):
+        for name in names:
+            alike.setdefault(re.sub(r"\d+", "*", name), {}).setdefault(at, name)
+    repeated = {
+        pattern: _even(order, list(names.values()), count)
+        for pattern, names in alike.items()
+        if len(names) >= max(2, count)
+    }
+    longest = {pattern: max(_backward_us(order, cuts)) for pattern, cuts in repeated.items()}
+    limit_us = NEARLY * max(_backward_us(order, anywhere))
+    near = [pattern for pattern, us in longest.items() if us <= limit_us]
+    return repeated[min(near, key=lambda pattern: (pattern.count("."), longest[pattern]))] if near else anywhere
+
+
+def _even(order: ForwardOrder, candidates: Sequence[str], count: int) -> list[str]:
+    """Return `count` of the `candidates`, which are in the order of the forward pass, that share the time evenly."""
+    from jigsaw_opt.instances.profiles import even_bounds
+
+    bounds = even_bounds([max(1, us) for us in _backward_us(order, candidates)], count + 1)
     return [candidates[bound - 1] for bound in bounds[1:-1]]
 
 
@@ -132,13 +164,13 @@ def agree(parts: ModelParts, model: nn.Module, group: dist.ProcessGroup | None) 
     names = [name for name, _ in eager(model).named_modules()]
     parameters = list(eager(model).parameters())
     place = {p: at for at, p in enumerate(parameters)}
-    numbers = [*map(names.index, parts.cuts), *parts.forward_us]
+    numbers = [*map(names.index, parts.cuts), *parts.backward_us]
     order = [number for p, bucket in parts.buckets.items() for number in (place[p], bucket)]
     device = parameters[0].device
     told = torch.tensor([*numbers, *order], dtype=torch.int64, device=device)
     dist.broadcast(told, group_src=0, group=group)
     said = told.tolist()
-    cuts, forward_us = said[: parts.depth - 1], said[parts.depth - 1 : 2 * parts.depth - 1]
+    cuts, backward_us = said[: parts.depth - 1], said[parts.depth - 1 : 2 * parts.depth - 1]
     rest = said[2 * parts.depth - 1 :]
     buckets = {parameters[at]: bucket for at, bucket in zip(rest[::2], rest[1::2], strict=True)}
-    return ModelParts(tuple(names[at] for at in cuts), buckets, tuple(forward_us))
+    return ModelParts(tuple(names[at] for at in cuts), buckets, tuple(backward_us))

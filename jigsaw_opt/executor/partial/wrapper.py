@@ -61,16 +61,16 @@ class PartialBackprop(nn.Module):
 
     Use it in place of the module, as `DistributedDataParallel`: averaged gradients are in ``.grad`` on all ranks when
     ``backward()`` returns. The first forward pass that may be trained finds the order of modules and parameters, by
-    two passes more, which change neither buffers nor random generators.
+    a few passes more, which change neither buffers nor random generators.
 
     Parameters
     ----------
     module
         What is trained. Its parameters and buffers become those of the first process.
     cuts
-        Names of modules, or how many cuts to find so that the parts take about equal time. Level ``d`` reaches
-        back to the first call of the ``d``-th cut from the output; the deepest level, ``len(cuts) + 1``, is the whole
-        backward pass. A parameter belongs to the part in which it is used first.
+        Names of modules, or how many cuts to find so that the parts take about equal time in a backward pass. Level
+        ``d`` reaches back to the first call of the ``d``-th cut from the output; the deepest level, ``len(cuts) + 1``,
+        is the whole backward pass. A parameter belongs to the part in which it is used first.
     levels
         ``full``; ``staircase``: worker ``k`` of ``w`` goes to level ``ceil(D*k/w)``; ``rotation``: the workers take
         turns at these; ``permutation``: they draw them; ``free`` or a `FreeDepth`: so many workers go to full depth,
