@@ -81,7 +81,7 @@ def eager(model: nn.Module) -> nn.Module:
     return getattr(model, "_orig_mod", model)
 
 
-def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ForwardOrder:
+def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], is_timed: bool = True) -> ForwardOrder:
     """Run a forward pass to see the order, and some more with backward passes to time these.
 
     Buffers, generators and gradients stay as they were.
@@ -92,6 +92,8 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
         A module, compiled or not; it runs uncompiled.
     args, kwargs
         Its inputs, which it gets as copies.
+    is_timed
+        Whether there are backward passes; without them all times are 0.
     """
     model, order = eager(model), ForwardOrder()
     clock = count()
@@ -104,7 +106,7 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
             _raised(model, copies, order.raising),
         ):
             model(*copies[0], **copies[1])
-        if not order.is_reentrant:  # such a checkpoint gives no gradients but to backward()
+        if is_timed and not order.is_reentrant:  # such a checkpoint gives no gradients but to backward()
             passes = [_backward_moments(model, *_copied((args, kwargs))) for _ in range(1 + TIMED)]
             order.gradients_us, order.end_us = _undelayed(passes[1:])
     return order

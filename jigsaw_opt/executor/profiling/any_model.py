@@ -145,7 +145,7 @@ def _trainee(
         return tuple(_copied(part, device) for part in batches[turn % len(batches)])
 
     args, kwargs = arguments_of(draw(0)[0])
-    parts = split(model, observe(model, args, kwargs), cuts)
+    parts = split(model, observe(model, args, kwargs, is_timed=isinstance(cuts, int)), cuts)
     parts.require_a_trained_end()
     lent = loss.parameters() if isinstance(loss, nn.Module) else ()
     parts.buckets.update({p: 1 for p in lent if p not in parts.buckets})
