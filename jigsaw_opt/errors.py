@@ -269,7 +269,10 @@ def require_a(kinds: type | tuple[type, ...], given: object) -> None:
 
 def kind_of(given: object) -> str:
     """What an argument is, in a few words: a text or a number as it is, anything else by its type."""
-    return repr(given) if given is None or isinstance(given, str | Number) else f"a {type(given).__name__}"
+    if given is None or isinstance(given, str | Number):
+        return repr(given)
+    name = type(given).__name__
+    return f"{'an' if name[0] in 'AEIOUaeio' else 'a'} {name}"
 
 
 def reason_of(error: OSError | ValueError) -> str:

@@ -92,7 +92,7 @@ for name in jigsaw_opt._NEED_TORCH:
         ("Session", ("a",), "'a' is no Instance; instances.load(NAME)"),
         ("Session", ("pair", "p.json"), "'p.json' is no Plan; load_plan(PATH)"),
         ("LiveScheduler", ("2x4",), "'2x4' is no Cluster; an Instance has one"),
-        ("run_plan", ("pair",), "a Instance is no ReplayRequest; as in ReplayRequest(instance"),
+        ("run_plan", ("pair",), "an Instance is no ReplayRequest; as in ReplayRequest(instance"),
     ],
 )
 def test_an_argument_of_another_type_is_refused_with_what_gives_one(

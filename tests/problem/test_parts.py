@@ -42,11 +42,11 @@ def test_all_that_is_wrong_with_a_part_is_told_at_once() -> None:
     wrong: Any = {"gpus": 0, "gpu_memory": -1, "fabric_bandwidth": 2.5, "gpu_type": None}
     assert problems(lambda: Server("s/0", **wrong)) == [
         """Server("s/0").name: must be a non-empty name without '/'; is "s/0\"""",
+        'Server("s/0").gpu_type: must be a string; is null',
         'Server("s/0").gpus: must be an integer from 1 to 2^53 - 1; is 0',
         'Server("s/0").gpu_memory: must be an integer from 0 to 2^53 - 1; is -1',
         'Server("s/0").fabric_bandwidth: must be an integer from 1 to 2^53 - 1; '
         "is a number with a fraction or an exponent",
-        'Server("s/0"): missing key "gpu_type"',
     ]
     odd: Any = {3: 1, "v100": True, "a\ud800": 2}
     assert [line.partition(": ")[0] for line in problems(lambda: Segment("a", odd, {}, 0, 0))] == [
@@ -95,7 +95,7 @@ def test_an_instance_knows_what_its_jobs_name() -> None:
     ("make", "told"),
     [
         (lambda it: Cluster(({"name": "s0"},)), "Cluster.servers[0]: must be a Server; is an object"),
-        (lambda it: replace(it, cluster=None), '$: missing key "cluster"'),
+        (lambda it: replace(it, cluster=None), '$.cluster: must be a Cluster; is null'),
         (lambda it: replace(it, cluster={}), "$.cluster: must be a Cluster; is an object"),
         (lambda it: replace(it, models={"net": SERVER}), "$.models.net: must be a Model; is a Server"),
         (lambda it: replace(it, jobs=("a",)), '$.jobs[0]: must be a Job or a ShapedJob; is "a"'),

@@ -12,7 +12,6 @@ __all__ = ["KINDS", "Keyed", "NoKey", "altered", "plain", "trusted"]
 KINDS: dict[str, list[str]] = {}
 """Names of the classes of a definition, in the order in which they were made."""
 _FIELDS: dict[type[Keyed], dict[str, Any]] = {}
-_NOTHING = (None, MISSING)
 _SCALARS = frozenset({int, str, bool, float, type(None)})
 _K = TypeVar("_K", bound="Keyed")
 
@@ -42,7 +41,7 @@ class Keyed:
     def keyed(self) -> Any:
         """Return its values by the keys of documents, its own parts left as they are.
 
-        None is a key that is not there, but where a key that is not there means something else.
+        None is a key that is not there, where that is the default.
 
         Returns
         -------
@@ -50,7 +49,7 @@ class Keyed:
             A list where documents have one in its place.
         """
         own = ((name, getattr(self, name), default) for name, default in _defaults(type(self)).items())
-        return {name: value for name, value, default in own if value is not None or default not in _NOTHING}
+        return {name: value for name, value, default in own if value is not None or default is not None}
 
 
 def trusted(kind: type[_K], /, **values: Any) -> _K:
