@@ -22,3 +22,5 @@ for _ in range(30):
     optimizer.zero_grad()
 print(model.describe())
 print(f"loss {float(loss.detach()):.3f}")
+if "RANK" in os.environ:
+    torch.distributed.destroy_process_group()

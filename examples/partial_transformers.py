@@ -25,3 +25,5 @@ for _ in range(40):
     schedule.step()
     optimizer.zero_grad()
 print(f"loss {float(loss.detach()):.3f}")
+if "RANK" in os.environ:
+    torch.distributed.destroy_process_group()

@@ -289,7 +289,7 @@ def _parts(
     before = source.state()
     arguments, named = arguments_of(_pair(moved(source.take(), device), is_whole)[0])
     source.load(before)
-    return split(module, observe(module, arguments, named, is_timed=isinstance(cuts, int)), cuts)
+    return split(module, observe(module, arguments, named, is_timed=False), cuts)
 
 
 def _fields(name: str, made: Any) -> dict[str, Any]:

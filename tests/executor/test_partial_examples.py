@@ -42,5 +42,5 @@ def test_the_example_learns(name: str, processes: int, tmp_path: Path) -> None:
     command = [sys.executable, *launcher, ROOT / "examples" / f"partial_{name}.py"]
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    losses = [float(loss) for loss in re.findall(r"^loss ([0-9]+\.[0-9]{3})$", ended.stdout, re.MULTILINE)]
+    losses = [float(loss) for loss in re.findall(r"loss ([0-9]+\.[0-9]{3})", ended.stdout)]  # lines may run together
     assert len(losses) == processes and all(loss < 0.6 * BEGINS[name] for loss in losses)
