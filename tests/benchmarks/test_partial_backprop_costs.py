@@ -1,0 +1,33 @@
+"""The bytes that `benchmarks/partial_backprop.py` counts are those of activations, by level."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from partial_backprop import MODELS, same, saved_bytes  # noqa: E402
+from torch import nn  # noqa: E402
+
+from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
+from jigsaw_opt.executor.partial.parts import require_modules  # noqa: E402
+
+
+def test_a_layer_keeps_its_input_and_the_loss_its_outputs() -> None:
+    found = []
+    for level in (1, 2, 3):
+        network = nn.Sequential(*(nn.Linear(4, 4) for _ in range(3)))
+        model = PartialBackprop(network, ["1", "2"], partial(same, level))
+        model.prepare(torch.ones(2, 4))
+        found.append(saved_bytes(model, torch.ones(2, 4)))
+    row = 2 * 4 * 4
+    assert found == [2 * row, 3 * row, 4 * row]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_cuts_are_modules(name: str) -> None:
+    network, cuts, _ = MODELS[name]()
+    require_modules(network, cuts)
+    assert len(cuts) == 3
