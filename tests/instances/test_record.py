@@ -71,5 +71,5 @@ def test_recording_writes_the_solved_instances_and_keeps_the_others(tmp_path: Pa
 
 def test_instances_that_a_solver_does_not_take_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "best_known.json"
-    record(["shop/job-6x4", "tiny/000"], "search", Options(threads=1, work_limit=0.2), path)
+    record(["shop/job-6x4", "tiny/000"], "ilp", Options(threads=1), path)
     assert list(read_best_known(path)) == ["tiny/000"]

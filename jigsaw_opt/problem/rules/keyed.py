@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -119,7 +119,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _defaults(kind: type[Keyed]) -> dict[str, Any]:
-    """Each field of a class with its default, or `MISSING`."""
+    """Each field of a class with its default, or ``dataclasses.MISSING``."""
     found = _FIELDS.get(kind)
     if found is None:
         found = _FIELDS[kind] = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]

@@ -76,9 +76,7 @@ def test_no_bound_is_above_the_optimum(seed: int, horizon: Horizon) -> None:
 
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 def test_bounds_that_look_at_each_job_end_with_the_time(horizon: Horizon) -> None:
-    operations = cut(
-        instance_of(one_server(3), ShapedJob("p", pipeline(3, 2, barrier="job"), 1), horizon=horizon), True
-    )
+    operations = cut(instance_of(one_server(3), ShapedJob("p", pipeline(3, 2, barrier="job"), 1), horizon=horizon))
     fitting = [
         it for it in relaxations() if it.name in ("flushes", "held_time", "slot_loads") and it.applies(operations)
     ]
