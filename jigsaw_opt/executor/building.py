@@ -19,6 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.catalogue import check_trust, resolve
+from jigsaw_opt.executor.model_call import inputs_and_targets
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
 from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
 from jigsaw_opt.executor.segments import SegmentedModel
@@ -61,10 +62,7 @@ class Replica:
         """
         number = draw_number(seed, worker, iteration)
         begin_draws(number)
-        drawn = self.network.batch(self.batch_size, torch.Generator().manual_seed(number))
-        if not isinstance(drawn, (tuple, list)) or len(drawn) != 2:
-            raise UsageError(f"a batch is a pair (inputs, targets), not of type {type(drawn).__name__}")
-        return drawn[0], drawn[1]
+        return inputs_and_targets(self.network.batch(self.batch_size, torch.Generator().manual_seed(number)), False)
 
     def draws(self) -> AbstractContextManager[None]:
         """Stand around a block: its draws begin anew with its batch, so that nothing needs to be kept."""

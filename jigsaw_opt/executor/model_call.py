@@ -9,7 +9,36 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import UsageError
 
-__all__ = ["arguments_of", "loss_of", "require_scalar"]
+__all__ = ["arguments_of", "inputs_and_targets", "loss_of", "require_scalar"]
+
+
+def inputs_and_targets(batch: Any, is_whole: bool) -> tuple[Any, Any]:
+    """Return inputs and targets of a batch as a loader gives it.
+
+    Parameters
+    ----------
+    batch
+        The batch.
+    is_whole
+        Whether the model takes all of it by name and its outputs have the loss; targets are then None.
+
+    Raises
+    ------
+    UsageError
+        It is no such batch.
+    """
+    if is_whole:
+        if isinstance(batch, Mapping):
+            return batch, None
+        raise UsageError(f"without a loss, a batch is a dictionary of what the model takes by name, not {_kind(batch)}")
+    if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        return batch[0], batch[1]
+    raise UsageError(f"a batch is a pair (inputs, targets), not {_kind(batch)}")
+
+
+def _kind(batch: Any) -> str:
+    length = f" of length {len(batch)}" if isinstance(batch, (tuple, list)) else ""
+    return f"a {type(batch).__name__}{length}"
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:

@@ -20,7 +20,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.batch_source import BatchSource
 from jigsaw_opt.executor.leveled_model import LeveledModel
 from jigsaw_opt.executor.likeness import ANYTHING, UNREADABLE
-from jigsaw_opt.executor.model_call import arguments_of, loss_of
+from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, loss_of
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.partial.agreement import require_equal_shapes
@@ -75,7 +75,7 @@ class OwnModel(LeveledModel):
 
     def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
         """Mean loss of a batch."""
-        return loss_of(self.module, *_pair(batch, self.loss is None), self.loss)
+        return loss_of(self.module, *inputs_and_targets(batch, self.loss is None), self.loss)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return the module's, under its own names."""
@@ -84,31 +84,6 @@ class OwnModel(LeveledModel):
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Load one of the module."""
         return eager(self.module).load_state_dict(*args, **kwargs)
-
-
-def _pair(batch: Any, is_whole: bool) -> tuple[Any, Any]:
-    """Return inputs and targets of a batch as a loader gives it.
-
-    Parameters
-    ----------
-    batch
-        The batch.
-    is_whole
-        Whether the model takes all of it and knows its loss.
-
-    Raises
-    ------
-    UsageError
-        It is no such batch.
-    """
-    kind = f"not of type {type(batch).__name__}"
-    if is_whole:
-        if not isinstance(batch, Mapping):
-            raise UsageError(f"where the loss is None a batch is a dictionary that the model takes by name, {kind}")
-        return batch, None
-    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-        raise UsageError(f"a batch is a pair (inputs, targets), {kind}")
-    return batch[0], batch[1]
 
 
 @dataclass(frozen=True)
@@ -287,7 +262,7 @@ def _parts(
     """Find the parts in a forward pass over the first batch, which then is the first one again."""
     require_modules(module, cuts)
     before = source.state()
-    arguments, named = arguments_of(_pair(moved(source.take(), device), is_whole)[0])
+    arguments, named = arguments_of(inputs_and_targets(moved(source.take(), device), is_whole)[0])
     source.load(before)
     return split(module, observe(module, arguments, named, is_timed=False), cuts)
 

@@ -65,6 +65,16 @@ def test_sizes_are_those_of_the_parts() -> None:
     assert found.state_bytes == sum(p.nbytes for p in model.parameters()) + 2 * trained  # gradients, momentum
 
 
+def test_a_level_may_reach_no_parameter() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).requires_grad_(False)
+    model[0].requires_grad_(True)
+    found = jigsaw_opt.profile(model, (torch.randn(5, 6), torch.randn(5, 3)), nn.MSELoss(), ["2"], **FEW)
+    assert [segment.parameter_bytes for segment in found.segments] == [4 * 7 * 8, 0]
+    assert [level.memory_bytes > 0 for level in found.levels] == [False, True]
+    assert found.levels[0].block.median > 0 and found.segments[1].weight_gradients == Spread(0, 0, 0)
+    assert found.model().depth == 2
+
+
 class Named(nn.Module):
     """Takes a dictionary by name, and makes its own loss."""
 
@@ -161,8 +171,9 @@ def test_a_step_is_one_of_all_parameters_at_every_level(monkeypatch: pytest.Monk
     [
         ({"cuts": ["lates"]}, "'lates' is no module of the model; is 'late' meant"),
         ({"cuts": 99}, "can be cut at 3 modules, not at 99"),
-        ({"batch": torch.zeros(3)}, r"pair \(inputs, targets\), not of type Tensor"),
-        ({"loss": None}, "without a loss, a batch is a mapping"),
+        ({"batch": torch.zeros(3)}, r"pair \(inputs, targets\), not a Tensor"),
+        ({"batch": (1, 2, 3)}, r"pair \(inputs, targets\), not a tuple of length 3"),
+        ({"loss": None}, "without a loss, a batch is a dictionary of what the model takes by name, not a tuple"),
         ({"loss": lambda outputs, _: outputs}, "a loss is one number"),
         ({"loss": 3, "repeats": 0}, "loss is a function of outputs and targets.*; repeats is at least 1, not 0"),
         ({"batch": iter([1])}, "batch is an iterator"),

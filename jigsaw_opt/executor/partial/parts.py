@@ -50,12 +50,6 @@ class ModelParts:
         """Trained parameters that a backward pass to `level` does not reach."""
         return [p for p, bucket in self.buckets.items() if bucket > level and p.requires_grad]
 
-    def require_a_trained_end(self) -> None:
-        """Raise `UsageError` if a backward pass to level 1 would have nothing to reach."""
-        if not any(bucket == 1 and p.requires_grad for p, bucket in self.buckets.items()):
-            where = f"behind the cut {self.cuts[-1]!r}" if self.cuts else "in the model"
-            raise UsageError(f"there is no trained parameter {where}, so a backward pass to level 1 would have nothing")
-
 
 def require_modules(model: nn.Module, cuts: Sequence[str]) -> None:
     """Raise `UsageError` that lists the `cuts` that are no modules of `model`, or stand there twice."""

@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.devices import device_name
-from jigsaw_opt.executor.model_call import arguments_of, loss_of
+from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, loss_of
 from jigsaw_opt.executor.partial.forward_order import eager, observe
 from jigsaw_opt.executor.partial.parts import require_modules, split
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
@@ -56,7 +56,7 @@ def profile(
         tensor, or a tuple or list of what the model takes by position, or a mapping of what it takes by name.
     loss
         Mean loss of outputs and targets. None takes ``loss`` of the outputs, as models of ``transformers`` have it;
-        a batch is then a mapping of what the model takes by name.
+        a batch is then a dictionary of what the model takes by name.
     cuts
         Names of modules at whose first calls segments begin, or how many cuts to find so that segments take about equal
         time, as for `PartialBackprop`.
@@ -146,7 +146,6 @@ def _trainee(
 
     args, kwargs = arguments_of(draw(0)[0])
     parts = split(model, observe(model, args, kwargs, is_timed=isinstance(cuts, int)), cuts)
-    parts.require_a_trained_end()
     lent = loss.parameters() if isinstance(loss, nn.Module) else ()
     parts.buckets.update({p: 1 for p in lent if p not in parts.buckets})
     first = "input" if "input" not in parts.cuts else "the input"
@@ -181,21 +180,7 @@ def _batches(batch: Any, loss: object) -> list[tuple[Any, Any]]:
     found = list(islice(batch, _BATCHES)) if _is_loader(batch) else [batch]
     if not found:
         raise UsageError("the loader has no batch")
-    if loss is None:
-        wrong = [it for it in found if not isinstance(it, Mapping)]
-        if wrong:
-            raise UsageError(
-                f"without a loss, a batch is a mapping of the model's inputs, not {type(wrong[0]).__name__}"
-            )
-        return [(it, None) for it in found]
-    wrong = [it for it in found if not isinstance(it, (tuple, list)) or len(it) != 2]
-    if wrong:
-        raise UsageError(f"a batch is a pair (inputs, targets), not {_shown(wrong[0])}")
-    return [(inputs, targets) for inputs, targets in found]
-
-
-def _shown(batch: Any) -> str:
-    return f"{len(batch)} of them" if isinstance(batch, (tuple, list)) else f"of type {type(batch).__name__}"
+    return [inputs_and_targets(it, loss is None) for it in found]
 
 
 def _generators(batch: Any) -> list[torch.Generator]:
