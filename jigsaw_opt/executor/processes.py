@@ -163,6 +163,21 @@ class _ProcessHandle:
     said: _Said | None = None
     lost: bool = False
 
+    def hear(self) -> None:
+        """Note what it says, or that it has ended without a word."""
+        try:
+            self.said = pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            self.lost = True
+
+    def kill(self) -> None:
+        """Kill it, if it still runs, and whatever it has started."""
+        assert self.process.pid is not None
+        self.process.kill()
+        with suppress(ProcessLookupError):  # there is no group yet, or it is empty
+            os.killpg(self.process.pid, signal.SIGKILL)
+
 
 @dataclass(frozen=True)
 class _Said:
@@ -209,13 +224,16 @@ class _Group(AbstractContextManager["_Group"]):
             left = None if deadline is None else deadline - monotonic()
             if left is not None and left <= 0:
                 break
-            sources = [handle.pipe for handle in pending] + ([] if self._interrupted else [self._heard])
-            for ready in wait(sources, left):
-                if ready is self._heard:
-                    self._stop(pending)
-                    deadline = monotonic() + _ANSWER_S
-                else:
-                    self._hear(next(handle for handle in pending if handle.pipe is ready))
+            sources = [source for handle in pending for source in (handle.pipe, handle.process.sentinel)]
+            ready = wait(sources + ([] if self._interrupted else [self._heard]), left)
+            if self._heard in ready:
+                self._stop(pending)
+                deadline = monotonic() + _ANSWER_S
+            for handle in pending:
+                if handle.process.sentinel in ready:
+                    handle.kill()  # what it has started may hold its end of the pipe
+                if handle.process.sentinel in ready or handle.pipe in ready:
+                    handle.hear()
             if deadline is None and any(handle.lost or (handle.said and handle.said.error) for handle in self.handles):
                 deadline = monotonic() + _GRACE_S
         if self.is_interrupted():
@@ -228,13 +246,6 @@ class _Group(AbstractContextManager["_Group"]):
         for handle in pending:
             with suppress(OSError):  # one that has just ended is noticed by its silence
                 handle.pipe.send_bytes(_STOP)
-
-    def _hear(self, handle: _ProcessHandle) -> None:
-        try:
-            handle.said = pickle.loads(handle.pipe.recv_bytes())
-        except (EOFError, ConnectionResetError):
-            handle.process.join()
-            handle.lost = True
 
     def _raise_cause(self) -> None:
         """Raise what caused the rest: who lost the connection fails with a RuntimeError of torch."""
@@ -254,7 +265,7 @@ class _Group(AbstractContextManager["_Group"]):
     def __exit__(self, *_: object) -> None:
         for handle in self.handles:
             if handle.said is None or handle.said.error:
-                handle.process.kill()
+                handle.kill()
         for handle in self.handles:
             handle.process.join()
             handle.pipe.close()
@@ -286,7 +297,7 @@ class _Telling(AbstractContextManager["_Telling"]):
             return
         error.add_note("".join(traceback.format_exception(error)))
         self._tell(_Said(error=_portable(error)))
-        os._exit(1)  # threads may still wait for other processes
+        _end_at_once()  # threads may still wait for other processes
 
     def end_with_parent(self) -> None:
         """End this process when the parent has ended, however that came about, or says so; then tell what there is."""
@@ -294,7 +305,12 @@ class _Telling(AbstractContextManager["_Telling"]):
             if self._pipe.recv_bytes() == _STOP and _reports:
                 self._tell(_Said(result=_reports[0]()))
         finally:
-            os._exit(1)
+            _end_at_once()
+
+
+def _end_at_once() -> None:
+    """End this process and whatever it has started."""
+    os.killpg(0, signal.SIGKILL)
 
 
 def _portable(error: BaseException) -> BaseException:
@@ -316,6 +332,7 @@ def _member(
     function: Callable[..., T],
     arguments: Sequence[Any],
 ) -> None:
+    os.setpgid(0, 0)  # so that what it starts, as loaders do, ends with it
     hear_signals()
     with _Telling(pipe) as telling:
         Thread(target=telling.end_with_parent, daemon=True).start()

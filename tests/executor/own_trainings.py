@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -143,3 +147,21 @@ def headless(rank: int, world: int, device: torch.device) -> dict[str, Any]:
     made = noisy(rank, world, device)
     made["model"].head.requires_grad_(False)
     return made
+
+
+def killed(rank: int, world: int, device: torch.device, folder: str, processes: int) -> dict[str, Any]:
+    """The second worker is killed in its fourth pass; each process, of loaders too, leaves its number in a folder."""
+    made = noisy(rank, world, device)
+    here, passes = Path(folder), count(1)
+
+    def note(_: int = 0) -> None:
+        (here / f"process{os.getpid()}").touch()
+
+    def kill(*_: Any) -> None:
+        if next(passes) == 4 and rank == 1:
+            (here / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    note()
+    made["model"].register_forward_pre_hook(kill)
+    return made | {"loader": DataLoader(Rows(), batch_size=4, num_workers=processes, worker_init_fn=note)}

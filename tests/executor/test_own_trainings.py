@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -23,6 +24,7 @@ from jigsaw_opt.executor.own_training import WorkerPlace, own_training  # noqa: 
 from jigsaw_opt.executor.randomness import generator_states, set_generators  # noqa: E402
 from jigsaw_opt.problem import Instance  # noqa: E402
 from jigsaw_opt.problem.replay import Replay  # noqa: E402
+from tests.processes import alive, wait_for  # noqa: E402
 
 CUTS = {
     "noisy": ["layers.1", "head"],
@@ -104,6 +106,21 @@ def test_one_worker_trains_as_the_loop_that_its_user_would_write(tmp_path: Path)
 def test_loaders_may_start_processes(tmp_path: Path) -> None:
     made = carried_out(tmp_path, owned("noisy", processes=1), "--iterations", 1, "--warm-up", 0)
     assert len(digests(made)[0]) == 2
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_the_others_end_soon_when_one_process_is_killed(
+    processes: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    problem = owned("killed", folder=str(tmp_path), processes=processes)
+    source, plan = written(tmp_path, problem)
+    assert run("run", source, plan, *trust(problem), "--iterations", 9, "--warm-up", 0) == 1
+    assert time.time() - (tmp_path / "killed").stat().st_mtime < 10
+    printed = capfd.readouterr().err
+    assert printed.count("error") == 1 and "was ended by SIGKILL" in printed and "Traceback" not in printed
+    numbers = [int(path.name.removeprefix("process")) for path in tmp_path.glob("process*")]
+    assert len(numbers) >= 2 + processes
+    wait_for(lambda: not any(map(alive, numbers)))
 
 
 @pytest.mark.parametrize(
