@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.errors import RunFailedError, UsageError
 from jigsaw_opt.executor.building import build_network, even_segments, own_network, replica
@@ -87,13 +88,15 @@ def measure_model(
             network = build_network(name, arguments, seed=seed)
         else:
             made, is_of_worker = call_own(name, arguments, device, trusted, seed)
-            subject = subject_of(made)
+            subject = subject_of(name, made, is_of_worker)
             if subject is not None:
+                if subject.is_training:
+                    _require_no_fractions(arguments)
                 with blame_own_code(name):
                     measured = _measure_own(subject, 4 if cuts is None else cuts, recipe, device, warm_up, repeats)
                 at = [segment.name for segment in measured.segments[1:]]
                 own_entry = {"train": name, "arguments": arguments, "cuts": at}
-                return measured, own_entry if is_of_worker and subject.is_training else None
+                return measured, own_entry if subject.is_training else None
             network = own_network(made)
         if cuts is not None:
             raise UsageError("--cuts is for a model of your own that is not in units; --segments cuts one in units")
@@ -118,6 +121,16 @@ def _measure_own(
         trained = [p for p in model.parameters() if p.requires_grad]
         optimiser = OPTIMISERS[recipe.optimiser](trained, **recipe.options) if trained else None
     return measure_any(model, subject.batch, loss, cuts, optimiser, None, device, warm_up, repeats)
+
+
+def _require_no_fractions(arguments: Mapping[str, Any]) -> None:
+    """Raise `UsageError` where the `executor` entry, which has no fractions, could not hold the arguments."""
+    names = [name for name, value in arguments.items() if any(isinstance(leaf, float) for leaf in tree_leaves(value))]
+    if names:
+        raise UsageError(
+            f"a document has no fractions, so it cannot hold {', '.join(names)} of a training: "
+            f"""give a string, as in --argument '{names[0]}="0.1"', or write it into the code"""
+        )
 
 
 @contextmanager

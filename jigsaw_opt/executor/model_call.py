@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import UsageError
 
-__all__ = ["arguments_of", "inputs_and_targets", "loss_of", "require_scalar"]
+__all__ = ["arguments_of", "inputs_and_targets", "is_wrapped", "loss_of", "require_scalar"]
 
 
 def inputs_and_targets(batch: Any, is_whole: bool) -> tuple[Any, Any]:
@@ -75,6 +75,13 @@ def loss_of(model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, An
     if found is None:
         raise UsageError("the outputs have no loss: give a loss, or the model what it makes one of (labels)")
     return require_scalar(found)
+
+
+def is_wrapped(model: nn.Module) -> bool:
+    """Whether a module exchanges the gradients of the one within it, which then has to be given in its place."""
+    from jigsaw_opt.executor.partial import PartialBackprop
+
+    return isinstance(model, (PartialBackprop, nn.parallel.DistributedDataParallel))
 
 
 def require_scalar(loss: Any) -> Tensor:

@@ -12,6 +12,7 @@ from torch import nn
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.executor.catalogue import check_trust
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
+from jigsaw_opt.executor.own_fields import fields_of, training_fields, unknown_keys
 from jigsaw_opt.executor.randomness import own_draws
 from jigsaw_opt.problem.rules.report import Report
 
@@ -23,6 +24,7 @@ _SPELLINGS = {
     "loss": ("loss",),
     "optimiser": ("optimiser", "optimizer"),
 }
+_OF_TRAININGS = ("schedule", "scheduler", "clip_grad_norm")
 
 
 @dataclass(frozen=True)
@@ -68,32 +70,37 @@ def call_own(
         return function(**given), is_of_worker
 
 
-def subject_of(made: Any) -> OwnSubject | None:
+def subject_of(name: str, made: Any, is_of_worker: bool) -> OwnSubject | None:
     """Return what is to be measured of what a function has returned; None where it is a network in units.
+
+    Parameters
+    ----------
+    name, made
+        The function, ``module:function``, and what it returned.
+    is_of_worker
+        Whether it takes rank, world and device, so that what has a loader and an optimiser is a training.
 
     Raises
     ------
     UsageError
-        It is neither.
+        It is neither, or a training with faults.
     """
     if isinstance(made, tuple) and len(made) == 3 and isinstance(made[0], nn.Sequential) and callable(made[1]):
         return None
     if isinstance(made, (tuple, list)):
         return OwnSubject(*made, *([None] * (4 - len(made)))) if len(made) in (3, 4) else _refused(made)
-    found: dict[str, Any] = {}
-    for field, spellings in _SPELLINGS.items():
-        for spelling in spellings:
-            if spelling in made if isinstance(made, Mapping) else hasattr(made, spelling):
-                found[field] = made[spelling] if isinstance(made, Mapping) else getattr(made, spelling)
+    found = fields_of(made, _SPELLINGS)
     if not {"model", "batch"} <= found.keys():
         return _refused(made)
-    has_loader = "loader" in made if isinstance(made, Mapping) else hasattr(made, "loader")
-    is_training = has_loader and "loss" in found and found.get("optimiser") is not None
-    return OwnSubject(found["model"], found["batch"], found.get("loss"), found.get("optimiser"), is_training)
+    if is_of_worker and found.get("optimiser") is not None and fields_of(made, {"loader": ("loader",)}):
+        training_fields(name, made)
+        return OwnSubject(**found, is_training=True)
+    return OwnSubject(found["model"], found["batch"], found.get("loss"), found.get("optimiser"))
 
 
 def _refused(made: Any) -> OwnSubject:
+    wrong = "".join(f"; it {problem}" for problem in unknown_keys(made, _SPELLINGS | {"": _OF_TRAININGS}))
     raise UsageError(
         "a function of your own returns (model, batch or loader, loss) or a mapping of these names, perhaps with an "
-        f"optimiser; or (torch.nn.Sequential, loss, batch source); not this, of type {type(made).__name__}"
+        f"optimiser; or (torch.nn.Sequential, loss, batch source); not this, of type {type(made).__name__}{wrong}"
     )

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from difflib import get_close_matches
-from io import BytesIO
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.batch_source import BatchSource
 from jigsaw_opt.executor.leveled_model import LeveledModel
-from jigsaw_opt.executor.likeness import ANYTHING, UNREADABLE
+from jigsaw_opt.executor.likeness import ANYTHING
 from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, loss_of
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
-from jigsaw_opt.executor.partial import PartialBackprop
+from jigsaw_opt.executor.own_fields import training_fields
 from jigsaw_opt.executor.partial.agreement import require_equal_shapes
 from jigsaw_opt.executor.partial.averaging import broadcast
 from jigsaw_opt.executor.partial.forward_order import eager, observe
@@ -32,16 +29,6 @@ from jigsaw_opt.executor.zoo.network import moved
 from jigsaw_opt.problem.rules.report import Place
 
 __all__ = ["OwnModel", "OwnRecipe", "OwnReplica", "WorkerPlace", "own_training"]
-
-_SPELLINGS = {
-    "model": ("model",),
-    "optimiser": ("optimiser", "optimizer"),
-    "loader": ("loader",),
-    "loss": ("loss",),
-    "schedule": ("schedule", "scheduler"),
-    "clip_grad_norm": ("clip_grad_norm",),
-}
-_REQUIRED = ("model", "optimiser", "loader")
 
 
 class OwnModel(LeveledModel):
@@ -238,7 +225,7 @@ def own_training(
     given = {"rank": worker.rank, "world": worker.world, "device": device, **entry["arguments"]}
     function = own_function(name, given, place)
     with own_draws(draw_number(seed, worker.rank, 0)), blame_own_code(name):
-        made = _fields(name, function(**given))
+        made = training_fields(name, function(**given))
         recipe = OwnRecipe(made["optimiser"], made["schedule"], made["clip_grad_norm"], seed)
         module = made["model"].to(device)
         loss = made["loss"].to(device) if isinstance(made["loss"], nn.Module) else made["loss"]
@@ -265,66 +252,6 @@ def _parts(
     arguments, named = arguments_of(inputs_and_targets(moved(source.take(), device), is_whole)[0])
     source.load(before)
     return split(module, observe(module, arguments, named, is_timed=False), cuts)
-
-
-def _fields(name: str, made: Any) -> dict[str, Any]:
-    """Return what a function gave, by our names; raise `UsageError` with all that is wrong with it."""
-    known = [spelling for spellings in _SPELLINGS.values() for spelling in spellings]
-    wrong = []
-    if isinstance(made, Mapping):
-        for key in made:
-            if key not in known:
-                near = get_close_matches(str(key), known, 1)
-                wrong.append(f"has {key!r}, which no training has" + (f"; is {near[0]!r} meant?" if near else ""))
-    found: dict[str, Any] = dict.fromkeys(_SPELLINGS)
-    missing = set(_SPELLINGS)
-    for field, spellings in _SPELLINGS.items():
-        for spelling in spellings:
-            if spelling in made if isinstance(made, Mapping) else hasattr(made, spelling):
-                found[field] = made[spelling] if isinstance(made, Mapping) else getattr(made, spelling)
-                missing.discard(field)
-    wrong += [f"has no {field!r}" for field in (*_REQUIRED, "loss") if field in missing]
-    wrong += [problem for field, value in found.items() if field not in missing for problem in _wrong(field, value)]
-    if wrong:
-        raise UsageError(*(f"what {name} returns {problem}" for problem in wrong))
-    return found
-
-
-def _wrong(field: str, value: Any) -> Collection[str]:
-    """What is wrong with a field of a training."""
-    kind = f"of type {type(value).__name__}"
-    if field == "model":
-        if not isinstance(value, nn.Module):
-            return [f"has a model {kind}, not a torch.nn.Module"]
-        if isinstance(value, (PartialBackprop, nn.parallel.DistributedDataParallel)):
-            return [f"has a model {kind}: return the plain module, the run exchanges its gradients"]
-    if field == "optimiser" and not isinstance(value, Optimizer):
-        return [f"has an optimiser {kind}, not a torch.optim.Optimizer"]
-    if field == "loss" and value is not None and not callable(value):
-        return [f"has a loss {kind}, neither a function of outputs and targets nor None"]
-    if field == "schedule" and value is not None:
-        if isinstance(value, ReduceLROnPlateau):
-            return ["has the schedule ReduceLROnPlateau, which needs a measure of its own after each step"]
-        if not all(callable(getattr(value, method, None)) for method in ("step", "state_dict", "load_state_dict")):
-            return [f"has a schedule {kind}, without step, state_dict and load_state_dict"]
-        if not _is_plain(value.state_dict()):
-            return [f"has a schedule {kind} whose state is code, so that no checkpoint can hold it"]
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if field == "clip_grad_norm" and value is not None and not (is_number and value > 0):
-        return [f"has a clip_grad_norm that is no number above 0: {value!r}"]
-    return []
-
-
-def _is_plain(state: Any) -> bool:
-    """Whether a state is read back from a file without running code."""
-    data = BytesIO()
-    try:
-        torch.save(state, data)
-        data.seek(0)
-        torch.load(data, weights_only=True)
-    except UNREADABLE:
-        return False
-    return True
 
 
 def _require_own_parameters(model: OwnModel, optimiser: Optimizer) -> None:

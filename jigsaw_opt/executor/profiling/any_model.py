@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.devices import device_name
-from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, loss_of
+from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of
 from jigsaw_opt.executor.partial.forward_order import eager, observe
 from jigsaw_opt.executor.partial.parts import require_modules, split
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
@@ -196,6 +196,8 @@ def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_
     wrong = []
     if not isinstance(model, nn.Module):
         raise UsageError(f"model is a torch.nn.Module, not of type {type(model).__name__}")
+    if is_wrapped(model):
+        raise UsageError(f"model is of type {type(model).__name__}: give the plain module within it")
     if any(map(is_lazy, model.parameters())):
         wrong.append("a lazy module has no parameters yet: run it once before it is measured")
     elif not any(p.requires_grad for p in model.parameters()):

@@ -1,0 +1,132 @@
+"""Profiles of what a function of the user's own returns, by the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from jigsaw_opt.cli import main
+
+OWN = """import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def parts(rows=8):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 3))
+    return model, torch.randn(rows, 6), torch.randint(3, (rows,))
+
+def pair(rows=8):
+    model, inputs, targets = parts(rows)
+    return model, (inputs, targets), nn.CrossEntropyLoss()
+
+def mapping():
+    model, inputs, targets = parts()
+    return {"model": model, "batch": (inputs, targets), "loss": nn.CrossEntropyLoss()}
+
+def training(rank, world, device, rows=8, rate=1e-3):
+    model, inputs, targets = parts(rows)
+    loader = DataLoader(TensorDataset(inputs, targets), 4)
+    optimiser = torch.optim.AdamW(model.parameters(), rate)
+    return {"model": model, "optimizer": optimiser, "loader": loader, "loss": nn.CrossEntropyLoss(), "schedule": None}
+
+def plateau(rank, world, device):
+    made = training(rank, world, device)
+    return made | {"schedule": torch.optim.lr_scheduler.ReduceLROnPlateau(made["optimizer"])}
+
+def misspelt(rank, world, device):
+    made = training(rank, world, device)
+    return made | {"dataloader": made.pop("loader")}
+
+def units():
+    model, *_ = parts()
+    return model, nn.CrossEntropyLoss(), lambda count, _: (torch.randn(count, 6), torch.randint(3, (count,)))
+
+def wrong():
+    return 3
+
+def broken():
+    model, inputs, _ = parts()
+    def loss(outputs, targets):
+        raise ValueError("on purpose")
+    return model, (inputs, None), loss
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"measured_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def command(own: str, function: str, *options: str) -> int:
+    name = f"{own}:{function}"
+    return main(["profile", name, "--trust", name, "--warm-up", "1", "--repeats", "1", *options])
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "entry", "factor"),
+    [
+        ("pair", ["--cuts", "1,2", "--argument", "rows=4"], None, 3),
+        ("pair", ["--cuts", "2", "--optimiser", "adam"], None, 4),
+        ("mapping", ["--cuts", "1,2"], None, 3),
+        ("training", ["--cuts", "2", "--argument", "rows=12"], {"arguments": {"rows": 12}, "cuts": ["1", "2"]}, 4),
+        ("units", ["--batch", "4"], {"arguments": {}, "batch_size": 4}, 3),
+    ],
+)
+def test_the_command_measures_what_a_function_returns(
+    own: str,
+    function: str,
+    options: list[str],
+    entry: dict[str, Any] | None,
+    factor: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "model.json"
+    assert command(own, function, *options, "--json", "-o", str(file)) == 0
+    printed = capsys.readouterr()
+    document = json.loads(file.read_text())
+    assert json.loads(printed.out)["model"] == document
+    assert [s["parameter_bytes"] for s in document["segments"]] == [4 * 56, 4 * 72, 4 * 27]
+    assert document["state_factor"] == factor
+    found = document.get("executor")
+    assert ('no "executor" entry' in printed.err) == (entry is None)
+    if entry is None:
+        assert found is None
+    else:
+        assert found.pop("train" if function == "training" else "zoo") == f"{own}:{function}"
+        assert found == entry
+    measured = json.loads(printed.out)["profile"]
+    assert set(measured["segments"][0]) >= {"input_gradients_us", "weight_gradients_us"}
+    assert measured["wide_levels"] == []
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "code", "message"),
+    [
+        ("wrong", [], 2, "a function of your own returns (model, batch or loader, loss)"),
+        ("broken", ["--cuts", "1"], 1, "ValueError: on purpose"),
+        ("pair", ["--cuts", "7"], 2, "can be cut at 2 modules, not at 7"),
+        ("pair", ["--cuts", "3,4"], 2, "'3' is no module of the model"),
+        ("pair", ["--cuts", "1", "--processes", "2"], 2, "--cuts is for a model of your own, in one process"),
+        ("units", ["--cuts", "1"], 2, "--segments cuts one in units"),
+        ("pair", ["--argument", "row=4"], 3, "does not take them"),
+        ("plateau", [], 2, "plateau returns has the schedule ReduceLROnPlateau"),
+        ("misspelt", [], 2, "it has 'dataloader', which no training has; is 'loader' meant?"),
+        ("training", ["--argument", "rate=0.01"], 2, "cannot hold rate of a training: give a string"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    own: str, function: str, options: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(own, function, *options) == code
+    printed = capsys.readouterr()
+    assert message in printed.err and printed.out == ""
