@@ -210,7 +210,8 @@ def test_restriction_keeps_jobs_of_operations_and_instance_in_step() -> None:
 @pytest.mark.parametrize("count", (1, 2))
 def test_sizes_beyond_the_engine_stay_open(count: int) -> None:
     huge = Server("s", "v", 1, 2**53 - 1, 1)
-    assert placement_feasible(operations({"m": model(1)}, [Job("a", "m", 1, 2**53 - 1)] * count, (huge,))) is True
+    long = [Job(f"j{k}", "m", 1, 2**53 - 1) for k in range(count)]
+    assert placement_feasible(operations({"m": model(1)}, long, (huge,))) is True
     jobs = [Job(f"j{k}", "m", 1, 1) for k in range(600)]
     assert placement_feasible(operations({"m": model(2**43)}, jobs, (huge,))) is None
 

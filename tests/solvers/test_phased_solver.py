@@ -79,8 +79,8 @@ def test_jobs_with_gpus_of_their_own_keep_their_paces_beside_one_another() -> No
     slow = Model((Segment("s", {"v": 40}, {"v": 40}, 0, 30),))
     jobs = (Job("wide", "net", 2, 900_000), Job("fast", "one", 1, 8_000), Job("slow", "slow", 1, 1_000))
     servers = (Server("x", "v", 2, 200, 10**6),)
-    asked = replace(instance(*jobs, objective="weighted_completion"), cluster=Cluster(servers))
-    asked = replace(asked, models={**asked.models, "slow": slow})
+    asked = instance(jobs[1], objective="weighted_completion")
+    asked = replace(asked, cluster=Cluster(servers), models={**asked.models, "slow": slow}, jobs=jobs)
     result = solve_phased(asked, Options(threads=1))
     assert result.plan is not None
     first = result.plan.groups[0].phases[0]
@@ -189,9 +189,8 @@ def test_no_part_of_the_jobs_is_placed_once_the_limit_is_over() -> None:
 
 def test_causes_of_a_job_are_told_for_each_job_like_it() -> None:
     big = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 3000),))
-    asked = replace(
-        instance(Job("a", "big", 1, 5), Job("b", "big", 1, 5), Job("c", "one", 1, 5)), models={"big": big, "one": ONE}
-    )
+    jobs = (Job("a", "big", 1, 5), Job("b", "big", 1, 5), Job("c", "one", 1, 5))
+    asked = replace(instance(jobs[2]), models={"big": big, "one": ONE}, jobs=jobs)
     assert [it.jobs for it in conflicts_alone(asked)] == [("a",), ("b",)]
 
 
