@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from inspect import getclosurevars, isfunction
 from itertools import chain, islice
 from typing import Any
@@ -15,7 +16,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.likeness import ANYTHING
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 
-__all__ = ["BatchSource"]
+__all__ = ["BatchSource", "generators_kept", "is_function", "one_pass"]
 
 _PARTS = ("sampler", "batch_sampler", "dataset")
 
@@ -113,14 +114,31 @@ class BatchSource:
             "all": generator_states(self._device),
         }
         self._taken = 0
-        self._batches = iter(self._loader() if _is_function(self._loader) else self._loader)
+        self._batches = one_pass(self._loader)
 
     def _set(self, states: list[Any]) -> None:
         for generator, state in zip(self._generators, states, strict=True):
             _return_to(generator, state)
 
 
-def _is_function(loader: Any) -> bool:
+def one_pass(loader: Any) -> Iterator[Any]:
+    """Begin a pass over a loader: an iterable, or a function that gives one."""
+    return iter(loader() if is_function(loader) else loader)
+
+
+@contextmanager
+def generators_kept(loader: Any) -> Iterator[None]:
+    """Put the generators of random numbers that a loader holds back at the end of the block."""
+    states = [(generator, _state_of(generator)) for generator in _generators(loader)]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            _return_to(generator, state)
+
+
+def is_function(loader: Any) -> bool:
+    """Whether a loader is a function that gives an iterable, not one itself."""
     return callable(loader) and not hasattr(loader, "__iter__")
 
 

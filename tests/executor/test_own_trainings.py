@@ -108,6 +108,25 @@ def test_loaders_may_start_processes(tmp_path: Path) -> None:
     assert len(digests(made)[0]) == 2
 
 
+@pytest.mark.slow
+def test_what_profiles_write_is_carried_out(tmp_path: Path) -> None:
+    source, plan, saved = tmp_path / "instance.json", tmp_path / "plan.json", tmp_path / "saved"
+    given: list[object] = ["--cluster", "2x1:cpu", "--depth", "staircase", "-o", source]
+    trusted: list[str] = []
+    for name, cuts in (("headless", 2), ("wholesome", "head"), ("seeded", "layers.1,head")):
+        code, file = f"own_trainings:{name}", tmp_path / f"{name}.json"
+        own = ("--warm-up", 1, "--repeats", 1, "--gpu-type", "cpu", "--cuts", cuts)
+        assert run("profile", code, "--trust", code, *own, "-o", file) == 0
+        given += ["--profile", f"{name}={file}", "--job", f"{name}:{name}:2:3"]
+        trusted += ["--trust", code]
+    assert run("new", *given) == 0
+    assert run("solve", source, "--solver", "greedy", "-o", plan) == 0
+    assert run("run", source, plan, *trusted, "--checkpoint", saved, "--warm-up", 0) == 0
+    assert {path.name for path in saved.glob("*.pt")} == {
+        f"job{k}-worker{w}-iteration3.pt" for k in range(3) for w in (0, 1)
+    }
+
+
 @pytest.mark.parametrize("processes", [0, 2])
 def test_the_others_end_soon_when_one_process_is_killed(
     processes: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]

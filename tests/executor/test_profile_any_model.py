@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -145,6 +146,19 @@ def test_everything_is_put_back_to_the_bit(fails: bool) -> None:
     assert all(a is p.grad for a, p in zip(gradients, parameters, strict=True))
     assert all(a is b for a, b in zip(buffers, model.buffers(), strict=True))
     assert all(p.requires_grad for p in parameters)
+
+
+def test_a_loader_may_be_a_generator_function_whose_generator_is_put_back() -> None:
+    generator = torch.Generator().manual_seed(1)
+
+    def batches() -> Iterator[Any]:
+        while True:
+            yield torch.randn(4, 6, generator=generator), torch.zeros(4, 3)
+
+    before = generator.get_state()
+    model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
+    assert len(jigsaw_opt.profile(model, batches, nn.MSELoss(), ["1"], **FEW).levels) == 2
+    assert torch.equal(generator.get_state(), before)
 
 
 def test_a_step_is_one_of_all_parameters_at_every_level(monkeypatch: pytest.MonkeyPatch) -> None:

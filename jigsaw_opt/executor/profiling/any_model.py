@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.batch_source import generators_kept, is_function, one_pass
 from jigsaw_opt.executor.devices import device_name
 from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of
 from jigsaw_opt.executor.partial.forward_order import eager, observe
@@ -52,8 +53,9 @@ def profile(
     model
         Any module; it is measured in training mode.
     batch
-        A pair of inputs and targets, or a ``DataLoader`` of such pairs, whose first 8 batches take turns. Inputs are a
-        tensor, or a tuple or list of what the model takes by position, or a mapping of what it takes by name.
+        A pair of inputs and targets, or a ``DataLoader`` or generator function of such pairs, whose first 8 batches
+        take turns. Inputs are a tensor, or a tuple or list of what the model takes by position, or a mapping of what
+        it takes by name.
     loss
         Mean loss of outputs and targets. None takes ``loss`` of the outputs, as models of ``transformers`` have it;
         a batch is then a dictionary of what the model takes by name.
@@ -120,7 +122,8 @@ def measure_any(
     with (
         flushed_denormals(),
         moved_to(place, held),
-        restored(held, steps, _generators(batch)) as reset,
+        generators_kept(batch),
+        restored(held, steps) as reset,
     ):
         trainee = _trainee(model, _batches(batch, loss), loss, cuts, held, steps, place)
         if not is_own:
@@ -172,23 +175,16 @@ def _copied(tree: Any, device: torch.device) -> Any:
 
 
 def _is_loader(batch: Any) -> bool:
-    return isinstance(batch, Iterable) and not isinstance(batch, (Tensor, tuple, list, Mapping, str))
+    is_batch = isinstance(batch, (Tensor, tuple, list, Mapping, str))
+    return is_function(batch) or (isinstance(batch, Iterable) and not is_batch)
 
 
 def _batches(batch: Any, loss: object) -> list[tuple[Any, Any]]:
     """Return inputs and targets of the batches that take turns."""
-    found = list(islice(batch, _BATCHES)) if _is_loader(batch) else [batch]
+    found = list(islice(one_pass(batch), _BATCHES)) if _is_loader(batch) else [batch]
     if not found:
         raise UsageError("the loader has no batch")
     return [inputs_and_targets(it, loss is None) for it in found]
-
-
-def _generators(batch: Any) -> list[torch.Generator]:
-    """Return the generators by which a loader draws."""
-    sampler = getattr(batch, "sampler", None)
-    places = (batch, sampler, getattr(getattr(batch, "batch_sampler", None), "sampler", None))
-    found = [getattr(place, "generator", None) for place in places if _is_loader(batch)]
-    return list({id(it): it for it in found if isinstance(it, torch.Generator)}.values())
 
 
 def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_up: int, repeats: int) -> None:

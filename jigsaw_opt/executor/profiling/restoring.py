@@ -31,9 +31,7 @@ def moved_to(device: torch.device, held: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def restored(
-    held: nn.Module, optimiser: torch.optim.Optimizer, generators: Iterable[torch.Generator] = ()
-) -> Iterator[Callable[[], None]]:
+def restored(held: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[Callable[[], None]]:
     """Put everything back at the end that training in the block has changed.
 
     That is parameters, buffers, gradients, the optimiser's state and options, random generators, and which modules are
@@ -45,8 +43,6 @@ def restored(
         Models and losses, as the children of one module.
     optimiser
         Theirs.
-    generators
-        Further ones, which the block may use.
 
     Yields
     ------
@@ -56,7 +52,6 @@ def restored(
     ours = [p for group in optimiser.param_groups for p in group["params"]]
     gradients = {p: p.grad for p in (*held.parameters(), *ours)}
     flags = [(module, module.training) for module in held.modules()]
-    drawn = [(generator, generator.get_state()) for generator in generators]
     buffers = _buffers(held)
     tensors = [*gradients, *(b for own in buffers.values() for b in own.values() if b is not None)]
     reset_tensors, reset_optimiser = _kept(tensors), _kept_optimiser(optimiser)
@@ -81,8 +76,6 @@ def restored(
                 parameter.grad = gradient
             for module, flag in flags:
                 module.training = flag
-            for generator, state in drawn:
-                generator.set_state(state)
 
 
 def _buffers(held: nn.Module) -> dict[nn.Module, dict[str, Tensor | None]]:
