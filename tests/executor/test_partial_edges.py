@@ -119,3 +119,27 @@ def test_an_input_of_which_the_gradient_is_asked_gets_it_at_every_level() -> Non
     wanted = torch.ones(2, 6) @ network[2].weight @ network[1].weight
     torch.testing.assert_close(inputs.grad, wanted)
     assert network[1].weight.grad is None
+
+
+def test_what_is_frozen_between_the_passes_stays_frozen() -> None:
+    model = PartialBackprop(pooled(), ["1"], levels=lambda iteration, worker: 1)
+    outputs = model(torch.ones(2, 6))
+    model.module[0].requires_grad_(False)
+    outputs.sum().backward()
+    assert [p.requires_grad for p in model.parameters()] == [False, False, True, True]
+
+
+def test_a_buffer_that_the_first_pass_makes_is_made_by_that_pass_alone() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(6, 6)
+            self.register_buffer("passes", None)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.passes = torch.ones(()) if self.passes is None else self.passes + 1
+            return self.dense(x)
+
+    model = PartialBackprop(Counting(), [])
+    model(torch.ones(2, 6)).sum().backward()
+    assert float(model.passes) == 1

@@ -37,9 +37,10 @@ class ParameterRun:
     def __init__(self, bucket: int, parameters: Sequence[nn.Parameter]) -> None:
         self.bucket, self.parameters = bucket, tuple(parameters)
         sizes = [p.numel() for p in parameters]
-        # A mark a parameter follows the gradients: whether anybody has one.
-        self.flat = torch.zeros(sum(sizes) + len(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
-        *pieces, self._marks = torch.split(self.flat, [*sizes, len(sizes)])
+        # A mark a parameter follows the gradients: whether anybody has one. The last mark is for this worker's share.
+        marks = len(sizes) + 1
+        self.flat = torch.zeros(sum(sizes) + marks, dtype=parameters[0].dtype, device=parameters[0].device)
+        *pieces, self._marks = torch.split(self.flat, [*sizes, marks])
         self._views = [piece.view(p.shape) for piece, p in zip(pieces, parameters, strict=True)]
 
     def fill(self, divisor: int) -> None:
@@ -50,18 +51,32 @@ class ParameterRun:
             raise UsageError("sparse gradients cannot be averaged: build embeddings with sparse=False")
         if len(there) < len(own):
             self.flat.zero_()
-        torch._foreach_copy_([view for view, _ in there], [grad for _, grad in there])
-        self._marks.copy_(torch.tensor([grad is not None for grad in own]))
+        if there:
+            torch._foreach_copy_([view for view, _ in there], [grad for _, grad in there])
+        self._marks.copy_(torch.tensor([*(grad is not None for grad in own), True]))
         self.flat.div_(divisor)
 
     def clear(self) -> None:
         """Write zeros, the share of a worker that does not contribute."""
         self.flat.zero_()
 
-    def give_back(self) -> None:
-        """Make the sum of all shares the gradients; where nobody has a gradient there is none."""
+    def give_back(self, levels: Sequence[int]) -> None:
+        """Make the sum of all shares the gradients; where nobody has a gradient there is none.
+
+        Raises
+        ------
+        UsageError
+            The shares do not add up, for some process has other levels than `levels`.
+        """
+        *marks, share = self._marks.tolist()
+        whole = 1 if contributors(levels, self.bucket) else 0
+        if abs(share - whole) > len(levels) * torch.finfo(self.flat.dtype).eps:
+            raise UsageError(
+                f"the processes have other levels than these: {tuple(levels)}; "
+                "a function of levels gives the same in all of them, and their `iteration` is the same"
+            )
         copied: list[tuple[Tensor, Tensor]] = []
-        for parameter, view, mark in zip(self.parameters, self._views, self._marks.tolist(), strict=True):
+        for parameter, view, mark in zip(self.parameters, self._views, marks, strict=True):
             if not mark:
                 parameter.grad = None
                 continue
@@ -116,6 +131,8 @@ class GradientAverage:
         self._missing: list[set[Tensor]] = [set(run.parameters) if run.bucket <= self._level else set() for run in runs]
         self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(runs) for p in run.parameters}
         self._works: list[Any] = []
+        self._arrived: list[Tensor] = []
+        self.has_ended = False
 
     def arrived(self, parameter: Tensor) -> None:
         """Note that the gradient of `parameter` is complete, and send what may be sent.
@@ -133,17 +150,27 @@ class GradientAverage:
                 "a parameter got a second gradient in one backward pass, after the first one was sent; "
                 "with activation checkpointing use use_reentrant=False"
             )
+        self._arrived.append(parameter)
         self._missing[at].discard(parameter)
         while len(self._works) < len(self._runs) and not self._missing[len(self._works)]:
             self._send()
 
     def finish(self) -> None:
-        """Send what is left, wait for all of it, and write the averages into the gradients."""
+        """Send what is left, wait for all of it, and write the averages into the gradients.
+
+        Raises
+        ------
+        UsageError
+            Gradients were taken before they were averaged, or the processes have levels that differ.
+        """
+        if any(parameter.grad is None for parameter in self._arrived):
+            raise UsageError("a hook took gradients before they were averaged: optimisers step after backward()")
         while len(self._works) < len(self._runs):
             self._send()
         for run, work in zip(self._runs, self._works, strict=True):
             work.wait()
-            run.give_back()
+            run.give_back(self._levels)
+        self.has_ended = True
 
     @torch.no_grad()
     def _send(self) -> None:

@@ -196,10 +196,9 @@ def is_raised(value: Tensor, inputs: list[Tensor]) -> bool:
 def _undisturbed(model: nn.Module) -> Iterator[None]:
     """Put the buffers and the random generators back as they were; compile nothing meanwhile."""
     kept = [
-        (module, name, buffer, buffer.detach().clone())
+        (module, name, buffer, None if buffer is None else buffer.detach().clone())
         for module in model.modules()
         for name, buffer in module._buffers.items()
-        if buffer is not None
     ]
     devices = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
     try:
@@ -207,7 +206,8 @@ def _undisturbed(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         for module, name, buffer, value in kept:
-            buffer.data.copy_(value)
+            if buffer is not None and value is not None:
+                buffer.data.copy_(value)
             module._buffers[name] = buffer
 
 

@@ -53,6 +53,7 @@ class _Backward:
     forward: _Forward
     average: GradientAverage | None = None
     reached: bool = False
+    frozen: list[nn.Parameter] = field(default_factory=list)
     end: Callable[[], object] = field(default=lambda: None)
 
 
@@ -140,6 +141,7 @@ class PartialBackprop(nn.Module):
         self._parts: ModelParts | None = None
         self._trained: list[nn.Parameter] = []
         self._runs: list[ParameterRun] = []
+        self._runs_hold: list[tuple[int, torch.dtype, torch.device]] | None = None
         self._hooked: set[nn.Parameter] = set()
         self._last: _Forward | None = None
         self._entered: tuple[_Forward, list[Tensor]] | None = None
@@ -150,7 +152,9 @@ class PartialBackprop(nn.Module):
         """Return what the module returns, with a graph that reaches down to this iteration's level of this worker."""
         if not torch.is_grad_enabled():
             return self.module(*args, **kwargs)
-        if self._running is not None and torch._C._current_graph_task_id() == -1:
+        if self._running is not None:
+            if torch._C._current_graph_task_id() != -1:  # all of it is checkpointed, and runs again
+                return self.module(*args, **kwargs)
             self._running.end()  # a backward pass that failed, and is still known to a debugger
         parts = self.prepare(*args, **kwargs)
         if parts.buckets.keys() != set(self.module.parameters()):
@@ -223,16 +227,17 @@ class PartialBackprop(nn.Module):
             self._synchronise = before
 
     def _follow_frozen(self, parts: ModelParts) -> None:
-        """Take account of parameters that the user has frozen or set free."""
+        """Take account of parameters that the user has frozen, set free or moved to another type or device."""
         trained = [p for p in parts.buckets if p.requires_grad]
-        if list(map(id, trained)) == list(map(id, self._trained)):
+        hold = [(id(p), p.dtype, p.device) for p in trained]
+        if hold == self._runs_hold:
             return
         hook = partial(_accumulated, weakref.ref(self))  # autograd's hooks keep what they know, unseen by Python
         for parameter in trained:
             if parameter not in self._hooked:
                 parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
                 self._hooked.add(parameter)
-        self._trained = trained
+        self._trained, self._runs_hold = trained, hold
         self._runs = runs_of(parts.buckets) if self.workers > 1 else []
 
     def _is_time_to_compare(self) -> bool:
@@ -259,7 +264,8 @@ class PartialBackprop(nn.Module):
         if self._running is not None:
             return
         running = self._running = _Backward(forward)
-        for parameter in forward.beyond:
+        running.frozen = [p for p in forward.beyond if p.requires_grad]
+        for parameter in running.frozen:
             parameter.requires_grad_(False)
         finish = partial(self._finish, running)
         # The engine drops what it was to call at the end of a backward pass that fails.
@@ -344,11 +350,13 @@ class PartialBackprop(nn.Module):
 
 def _end(wrapper: weakref.ref[PartialBackprop], running: _Backward) -> None:
     """Set free what was frozen, whether the backward pass has ended well or not."""
-    for parameter in running.forward.beyond:
+    for parameter in running.frozen:
         parameter.requires_grad_(True)
     owner = wrapper()
     if owner is not None and owner._running is running:
         owner._running = None
+        if running.average is not None and not running.average.has_ended:
+            owner._runs_hold = None  # exchanges may still be under way in the memory of these runs
 
 
 def _lower(wrapper: weakref.ref[PartialBackprop], module: nn.Module, _: object, outputs: Any) -> None:

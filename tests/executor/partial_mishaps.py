@@ -1,0 +1,150 @@
+"""Passes that fail, run again or differ between processes, run in two processes by `test_partial_mishaps.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from partial_training import difference, gradients
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.executor.partial import PartialBackprop
+
+Loss = Callable[[nn.Module, int], Tensor]
+
+
+class Experts(nn.Module):
+    """Four dense layers, and two of which a pass takes one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.early, self.late = (nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)) for _ in range(2))
+        self.experts = nn.ModuleList(nn.Linear(6, 6) for _ in range(2))
+        self.taken, self.fails = 0, False
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.early(x)
+        if self.fails:
+            x.register_hook(lambda gradient: 1 / 0)
+        return self.late(self.experts[self.taken](x))
+
+
+def wrapped(levels: Any = "rotation") -> PartialBackprop:
+    model = PartialBackprop(Experts(), ["experts.0", "late"], levels)
+    model.prepare(rows(0, 0))
+    return model
+
+
+def rows(worker: int, iteration: int) -> Tensor:
+    return torch.randn(4, 6, generator=torch.Generator().manual_seed(10 * iteration + worker))
+
+
+def apart(model: PartialBackprop, levels: tuple[int, ...], loss: Loss) -> float:
+    """Largest difference of gradients to the mean over contributors of whole gradients of `loss`."""
+    assert model._parts is not None
+    bucket = {name: model._parts.buckets[p] for name, p in model.named_parameters()}
+    own = []
+    for worker in range(2):
+        network = Experts().to(next(model.parameters()).dtype)
+        network.load_state_dict(model.state_dict())
+        loss(network, worker).backward()
+        own.append(gradients(network))
+    wanted: dict[str, Tensor | None] = {}
+    for name in bucket:
+        those = [found[name] for found, level in zip(own, levels, strict=True) if level >= bucket[name]]
+        there = [gradient for gradient in those if gradient is not None]
+        wanted[name] = torch.stack(there).sum(0) / len(those) if there else None
+    return difference(gradients(model), wanted)
+
+
+def experts_that_differ(rank: int) -> list[float]:
+    """Each worker takes an expert of its own."""
+    model, found = wrapped(), []
+    for iteration in range(4):
+
+        def loss(network: nn.Module, worker: int, iteration: int = iteration) -> Tensor:
+            (network.module if isinstance(network, PartialBackprop) else network).taken = (iteration + worker) % 2
+            return network(rows(worker, iteration)).square().sum()
+
+        levels = model._rule(iteration)
+        loss(model, rank).backward()
+        found.append(apart(model, levels, loss))
+        model.zero_grad()
+    return found
+
+
+def plain(iteration: int) -> Loss:
+    return lambda network, worker: network(rows(worker, iteration)).square().sum()
+
+
+def checkpointed_from_outside(rank: int) -> list[float]:
+    """All of the wrapped model runs again in the backward pass."""
+    model, found = wrapped(), []
+    for iteration in range(2):
+        levels = model._rule(iteration)
+        checkpoint(model, rows(rank, iteration), use_reentrant=False).square().sum().backward()
+        found.append(apart(model, levels, plain(iteration)))
+        model.zero_grad()
+    assert model.iteration == 2
+    return found
+
+
+def after_failures(rank: int) -> list[float]:
+    """Every second backward pass fails after exchanges have begun."""
+    model, found = wrapped("full"), []
+    for iteration in range(6):
+        model.zero_grad()
+        model.module.fails = iteration % 2 == 0
+        try:
+            plain(iteration)(model, rank).backward()
+            found.append(apart(model, (3, 3), plain(iteration)))
+        except ZeroDivisionError:
+            assert model.module.fails
+    return found
+
+
+def in_double_precision(rank: int) -> float:
+    """The model gets another type after its first pass."""
+    model = wrapped()
+    plain(0)(model, rank).backward()
+    model.double().zero_grad()
+    levels = model._rule(1)
+
+    def loss(network: nn.Module, worker: int) -> Tensor:
+        return network(rows(worker, 1).double()).square().sum()
+
+    loss(model, rank).backward()
+    return apart(model, levels, loss)
+
+
+def refused(rank: int) -> list[str]:
+    """What is said of levels or iterations that differ between processes, and of optimisers in the backward pass."""
+    differing = wrapped(lambda iteration, worker: 1 + (rank + worker) % 2)
+    elsewhere = wrapped()
+    elsewhere.iteration = rank
+    hooked, said = wrapped(), []
+    for parameter in hooked.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda parameter: setattr(parameter, "grad", None))
+    for model in (differing, elsewhere, hooked):
+        try:
+            plain(0)(model, rank).backward()
+        except JigsawError as error:
+            said.append(str(error))
+        assert model.iteration == (rank if model is elsewhere else 0)
+    return said
+
+
+def mishaps() -> dict[str, Any]:
+    rank = dist.get_rank()
+    return {
+        "experts": experts_that_differ(rank),
+        "checkpointed": checkpointed_from_outside(rank),
+        "failures": after_failures(rank),
+        "double": in_double_precision(rank),
+        "refused": refused(rank),
+    }
