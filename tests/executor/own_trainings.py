@@ -7,7 +7,9 @@ import random
 import signal
 from collections.abc import Iterator
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -150,7 +152,10 @@ def headless(rank: int, world: int, device: torch.device) -> dict[str, Any]:
 
 
 def killed(rank: int, world: int, device: torch.device, folder: str, processes: int) -> dict[str, Any]:
-    """The second worker is killed in its fourth pass; each process, of loaders too, leaves its number in a folder."""
+    """The second worker is killed in its fourth pass; each process leaves its number in a folder.
+
+    Beside those of the loader there is one that would not end by itself, and holds all that its worker has open.
+    """
     made = noisy(rank, world, device)
     here, passes = Path(folder), count(1)
 
@@ -162,6 +167,12 @@ def killed(rank: int, world: int, device: torch.device, folder: str, processes: 
             (here / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def serve() -> None:
+        note()
+        sleep(3600)
+
     note()
+    if processes:
+        get_context("fork").Process(target=serve, daemon=True).start()
     made["model"].register_forward_pre_hook(kill)
     return made | {"loader": DataLoader(Rows(), batch_size=4, num_workers=processes, worker_init_fn=note)}
