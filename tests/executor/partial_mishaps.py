@@ -94,6 +94,23 @@ def checkpointed_from_outside(rank: int) -> list[float]:
     return found
 
 
+def two_models(rank: int) -> list[float]:
+    """Two wrapped models in one backward pass, where no pass uses an expert of the second one."""
+    first, second, found = wrapped(), wrapped(), []
+    for iteration in range(2):
+        levels = first._rule(iteration)
+        second(first(rows(rank, iteration))).square().sum().backward()
+
+        def loss(network: nn.Module, worker: int, iteration: int = iteration) -> Tensor:
+            return network(rows(worker, iteration)).square().sum()
+
+        found.append(apart(first, levels, lambda network, worker: loss(nn.Sequential(network, Experts()), worker)))
+        found.append(apart(second, levels, lambda network, worker: loss(nn.Sequential(Experts(), network), worker)))
+        first.zero_grad()
+        second.zero_grad()
+    return found
+
+
 def after_failures(rank: int) -> list[float]:
     """Every second backward pass fails after exchanges have begun."""
     model, found = wrapped("full"), []
@@ -144,6 +161,7 @@ def mishaps() -> dict[str, Any]:
     return {
         "experts": experts_that_differ(rank),
         "checkpointed": checkpointed_from_outside(rank),
+        "two models": two_models(rank),
         "failures": after_failures(rank),
         "double": in_double_precision(rank),
         "refused": refused(rank),

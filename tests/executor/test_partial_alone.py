@@ -145,6 +145,8 @@ def test_a_block_is_cut_rather_than_the_first_module_in_it() -> None:
         (["late.1", "1", "1"], "full", "'late.1' is no module of the model; '1' is named twice"),
         ("1", "full", "cuts are a list of names"),
         (-1, "full", "cuts are a list of names"),
+        (None, "full", "cuts are a list of names"),
+        (2.0, "full", "cuts are a list of names"),
         (["1"], "half", "levels are full, staircase"),
         (["1"], jigsaw_opt.FreeDepth(balance=1), "no balance"),
         (6, "full", "can be cut at 5 modules, not at 6"),
@@ -154,6 +156,20 @@ def test_a_block_is_cut_rather_than_the_first_module_in_it() -> None:
 def test_what_makes_no_sense_is_refused(cuts: Any, levels: Any, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         PartialBackprop(stack(), cuts, levels)(torch.ones(2, 6))
+
+
+def test_two_names_of_one_module_are_no_two_cuts() -> None:
+    network = stack()
+    network.ending = network[5]
+    with pytest.raises(UsageError, match="'5' and 'ending' are names of one module"):
+        PartialBackprop(network, ["5", "3", "ending"])(torch.ones(2, 6))
+
+
+def test_a_function_may_give_levels_of_numpy() -> None:
+    numpy = pytest.importorskip("numpy")
+    model = PartialBackprop(stack(), ["3"], lambda iteration, worker: numpy.int64(1))
+    model(torch.ones(2, 6)).sum().backward()
+    assert model.module[0].weight.grad is None and model.module[5].weight.grad is not None
 
 
 def test_a_container_and_what_cannot_be_trained_are_refused() -> None:

@@ -19,7 +19,7 @@ def found() -> list[dict[str, Any]]:
     return run_group(mishaps, 2)
 
 
-@pytest.mark.parametrize("loop", ["experts", "checkpointed", "failures"])
+@pytest.mark.parametrize("loop", ["experts", "checkpointed", "two models", "failures"])
 def test_gradients_are_means_over_contributors(found: list[dict[str, Any]], loop: str) -> None:
     assert all(len(rank[loop]) >= 2 and max(rank[loop]) <= 1e-5 for rank in found)
 

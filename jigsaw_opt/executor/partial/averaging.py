@@ -7,8 +7,9 @@ the same bits, and no process group is needed for each set of contributors. The 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 import torch.distributed as dist
@@ -109,8 +110,16 @@ def runs_of(buckets: Mapping[nn.Parameter, int]) -> list[ParameterRun]:
     return runs
 
 
+_begun: WeakValueDictionary[int, GradientAverage] = WeakValueDictionary()
+"""Averages in the order in which they have begun."""
+_numbers = count()
+
+
 class GradientAverage:
     """The exchange in one backward pass; all workers make one at the same time, with the same runs and levels.
+
+    Where a backward pass goes through several models, one that begins later sends after those before it, for which
+    gradients arrive late or never may differ between workers.
 
     Parameters
     ----------
@@ -133,6 +142,8 @@ class GradientAverage:
         self._works: list[Any] = []
         self._arrived: list[Tensor] = []
         self.has_ended = False
+        self._pass = torch._C._current_graph_task_id()
+        _begun[next(_numbers)] = self
 
     def arrived(self, parameter: Tensor) -> None:
         """Note that the gradient of `parameter` is complete, and send what may be sent.
@@ -152,8 +163,7 @@ class GradientAverage:
             )
         self._arrived.append(parameter)
         self._missing[at].discard(parameter)
-        while len(self._works) < len(self._runs) and not self._missing[len(self._works)]:
-            self._send()
+        self._send_in_order()
 
     def finish(self) -> None:
         """Send what is left, wait for all of it, and write the averages into the gradients.
@@ -165,12 +175,22 @@ class GradientAverage:
         """
         if any(parameter.grad is None for parameter in self._arrived):
             raise UsageError("a hook took gradients before they were averaged: optimisers step after backward()")
-        while len(self._works) < len(self._runs):
-            self._send()
+        self._send_in_order(is_over=True)
         for run, work in zip(self._runs, self._works, strict=True):
             work.wait()
             run.give_back(self._levels)
         self.has_ended = True
+
+    def _send_in_order(self, is_over: bool = False) -> None:
+        """Send what is complete, of this average and of others in this backward pass; if that is over, all is."""
+        for average in list(_begun.values()):
+            if average._pass != self._pass:
+                continue
+            runs, works = average._runs, average._works
+            while len(works) < len(runs) and (is_over or not average._missing[len(works)]):
+                average._send()
+            if len(works) < len(runs):
+                break
 
     @torch.no_grad()
     def _send(self) -> None:

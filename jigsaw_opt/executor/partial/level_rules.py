@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Literal
 
 from jigsaw_opt.errors import UsageError
@@ -93,9 +94,9 @@ def _of_function(
             return (depth,) * workers
         turn = warm_up + (iteration - warm_up) // granularity * granularity
         found = tuple(levels(turn, worker) for worker in range(workers))
-        wrong = [level for level in found if not isinstance(level, int) or not 1 <= level <= depth]
+        wrong = [level for level in found if not isinstance(level, Integral) or not 1 <= level <= depth]
         if wrong:
             raise UsageError(f"levels of iteration {iteration} are {found}; a level is an integer from 1 to {depth}")
-        return found
+        return tuple(map(int, found))
 
     return rule

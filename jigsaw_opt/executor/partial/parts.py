@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,7 +17,7 @@ from torch import nn
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder, eager
 
-__all__ = ["ModelParts", "agree", "require_modules", "split"]
+__all__ = ["ModelParts", "agree", "are_cuts", "require_modules", "split"]
 
 NEARLY = 1.25
 """How much longer the longest part may get by cuts between repeated blocks alone."""
@@ -49,6 +50,11 @@ class ModelParts:
     def beyond(self, level: int) -> list[nn.Parameter]:
         """Trained parameters that a backward pass to `level` does not reach."""
         return [p for p, bucket in self.buckets.items() if bucket > level and p.requires_grad]
+
+
+def are_cuts(cuts: Any) -> bool:
+    """Whether these are names, whatever they are, or a number of cuts."""
+    return cuts >= 0 if isinstance(cuts, int) else isinstance(cuts, Collection) and not isinstance(cuts, str)
 
 
 def require_modules(model: nn.Module, cuts: Sequence[str]) -> None:
@@ -102,6 +108,9 @@ def _in_order(model: nn.Module, order: ForwardOrder, cuts: Sequence[str]) -> lis
     if missing:
         listed = ", ".join(map(repr, missing))
         raise UsageError(f"the forward pass never calls {listed}; a cut is a module that is called, no container")
+    if len(set(named.values())) < len(named):
+        alike = [cut for cut, name in named.items() if list(named.values()).count(name) > 1]
+        raise UsageError(f"cuts: {' and '.join(map(repr, alike))} are names of one module")
     return sorted(named.values(), key=order.calls.__getitem__)
 
 

@@ -30,7 +30,7 @@ from jigsaw_opt.executor.partial.description import Description, describe
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule
 from jigsaw_opt.executor.partial.outputs import mapped, tensors
-from jigsaw_opt.executor.partial.parts import ModelParts, agree, require_modules, split
+from jigsaw_opt.executor.partial.parts import ModelParts, agree, are_cuts, require_modules, split
 from jigsaw_opt.executor.partial.turns import turns_of
 
 __all__ = ["PartialBackprop"]
@@ -117,7 +117,7 @@ class PartialBackprop(nn.Module):
     ) -> None:
         super().__init__()
         _require_trainable(module)
-        if isinstance(cuts, str) or (isinstance(cuts, int) and cuts < 0) or debug < 0:
+        if not are_cuts(cuts) or debug < 0:
             raise UsageError("cuts are a list of names or a number, and numbers are at least 0")
         if not isinstance(cuts, int):
             require_modules(module, cuts)

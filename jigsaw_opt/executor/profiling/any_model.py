@@ -16,7 +16,7 @@ from jigsaw_opt.executor.batch_source import generators_kept, is_function, one_p
 from jigsaw_opt.executor.devices import device_name
 from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of
 from jigsaw_opt.executor.partial.forward_order import eager, observe
-from jigsaw_opt.executor.partial.parts import require_modules, split
+from jigsaw_opt.executor.partial.parts import are_cuts, require_modules, split
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
 from jigsaw_opt.executor.profiling.results import ModelProfile
 from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, measure, warm
@@ -207,7 +207,7 @@ def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_
     for name, value in (("warm_up", warm_up), ("repeats", repeats)):
         if not isinstance(value, int) or value < 1:
             wrong.append(f"{name} is at least 1, not {value!r}")
-    if isinstance(cuts, str) or (isinstance(cuts, int) and cuts < 0):
+    if not are_cuts(cuts):
         wrong.append("cuts are a list of names, or a number, at least 0")
     if wrong:
         raise UsageError("; ".join(wrong))
