@@ -27,18 +27,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="mlp, vgg, resnet, bert, gpt, vgg16, resnet50, bert_large, gpt2_small, gpt2_medium, or module:function",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to run (default: cpu)")
-    parser.add_argument("--batch", type=int, default=8, metavar="N", help="samples a worker (default: 8)")
+    parser.add_argument("--batch", type=int, metavar="N", help="samples a worker (default: 8)")
     parser.add_argument(
         "--argument", action="append", default=[], metavar="NAME=VALUE", help="argument of the model, as in layers=4"
     )
-    parser.add_argument("--segments", type=int, default=6, metavar="N", help="most segments (default: 6)")
+    parser.add_argument("--segments", type=int, metavar="N", help="most segments (default: 6)")
     parser.add_argument(
         "--cuts", metavar="N|NAMES", help="cuts of a model of your own: how many, or modules a,b (default: 4)"
     )
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import")
-    parser.add_argument(
-        "--optimiser", choices=("sgd", "adam", "adamw"), default="sgd", help="optimiser (default: sgd, with momentum)"
-    )
+    parser.add_argument("--optimiser", choices=("sgd", "adam", "adamw"), help="optimiser (default: sgd, with momentum)")
     parser.add_argument("--gpu-type", metavar="TYPE", help="what the model calls the device (default: its own name)")
     parser.add_argument("--warm-up", type=int, default=3, metavar="N", help="rounds before measuring (default: 3)")
     parser.add_argument("--repeats", type=int, default=15, metavar="N", help="rounds measured (default: 15)")
@@ -89,13 +87,14 @@ def _measured(
     torch.set_num_threads(arguments.threads)
     device = device_of(arguments.device)
     name = device_name(device)
-    entry = {"zoo": arguments.model, "arguments": _given(arguments.argument), "batch_size": arguments.batch}
+    entry = {"zoo": arguments.model, "arguments": _given(arguments.argument)}
     measured = model = links = None
     if arguments.model:
         measured, own_entry = measure_model(
             entry,
             device,
             arguments.optimiser,
+            batch_size=arguments.batch,
             segments=arguments.segments,
             processes=arguments.processes,
             seed=arguments.seed,
@@ -136,7 +135,7 @@ def _check(arguments: argparse.Namespace) -> None:
     from jigsaw_opt.text import readable
 
     for name in _COUNTS:
-        if getattr(arguments, name) < 1:
+        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")
     Options(threads=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
     if arguments.all_reduce is not None and arguments.all_reduce < 2:

@@ -28,9 +28,10 @@ _RATE = 1e-6
 def measure_model(
     entry: Mapping[str, Any],
     device: torch.device,
-    optimiser: Literal["sgd", "adam", "adamw"],
+    optimiser: Literal["sgd", "adam", "adamw"] | None,
     *,
-    segments: int,
+    batch_size: int | None,
+    segments: int | None,
     processes: int,
     seed: int,
     warm_up: int,
@@ -43,13 +44,13 @@ def measure_model(
     Parameters
     ----------
     entry
-        The model's `executor` entry.
+        The model's `executor` entry, without `batch_size`.
     device
         Where to run; several processes run on the CPU.
     optimiser
-        Its name.
-    segments
-        Most segments of a network in units.
+        Its name; None for SGD with momentum, or that of the user's own function.
+    batch_size, segments
+        Samples of a batch, and most segments, of a network in units; None for 8 and for 6, and for all other models.
     processes
         How many measure at once.
     seed
@@ -77,12 +78,12 @@ def measure_model(
     PluginError
         Code of the user's own raised; the message has its line.
     """
-    momentum = {"momentum": 0.9} if optimiser == "sgd" else {}
-    recipe = TrainingRecipe(optimiser, {"lr": _RATE, **momentum}, seed)
-    if processes > 1:
-        found = profiles_side_by_side([entry], segments, processes, recipe, warm_up, repeats, trusted)[0]
-        return found, entry
+    momentum = {} if optimiser in ("adam", "adamw") else {"momentum": 0.9}
+    recipe = TrainingRecipe(optimiser or "sgd", {"lr": _RATE, **momentum}, seed)
     name, arguments = entry["zoo"], entry["arguments"]
+    in_units, most = {**entry, "batch_size": batch_size or 8}, segments or 6
+    if processes > 1:
+        return profiles_side_by_side([in_units], most, processes, recipe, warm_up, repeats, trusted)[0], in_units
     with _told_shapes(name):
         if ":" not in name:
             network = build_network(name, arguments, seed=seed)
@@ -90,19 +91,20 @@ def measure_model(
             made, is_of_worker = call_own(name, arguments, device, trusted, seed)
             subject = subject_of(name, made, is_of_worker)
             if subject is not None:
+                unused = optimiser if subject.optimiser else None
+                _require_none({"--batch": batch_size, "--segments": segments, "--optimiser": unused})
                 if subject.is_training:
                     _require_no_fractions(arguments)
                 with blame_own_code(name):
                     measured = _measure_own(subject, 4 if cuts is None else cuts, recipe, device, warm_up, repeats)
-                at = [segment.name for segment in measured.segments[1:]]
-                own_entry = {"train": name, "arguments": arguments, "cuts": at}
+                own_entry = {"train": name, "arguments": arguments, "cuts": [s.name for s in measured.segments[1:]]}
                 return measured, own_entry if subject.is_training else None
             network = own_network(made)
         if cuts is not None:
             raise UsageError("--cuts is for a model of your own that is not in units; --segments cuts one in units")
         with blame_own_code(name):
-            built = replica(network, even_segments(network, segments), entry["batch_size"])
-            return profile_replica(built, recipe, device, warm_up, repeats), entry
+            built = replica(network, even_segments(network, most), in_units["batch_size"])
+            return profile_replica(built, recipe, device, warm_up, repeats), in_units
 
 
 def _measure_own(
@@ -121,6 +123,12 @@ def _measure_own(
         trained = [p for p in model.parameters() if p.requires_grad]
         optimiser = OPTIMISERS[recipe.optimiser](trained, **recipe.options) if trained else None
     return measure_any(model, subject.batch, loss, cuts, optimiser, None, device, warm_up, repeats)
+
+
+def _require_none(given: Mapping[str, object]) -> None:
+    """Raise `UsageError` where options are given that a model of the user's own does not heed."""
+    if unheeded := [option for option, value in given.items() if value is not None]:
+        raise UsageError(f"{', '.join(unheeded)}: not for a model with a batch or an optimiser of its own; see --cuts")
 
 
 def _require_no_fractions(arguments: Mapping[str, Any]) -> None:

@@ -118,6 +118,8 @@ def test_the_command_measures_what_a_function_returns(
         ("pair", ["--cuts", "3,4"], 2, "'3' is no module of the model"),
         ("pair", ["--cuts", "1", "--processes", "2"], 2, "--cuts is for a model of your own, in one process"),
         ("units", ["--cuts", "1"], 2, "--segments cuts one in units"),
+        ("pair", ["--batch", "4"], 2, "--batch: not for a model with a batch"),
+        ("training", ["--segments", "3", "--optimiser", "adam"], 2, "--segments, --optimiser: not for a model with"),
         ("pair", ["--argument", "row=4"], 3, "does not take them"),
         ("plateau", [], 2, "plateau returns has the schedule ReduceLROnPlateau"),
         ("misspelt", [], 2, "it has 'dataloader', which no training has; is 'loader' meant?"),
