@@ -190,6 +190,8 @@ def test_a_step_is_one_of_all_parameters_at_every_level(monkeypatch: pytest.Monk
         ({"batch": iter([1])}, "batch is an iterator"),
         ({"batch": DataLoader([])}, "the loader has no batch"),
         ({"optimiser": "sgd"}, "optimiser is a torch.optim.Optimizer"),
+        ({"optimiser": torch.optim.SGD(nn.Linear(3, 3).parameters(), 0.1)}, "steps no parameter of the model"),
+        ({"loss": lambda outputs, targets: nn.functional.mse_loss(outputs.detach(), targets)}, "loss has no gradient"),
     ],
 )
 def test_what_is_wrong_is_told(change: dict[str, Any], message: str) -> None:

@@ -202,6 +202,10 @@ def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_
         wrong.append(f"loss is a function of outputs and targets, not of type {type(loss).__name__}")
     if optimiser is not None and not isinstance(optimiser, torch.optim.Optimizer):
         wrong.append(f"optimiser is a torch.optim.Optimizer, not of type {type(optimiser).__name__}")
+    elif optimiser is not None:
+        stepped = {p for group in optimiser.param_groups for p in group["params"]}
+        if stepped.isdisjoint(model.parameters()):
+            wrong.append("the optimiser steps no parameter of the model")
     if isinstance(batch, Iterator):
         wrong.append("batch is an iterator, which could not be put back: give the loader itself")
     for name, value in (("warm_up", warm_up), ("repeats", repeats)):

@@ -121,8 +121,10 @@ class Training:
         self.trainee.optimiser.zero_grad(set_to_none=not keep)
         with frozen(self.trainee.parts.beyond(level)):
             loss = self.trainee.loss(batch)
-            if loss.requires_grad:  # else there is nothing to train behind the cut
+            if loss.requires_grad:
                 loss.backward()  # type: ignore[no-untyped-call]
+            elif level == self.trainee.depth:  # at others there may be nothing to train behind the cut
+                raise UsageError("the loss has no gradient: no trained parameter is used, or a graph is cut off")
         self._losses.append(loss.detach())
         for parameter in self._trained:
             if parameter.grad is None:
