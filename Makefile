@@ -45,7 +45,7 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 $(CORE)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(CORE)

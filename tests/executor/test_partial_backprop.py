@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,22 +14,25 @@ from partial_training import require_the_definition, require_the_same_as_ddp, tr
 
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 
+# One process of pytest runs them all, as each would do the trainings for itself.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainings by partial backpropagation")]
 
-@pytest.fixture(scope="module", params=[2, 3])
-def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+AMONG_THREE = list(CASES)[::3]
+"""Networks that three processes train, too: where sums of three shares round, they do so in any network."""
+EVERY = [(2, name) for name in CASES] + [(3, name) for name in AMONG_THREE]
+
+
+@cache
+def found(processes: int) -> list[dict[str, Any]]:
     """By rank and network, what its trainings came to."""
-    return run_group(trainings, request.param, list(CASES))
+    return run_group(trainings, processes, list(CASES) if processes == 2 else AMONG_THREE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_at_full_depth_training_equals_distributed_data_parallel(found: list[dict[str, Any]], name: str) -> None:
-    require_the_same_as_ddp(found, name)
+@pytest.mark.parametrize(("processes", "name"), EVERY)
+def test_at_full_depth_training_equals_distributed_data_parallel(processes: int, name: str) -> None:
+    require_the_same_as_ddp(found(processes), name)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_partial_gradients_are_the_mean_over_contributors_and_all_ranks_agree(
-    found: list[dict[str, Any]], name: str
-) -> None:
-    require_the_definition(found, name)
+@pytest.mark.parametrize(("processes", "name"), EVERY)
+def test_partial_gradients_are_the_mean_over_contributors_and_all_ranks_agree(processes: int, name: str) -> None:
+    require_the_definition(found(processes), name)
