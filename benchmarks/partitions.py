@@ -15,8 +15,8 @@ from typing import Any
 from common import shared, timed
 
 from jigsaw_opt.documents.readers import read_layer_graph
-from jigsaw_opt.documents.readers.layers import LayerGraph
 from jigsaw_opt.planning.partition import Level, Partition, Variant, partition
+from jigsaw_opt.problem.layers import LayerGraph
 
 GBIT = 125_000_000
 CLUSTERS = {

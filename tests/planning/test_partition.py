@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from random import Random
@@ -10,11 +11,11 @@ from random import Random
 import pytest
 
 from jigsaw_opt.documents.readers import read_layer_graph
-from jigsaw_opt.documents.readers.layers import LayerGraph, MeasuredLayer
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.partition import Level, Partition, Variant, partition
 from jigsaw_opt.planning.partition.exact import exact_partition
 from jigsaw_opt.planning.partition.prefixes import prefixes_of
+from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer
 
 
 def random_graph(seed: int, size: int) -> LayerGraph:
@@ -33,6 +34,23 @@ def chain(*layers: tuple[int, int, int]) -> LayerGraph:
     """Layers one behind the other: microseconds, parameters, outputs."""
     made = [MeasuredLayer(f"n{k}", time, 0, weights, sent) for k, (time, weights, sent) in enumerate(layers)]
     return LayerGraph(tuple(made), tuple((k, k + 1) for k in range(len(made) - 1)))
+
+
+def test_what_is_sent_is_what_the_next_layer_reads() -> None:
+    graph = chain(*((1000, 0, 8 - k) for k in range(8)))
+    layers = tuple(replace(layer, activation_bytes=99, output_bytes=layer.activation_bytes) for layer in graph.layers)
+    level = Level(2, 1e3)
+    found = partition(replace(graph, layers=layers), [level], variant="paper", replicate=False)
+    first = found.stages[0]
+    assert first.output_bytes == 9 - len(first.nodes)
+    assert first.activation_bytes == 99 * len(first.nodes)
+    assert found.time_s == partition(graph, [level], variant="paper", replicate=False).time_s
+
+
+def test_parts_of_a_backward_pass() -> None:
+    whole, parted = MeasuredLayer("a", 3, 7, 1, 5), MeasuredLayer("a", 3, 7, 1, 5, weight_us=3, output_bytes=0)
+    assert (whole.time_us, whole.weight_us, whole.input_us, whole.sent_bytes) == (10, None, None, 5)
+    assert (parted.time_us, parted.weight_us, parted.input_us, parted.sent_bytes) == (10, 3, 4, 0)
 
 
 def brute_force(graph: LayerGraph, level: Level, variant: Variant, activations: bool) -> float:
@@ -55,8 +73,8 @@ def slowest(
     for number, (begin, end, m) in enumerate(stages):
         compute = sum(layer.time_us for layer in graph.layers[begin:end]) / 1e6
         weights = sum(layer.parameter_bytes for layer in graph.layers[begin:end])
-        received = 2 * graph.layers[begin - 1].activation_bytes / rate if number else 0.0
-        onward = 2 * graph.layers[end - 1].activation_bytes / rate if 0 < number < len(stages) - 1 else 0.0
+        received = 2 * graph.layers[begin - 1].sent_bytes / rate if number else 0.0
+        onward = 2 * graph.layers[end - 1].sent_bytes / rate if 0 < number < len(stages) - 1 else 0.0
         if variant == "paper":
             times += [max(compute, 2 * (m - 1) * weights / rate) / m, received]
         else:

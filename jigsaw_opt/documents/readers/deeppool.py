@@ -16,10 +16,11 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, MeasuredLayer, model_of
+from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, model_of
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.documents.readers.shapes import sizes
 from jigsaw_opt.problem import Model
+from jigsaw_opt.problem.layers import MeasuredLayer
 
 __all__ = ["ProfiledLayer", "read_deeppool", "read_deeppool_runs"]
 

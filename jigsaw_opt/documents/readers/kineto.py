@@ -30,8 +30,9 @@ from jigsaw_opt.documents.readers.kineto_layers import (
     unlayered,
 )
 from jigsaw_opt.documents.readers.kineto_steps import Owners, ProfiledStep
-from jigsaw_opt.documents.readers.layers import MOST_LINES, MeasuredLayer, model_of
+from jigsaw_opt.documents.readers.layers import MOST_LINES, model_of
 from jigsaw_opt.problem import Model
+from jigsaw_opt.problem.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import Report, quoted
 
 __all__ = ["read_kineto", "read_kineto_layers"]

@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Model, Segment
+from jigsaw_opt.problem.layers import MeasuredLayer
 
-__all__ = ["MOST_LINES", "LayerGraph", "MeasuredLayer", "model_of"]
+__all__ = ["MOST_LINES", "Group", "model_of"]
 
 MOST_LINES = 10_000
 """Of a profile: layers are merged in a time that grows with the square of their number."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredLayer:
-    """One measured layer; times in microseconds, sizes in bytes."""
-
-    name: str
-    forward_us: int
-    backward_us: int
-    parameter_bytes: int
-    activation_bytes: int
-
-    @property
-    def time_us(self) -> int:
-        """Forward and backward time."""
-        return self.forward_us + self.backward_us
-
-
-@dataclass(frozen=True, slots=True)
-class LayerGraph:
-    """Layers, and which of them read the output of which others.
-
-    Parameters
-    ----------
-    layers
-        In the order of the profile.
-    edges
-        Numbers of two layers, the second of which reads the output of the first; without a cycle.
-    """
-
-    layers: tuple[MeasuredLayer, ...]
-    edges: tuple[tuple[int, int], ...]
 
 
 Group = list[MeasuredLayer]

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 
-from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, LayerGraph, MeasuredLayer, model_of
+from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, model_of
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem import Model
+from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer
 
 __all__ = ["read_layer_graph", "read_pipedream"]
 

@@ -15,9 +15,9 @@ from itertools import pairwise
 from math import floor
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.documents.readers.layers import LayerGraph
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.planning.partition.costs import Level, Variant
+from jigsaw_opt.problem.layers import LayerGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -175,7 +175,7 @@ class _PartitionModel:
 
     def _add_transfers(self) -> None:
         """Outputs that are read behind each cut."""
-        sizes = [floor(2 * layer.activation_bytes * 1e9 / self.level.bandwidth) for layer in self.graph.layers]
+        sizes = [floor(2 * layer.sent_bytes * 1e9 / self.level.bandwidth) for layer in self.graph.layers]
         for stage in range(self.count - 1):
             sent = [self.proto.new_bool_var("") for _ in self.before]
             for tail, head in self.graph.edges:

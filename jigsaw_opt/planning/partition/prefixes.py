@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.documents.readers.layers import LayerGraph
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.layers import LayerGraph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,14 +81,15 @@ def prefixes_of(graph: LayerGraph) -> Prefixes:
         raise UsageError("the layers are in several parts that no edge joins; each part is a model of its own")
 
     own = _membership(layers, len(graph.layers))
-    outputs = np.array([layer.activation_bytes for layer in graph.layers], dtype=np.float64)
+    kept = np.array([layer.activation_bytes for layer in graph.layers], dtype=np.float64)
+    outputs = np.array([layer.sent_bytes for layer in graph.layers], dtype=np.float64)
     crossing = _membership([_crossing(prefix, readers) for prefix in layers], len(graph.layers))
     released = _membership([_released_crossing(prefix, readers, below) for prefix in layers], len(graph.layers))
     return Prefixes(
         layers,
         own @ np.array([layer.time_us for layer in graph.layers], dtype=np.float64) / 1e6,
         own @ np.array([layer.parameter_bytes for layer in graph.layers], dtype=np.float64),
-        own @ outputs,
+        own @ kept,
         crossing @ outputs,
         released @ outputs,
         within,

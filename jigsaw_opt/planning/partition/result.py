@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, prod
 
-from jigsaw_opt.documents.readers.layers import LayerGraph
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.partition.costs import Level, Variant
 from jigsaw_opt.planning.partition.dynamic import LevelStage, LevelTable, partition_levels
 from jigsaw_opt.planning.partition.prefixes import Prefixes, prefixes_of
+from jigsaw_opt.problem.layers import LayerGraph
 
 __all__ = ["OuterStage", "Partition", "Stage", "partition"]
 

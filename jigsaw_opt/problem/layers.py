@@ -1,0 +1,80 @@
+"""Layers of a model as they were measured, and which of them read the output of which others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LayerGraph", "MeasuredLayer"]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLayer:
+    """One measured layer; times in microseconds, sizes in bytes.
+
+    Parameters
+    ----------
+    name
+        Its name; the path of its module where that is known.
+    forward_us
+        Time of its forward pass.
+    backward_us
+        Time of its whole backward pass.
+    parameter_bytes
+        Bytes of its parameters.
+    activation_bytes
+        Bytes that its backward pass needs.
+    weight_us
+        The part of `backward_us` that goes into the gradients of the weights; None where it was not measured apart.
+    output_bytes
+        Bytes that the next layer reads, which are sent where a stage ends with this layer; None where only
+        `activation_bytes` is known.
+    """
+
+    name: str
+    forward_us: int
+    backward_us: int
+    parameter_bytes: int
+    activation_bytes: int
+    weight_us: int | None = None
+    output_bytes: int | None = None
+
+    @property
+    def time_us(self) -> int:
+        """Forward and backward time."""
+        return self.forward_us + self.backward_us
+
+    @property
+    def input_us(self) -> int | None:
+        """The part of `backward_us` that goes into the gradient of the input; None as `weight_us` is."""
+        return None if self.weight_us is None else self.backward_us - self.weight_us
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that are sent where a stage ends with this layer; those of its activations where none are stated."""
+        return self.activation_bytes if self.output_bytes is None else self.output_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LayerGraph:
+    """Layers, and which of them read the output of which others.
+
+    Parameters
+    ----------
+    layers
+        In the order of the profile.
+    edges
+        Numbers of two layers, the second of which reads the output of the first; without a cycle.
+    batch
+        Samples of the measured micro-batch; None where that is not known.
+    state_factor
+        Bytes held for weights, gradients and optimiser state per byte of parameters, as a `Model` has it; 1 where that
+        is not known.
+    gpu_type
+        The type of GPU that the times hold for; None where that is not known.
+    """
+
+    layers: tuple[MeasuredLayer, ...]
+    edges: tuple[tuple[int, int], ...]
+    batch: int | None = None
+    state_factor: int = 1
+    gpu_type: str | None = None
