@@ -1,14 +1,18 @@
-"""Export a plan as a Perfetto trace, or an instance as a mixed-integer program, whose solutions come back as plans."""
+"""Export a plan to what shows or runs it, or an instance as a mixed-integer program, whose solutions come back."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.parser import file_or_stdout
 
-HELP = "export a plan (perfetto) or a mixed-integer program (mps, lp), and read a solution of it"
+if TYPE_CHECKING:
+    from jigsaw_opt.planning.pipeline.torch_csv import CsvFormat
+
+HELP = "export a plan (perfetto, torch-csv) or a mixed-integer program (mps, lp), and read a solution of it"
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
 _SECONDS_BETWEEN_NOTES = 2.0
 
@@ -16,10 +20,10 @@ _SECONDS_BETWEEN_NOTES = 2.0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a plan document (perfetto)")
+    parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a plan document (perfetto, torch-csv)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, traced beside it")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--to", choices=("perfetto", "mps", "lp"), help="format")
+    what.add_argument("--to", choices=("perfetto", "mps", "lp", "torch-csv"), help="format")
     what.add_argument(
         "--read-solution",
         type=Path,
@@ -35,6 +39,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="where to write (-: standard output)",
     )
     parser.add_argument(
+        "--format",
+        choices=("compute_only", "compute_comms"),
+        help="torch-csv: passes alone, or also what ranks send and receive (compute_only)",
+    )
+    parser.add_argument(
         "--max-coefficients",
         type=int,
         metavar="N",
@@ -48,13 +57,17 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.errors import UsageError
 
     require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay, arguments.read_solution)
-    if arguments.to == "perfetto" and arguments.plan is None:
-        raise UsageError("a Perfetto trace needs a plan: jigsaw export INSTANCE PLAN --to perfetto -o FILE")
-    if arguments.to != "perfetto" and (arguments.plan is not None or arguments.replay is not None):
-        raise UsageError("a plan and --replay go with --to perfetto only")
+    if arguments.to in ("perfetto", "torch-csv") and arguments.plan is None:
+        raise UsageError(f"{arguments.to} needs a plan: jigsaw export INSTANCE PLAN --to {arguments.to} -o FILE")
+    if arguments.to not in ("perfetto", "torch-csv") and arguments.plan is not None:
+        raise UsageError("a plan goes with --to perfetto and --to torch-csv only")
+    if arguments.to != "perfetto" and arguments.replay is not None:
+        raise UsageError("--replay goes with --to perfetto only")
+    if arguments.to != "torch-csv" and arguments.format is not None:
+        raise UsageError("--format goes with --to torch-csv only")
     if arguments.max_coefficients is not None and arguments.to not in ("mps", "lp"):
         raise UsageError("--max-coefficients goes with --to mps and --to lp only")
-    makers = {"perfetto": _trace, "mps": _program, "lp": _program, None: _plan}
+    makers = {"perfetto": _trace, "mps": _program, "lp": _program, "torch-csv": _torch_csv, None: _plan}
     emit(makers[arguments.to](arguments), arguments.output)
     return 0
 
@@ -64,6 +77,21 @@ def _trace(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.views.perfetto import perfetto_trace
 
     return perfetto_trace(picture_of(*checked_plan(arguments.instance, arguments.plan), arguments.replay))
+
+
+def _torch_csv(arguments: argparse.Namespace) -> bytes:
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH, torch_schedule
+
+    form: CsvFormat = arguments.format or "compute_only"
+    instance, plan = checked_plan(arguments.instance, arguments.plan)
+    found = torch_schedule(instance, plan, form)
+    others = [job.name for number, job in enumerate(instance.jobs) if number != found.job]
+    if others:
+        note(f"left out: job{'s' * (len(others) > 1)} {', '.join(others)}; the file has the pipeline alone")
+    note(f"a schedule for torch.distributed.pipelining as PyTorch {KNOWN_TORCH} reads it, in the format {form}")
+    return found.csv.encode()
 
 
 def _program(arguments: argparse.Namespace) -> bytes:

@@ -1,0 +1,108 @@
+"""Which job of an instance is a pipeline, read off the names and edges of its shape, and the order of its passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise, product
+
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.planning.pipeline.search import orders_of
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.shape import Shape, ShapedJob
+
+__all__ = ["layout_of", "pipeline_of"]
+
+_BLOCK = re.compile(r"([FBW])(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})")
+"""Kind, micro-batch and stage."""
+
+
+def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
+    """Return the number of the only job that is a pipeline, and its layout.
+
+    Parameters
+    ----------
+    instance
+        An instance with one pipeline; other jobs may be there as well.
+    plan
+        A correct plan for it.
+
+    Raises
+    ------
+    InvalidInputError
+        No job is a pipeline, or several are; with what keeps each shaped job from being one.
+    UsageError
+        The plan repeats phases, or orders the passes in one iteration otherwise than in another.
+    """
+    report, found = Report(), dict[int, PipelineLayout]()
+    for number, job in enumerate(instance.jobs):
+        if not isinstance(job, ShapedJob):
+            continue
+        layout = layout_of(job.shape)
+        if isinstance(layout, str):
+            report.add((("$", "jobs"), number), f"job {job.name!r} is no pipeline: {layout}")
+        else:
+            found[number] = layout
+    if len(found) > 1:
+        names = ", ".join(repr(instance.jobs[number].name) for number in found)
+        raise InvalidInputError([Problem("$.jobs", f"has several pipelines, {names}; one is taken here")])
+    if not found:
+        report.raise_if_any()
+        raise InvalidInputError([Problem("$.jobs", "has no pipeline", "jigsaw pipeline -o INSTANCE makes one")])
+    [(number, layout)] = found.items()
+    orders = [orders_of(instance, plan, number, it) for it in range(instance.jobs[number].iterations)]
+    if any(order != orders[0] for order in orders):
+        raise UsageError("the plan orders the passes of some iteration otherwise than those of another")
+    return number, layout
+
+
+def layout_of(shape: Shape) -> PipelineLayout | str:
+    """Return the layout of a shape that `pipeline_shape` makes, or say what keeps another from being a pipeline."""
+    found = dict[tuple[str, int, int], str]()
+    for block in shape.blocks:
+        match = _BLOCK.fullmatch(block.name)
+        if match is None:
+            return f"block {block.name!r} is not called as a pass is, as in F3.0"
+        if len(block.slots) > 1:
+            return f"block {block.name!r} takes part in several slots"
+        found[match[1], int(match[2]), int(match[3])] = block.slots[0]
+    kinds = "FBW" if any(kind == "W" for kind, _, _ in found) else "FB"
+    batches, stages = 1 + max(batch for _, batch, _ in found), 1 + max(stage for _, _, stage in found)
+    if len(found) < len(kinds) * batches * stages:
+        wanted = ((kind, b, s) for kind, b, s in product(kinds, range(batches), range(stages)))
+        kind, batch, stage = next(key for key in wanted if key not in found)
+        return f"it has no block {kind}{batch}.{stage}"
+    slots = {slot.name: number for number, slot in enumerate(shape.slots)}
+    gpu_of = [slots[found["F", 0, stage]] for stage in range(stages)]
+    for (kind, batch, stage), slot in found.items():
+        if slots[slot] != gpu_of[stage]:
+            return f"block {kind}{batch}.{stage} has another slot than F0.{stage}"
+    return _wrong_edges(shape, kinds, batches, stages) or PipelineLayout(tuple(gpu_of), batches, len(kinds) == 3)
+
+
+def _wrong_edges(shape: Shape, kinds: str, batches: int, stages: int) -> str:
+    """What is wrong with what passes wait for; empty where iterations are flushed and passes wait as in a pipeline."""
+    if any(edge.lag for edge in shape.edges) or shape.barrier == "none":
+        return "its iterations overlap, as with --schedule async"
+    sent = {transfer.name for transfer in shape.transfers}
+    after: dict[str, str] = {edge.before: edge.after for edge in shape.edges if edge.before in sent}
+    waits = {(edge.before, after.get(edge.after, edge.after)) for edge in shape.edges if edge.before not in sent}
+    wanted = set(_waits(kinds, batches, stages))
+    missing = min(wanted - waits, default=None)
+    if missing is not None:
+        return f"{missing[1]} does not wait for {missing[0]}"
+    strange = min(waits - wanted, default=None)
+    return "" if strange is None else f"{strange[1]} waits for {strange[0]}"
+
+
+def _waits(kinds: str, batches: int, stages: int) -> Iterator[tuple[str, str]]:
+    """Passes of a pipeline, and what waits for each."""
+    for batch, stage in product(range(batches), range(stages)):
+        for one, other in pairwise(kinds):
+            yield f"{one}{batch}.{stage}", f"{other}{batch}.{stage}"
+        if stage + 1 < stages:
+            yield f"F{batch}.{stage}", f"F{batch}.{stage + 1}"
+            yield f"B{batch}.{stage + 1}", f"B{batch}.{stage}"

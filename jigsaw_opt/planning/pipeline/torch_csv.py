@@ -1,0 +1,130 @@
+"""A pipeline's plan as the file of schedules that PyTorch's `torch.distributed.pipelining` reads.
+
+A row is a rank, one for each slot of the pipeline, and a cell an action: stage, kind and micro-batch, as in ``2F0``.
+Kinds are ``F``, ``B`` for a whole backward pass, and ``I`` and ``W`` where it is split. PyTorch does nothing in ``I``
+of stage 0, and the whole backward pass in its ``W``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Literal
+
+from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
+from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+from jigsaw_opt.planning.pipeline.search import orders_of
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Execution, Plan, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
+
+__all__ = ["KNOWN_TORCH", "CsvFormat", "TorchSchedule", "torch_schedule"]
+
+CsvFormat = Literal["compute_only", "compute_comms"]
+KNOWN_TORCH = "2.13"
+"""Version of PyTorch whose reader and runtime these files were tried with; both are private to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSchedule:
+    """What each rank of a pipeline does, in the words of PyTorch.
+
+    Parameters
+    ----------
+    job
+        Number of the pipeline among the jobs of its instance.
+    layout
+        Its layout.
+    ranks
+        By rank, its actions.
+    planned
+        By action, the name of the block that it carries out; none of actions that send and receive.
+    """
+
+    job: int
+    layout: PipelineLayout
+    ranks: tuple[tuple[str, ...], ...]
+    planned: dict[str, str]
+
+    @property
+    def csv(self) -> str:
+        """The file: no header, a row a rank."""
+        return "".join(",".join(actions) + "\n" for actions in self.ranks)
+
+
+def torch_schedule(instance: Instance, plan: Plan, form: CsvFormat = "compute_only") -> TorchSchedule:
+    """Return the actions of a pipeline's ranks, in the order of a plan.
+
+    PyTorch looks losses up by their number in the order of the last stage's forward passes, so micro-batches, which are
+    all alike, are numbered in this order.
+
+    Parameters
+    ----------
+    instance, plan
+        An instance with a pipeline, and a correct plan for it.
+    form
+        ``compute_only`` leaves sends and receives to PyTorch. ``compute_comms`` has them, and where gradients of a
+        stage are complete: a pass's result is sent as soon as it is there, and both sides take what they exchange in
+        the order in which it was there.
+
+    Raises
+    ------
+    InvalidInputError
+        There is not one pipeline.
+    UsageError
+        The plan repeats phases, or orders iterations differently.
+    """
+    job, layout = pipeline_of(instance, plan)
+    orders = orders_of(instance, plan, job)
+    last = [it.micro_batch for order in orders for it in order if (it.kind, it.stage) == ("F", layout.stages - 1)]
+    number = {batch: number for number, batch in enumerate(last)}
+    kinds = {"F": "F", "B": "I" if layout.split else "B", "W": "W"}
+    actions = {it: f"{it.stage}{kinds[it.kind]}{number[it.micro_batch]}" for order in orders for it in order}
+    ranks = [[actions[it] for it in order] for order in orders]
+    if form == "compute_comms":
+        ranks = _with_messages(_times(instance, plan, job), layout, orders, actions, number)
+    return TorchSchedule(job, layout, tuple(map(tuple, ranks)), {actions[it]: _name(it) for it in actions})
+
+
+def _name(it: Pass) -> str:
+    return f"{it.kind}{it.micro_batch}.{it.stage}"
+
+
+def _times(instance: Instance, plan: Plan, job: int) -> dict[str, Execution]:
+    """When each block of a pipeline runs in its first iteration."""
+    asked, done = instance.jobs[job], plan.jobs[job]
+    assert isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan), "a pipeline has a shape"
+    return dict(zip((block.name for block in asked.shape.blocks), done.iterations[0].blocks, strict=True))
+
+
+def _with_messages(
+    times: Mapping[str, Execution],
+    layout: PipelineLayout,
+    orders: Orders,
+    actions: Mapping[Pass, str],
+    number: Mapping[int, int],
+) -> list[list[str]]:
+    """By rank, its actions with sends and receives, and where the gradients of each stage are complete.
+
+    All are put in one row by time, a message at the end of the pass that it is the result of and before passes that
+    begin then. Each rank has its part of the row, so whatever it waits for stands before it there, and nothing
+    deadlocks, even where a send lasts until it is received.
+    """
+    row: list[tuple[int, int, list[tuple[int, str]]]] = []
+    for rank, order in enumerate(orders):
+        final = {it.stage: it for it in order if it.kind != "F"}
+        for it in order:
+            at, batch = times[_name(it)], number[it.micro_batch]
+            row.append((at.start_us, 1, [(rank, actions[it])]))
+            other = it.stage + {"F": 1, "B": -1, "W": layout.stages}[it.kind]
+            if 0 <= other < layout.stages and layout.gpu_of[other] != rank:
+                sent, received = f"{it.stage}SEND_{it.kind}{batch}", f"{other}RECV_{it.kind}{batch}"
+                row.append((at.end_us, 0, [(rank, sent), (layout.gpu_of[other], received)]))
+            if it == final[it.stage]:
+                row.append((at.end_us, 0, [(rank, f"{it.stage}REDUCE_GRAD")]))
+    ranks: list[list[str]] = [[] for _ in orders]
+    for _, _, own in sorted(row, key=itemgetter(0, 1)):
+        for rank, name in own:
+            ranks[rank].append(name)
+    return ranks
