@@ -155,7 +155,8 @@ def _add_node(graph: _ProfileGraph, node: re.Match[str], number: int, lines: Lin
     graph.before.setdefault(name, {})
     try:
         forward, backward, parameters = map(whole, quantities)
-        graph.layers[name] = MeasuredLayer(name, forward, backward, parameters, whole(sum(outputs, Decimal())))
+        size = whole(sum(outputs, Decimal()))
+        graph.layers[name] = MeasuredLayer(name, forward, backward, parameters, size, output_bytes=size)
     except ValueError as error:
         lines.add(number, f"a number is {error}")
 
