@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads
+from jigsaw_opt.cli.pipeline_cuts import CHOICES, configure_cuts, memory_of, numbers_of, require_none, run_cuts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 HELP = "schedule a pipeline"
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search")
+_NOT_CUT = ("schedule", "backward", "gpus", "in_flight", "horizon", "into")
+"""What is not said of a profile that is cut."""
 _LISTS = (
     "forward_us",
     "backward_us",
@@ -36,11 +39,17 @@ _LISTS = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "partition", nargs="?", metavar="PARTITION", help="what `jigsaw partition -o` wrote; - reads standard input"
+        "partition",
+        nargs="?",
+        metavar="FILE",
+        help="what `jigsaw partition -o` wrote, or a profile that --stages cuts; - reads standard input",
     )
-    parser.add_argument("--schedule", choices=_SCHEDULES, default="1f1b", help="schedule (default: 1f1b)")
+    parser.add_argument("--schedule", choices=_SCHEDULES, help="schedule (default: 1f1b)")
     parser.add_argument(
-        "--micro-batches", type=int, metavar="M", help="micro-batches of an iteration (default: 4 times the stages)"
+        "--micro-batches",
+        type=numbers_of,
+        metavar="M",
+        help="micro-batches of an iteration; with --stages also a range, as in 8..32 (default: 4 times the stages)",
     )
     parser.add_argument(
         "--backward",
@@ -49,7 +58,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "backward pass (default: split where --weight-us is given)",
     )
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs, each with as many stages (default: one a stage)")
-    parser.add_argument("--memory", type=int, metavar="BYTES", help="memory of a GPU (default: no limit)")
+    parser.add_argument(
+        "--memory", type=memory_of, metavar="BYTES", help="memory of a GPU, also as in 32GB (default: no limit)"
+    )
     parser.add_argument(
         "--in-flight",
         type=int,
@@ -62,6 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default="pipeline", help="name of the instance; with --into, of the job (default: pipeline)"
     )
+    configure_cuts(parser.add_argument_group("cuts and schedule together"))
     _configure_costs(parser.add_argument_group("costs of each stage, in place of a partition; one value is for all"))
     _configure_into(parser.add_argument_group("together with other jobs"))
     _configure_search(parser.add_argument_group("search"))
@@ -118,6 +130,11 @@ def run(arguments: argparse.Namespace) -> int:
     require_output(arguments.output, arguments.partition)
     require_output(arguments.plan, arguments.partition, arguments.output)
     _require_job(arguments)
+    if arguments.stages is not None:
+        require_none(arguments, "with --stages, these are the profile's or are searched for", *_NOT_CUT, *_LISTS)
+        return run_cuts(arguments)
+    require_none(arguments, "only a profile is cut, which takes --stages", *CHOICES)
+    arguments.schedule = arguments.schedule or "1f1b"
     partition = _partition(arguments)
     if arguments.schedule == "async":
         return _run_async(arguments, partition)
@@ -194,7 +211,9 @@ def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> Pipeline
     from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 
     gpus = stages if arguments.gpus is None else arguments.gpus
-    batches = 4 * stages if arguments.micro_batches is None else arguments.micro_batches
+    batches, *more = (4 * stages,) if arguments.micro_batches is None else arguments.micro_batches
+    if more:
+        raise UsageError("only with --stages is there a choice of micro-batches; give one number")
     if batches < 1 or gpus < 1 or stages % gpus:
         raise UsageError(f"{stages} stages on {gpus} GPUs with {batches} micro-batches: each GPU has as many stages")
     chunks, schedule = stages // gpus, arguments.schedule
@@ -222,9 +241,8 @@ def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None)
         raise UsageError("--backward split: say by --weight-us how much of the backward pass is for the weights")
     if arguments.backward == "combined":
         costs = costs.combined()
-    pipeline = PipelineProblem(
-        costs, _layout(arguments, len(costs.forward_us), bool(costs.weight_us)), _memory(arguments)
-    )
+    layout = _layout(arguments, len(costs.forward_us), bool(costs.weight_us))
+    pipeline = PipelineProblem(costs, layout, arguments.memory)
     if arguments.into is not None:
         return _run_into(arguments, pipeline)
     if arguments.schedule == "search":
@@ -253,15 +271,6 @@ def _run_into(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
         print_json({"instance": instance.name, "jobs": [job.name for job in instance.jobs]})
     note(f"wrote {arguments.output}, with jobs {', '.join(job.name for job in instance.jobs)}")
     return 0
-
-
-def _memory(arguments: argparse.Namespace) -> int | None:
-    from jigsaw_opt.errors import UsageError
-
-    if arguments.memory is not None and not 1 <= arguments.memory < 2**53:
-        raise UsageError(f"--memory is at least 1, not {arguments.memory}")
-    memory: int | None = arguments.memory
-    return memory
 
 
 def _run_search(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
@@ -333,7 +342,7 @@ def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> in
     if arguments.backward == "split":
         raise UsageError("async has whole backward passes; leave out --backward split")
     stages = stages_of(_costs(arguments)) if partition is None else async_stages(partition)
-    schedule = asynchronous(stages, arguments.name, arguments.in_flight, _memory(arguments))
+    schedule = asynchronous(stages, arguments.name, arguments.in_flight, arguments.memory)
     work = sum(stage.forward_us + stage.backward_us for stage in stages)
     gpus = sum(stage.replicas for stage in stages)
     document = {

@@ -252,3 +252,44 @@ def test_the_page_goes_from_a_profile_to_a_picture(tmp_path: Path) -> None:
     done = subprocess.run(block, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "<html" in (tmp_path / "together.html").read_text()
+
+
+def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile, instance, plan = tmp_path / "small.graph.txt", tmp_path / "instance.json", tmp_path / "plan.json"
+    profile.write_text(PROFILE)
+    given = ["pipeline", str(profile), "--stages", "2", "--micro-batches", "3", "--work-limit", "1", "--threads", "1"]
+    assert main([*given, "--memory", "2GB", "--baseline", "1f1b", "-o", str(instance), "--plan", str(plan)]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^found +\d+ .* yes *$", told, re.MULTILINE)
+    assert "no pipeline that was allowed is below" in told
+    assert "shorter than 1f1b on the balanced cut" in told
+    assert main(["check", str(instance), str(plan)]) == 0
+    capsys.readouterr()
+    assert main([*given, "--json"]) == 0
+    document = printed(capsys)
+    assert document["bound_us"] <= document["makespan_us"] == document["schedules"][-1]["makespan_us"]
+    assert [it["device"] for it in document["stages"]] == [0, 1]
+    assert [it["layers"] for it in document["stages"]] == [["node2"], ["node3"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--stages", "2", "--schedule", "1f1b"], "leave out --schedule"),
+        (["--stages", "2", "--horizon", "cyclic"], "leave out --horizon"),
+        (["--bandwidth", "5"], "leave out --bandwidth"),
+        (["--stages", "0"], "at least 1 device"),
+        (["--stages", "2", "--micro-batches", "2..3"], "a range of micro-batches"),
+        (["--stages", "2", "--memory", "3 pounds"], "a size is at least 1 byte"),
+        (["--stages", "2", "--micro-batches", "3..2"], "as in 8..32"),
+    ],
+)
+def test_what_makes_no_sense_with_cuts_is_refused(
+    given: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = tmp_path / "small.graph.txt"
+    profile.write_text(PROFILE)
+    with pytest.raises(SystemExit) as ended:
+        raise SystemExit(main(["pipeline", str(profile), *given]))
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err

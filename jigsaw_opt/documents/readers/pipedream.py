@@ -100,18 +100,17 @@ def read_layer_graph(data: bytes | str, *, source: str = "graph.txt") -> LayerGr
     Returns
     -------
     LayerGraph
-        Times of one minibatch of the profile, in microseconds rounded to the nearest; sizes in bytes. Each layer stands
-        behind those that it reads from.
+        Times of one minibatch of the profile, in microseconds rounded to the nearest; sizes in bytes.
 
     Raises
     ------
     InvalidInputError
         With every line that is wrong.
     """
-    graph, order = _read(data, source)
-    number = {name: at for at, name in enumerate(order)}
+    graph, _ = _read(data, source)
+    number = {name: at for at, name in enumerate(graph.layers)}
     edges = [(number[tail], number[head]) for head, tails in graph.before.items() for tail in tails]
-    return LayerGraph(tuple(graph.layers[name] for name in order), tuple(sorted(edges)))
+    return LayerGraph(tuple(graph.layers.values()), tuple(edges))
 
 
 def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
@@ -156,8 +155,7 @@ def _add_node(graph: _ProfileGraph, node: re.Match[str], number: int, lines: Lin
     graph.before.setdefault(name, {})
     try:
         forward, backward, parameters = map(whole, quantities)
-        size = whole(sum(outputs, Decimal()))
-        graph.layers[name] = MeasuredLayer(name, forward, backward, parameters, size, output_bytes=size)
+        graph.layers[name] = MeasuredLayer(name, forward, backward, parameters, whole(sum(outputs, Decimal())))
     except ValueError as error:
         lines.add(number, f"a number is {error}")
 

@@ -46,8 +46,6 @@ class Prefixes:
         layer does not know all readers of.
     within
         Whether one prefix (row) can become another (column).
-    state_factor
-        Bytes held for each byte of parameters, one version of these included.
     """
 
     layers: tuple[int, ...]
@@ -57,7 +55,6 @@ class Prefixes:
     crossing_bytes: NDArray[np.float64]
     released_crossing_bytes: NDArray[np.float64]
     within: NDArray[np.bool_]
-    state_factor: int = 1
 
 
 def prefixes_of(graph: LayerGraph) -> Prefixes:
@@ -96,7 +93,6 @@ def prefixes_of(graph: LayerGraph) -> Prefixes:
         crossing @ outputs,
         released @ outputs,
         within,
-        graph.state_factor,
     )
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, WrongPlanError
-from jigsaw_opt.planning.pipeline.orders import Orders
+from jigsaw_opt.planning.pipeline.orders import Orders, Pass
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.operations import cut
@@ -20,7 +20,7 @@ from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timing import timetable_of
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 
-__all__ = ["PipelineSchedule", "peak_bytes", "require_memory", "schedule_of", "timetable_of_orders"]
+__all__ = ["PipelineSchedule", "makespan_us", "peak_bytes", "require_memory", "schedule_of", "timetable_of_orders"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,55 @@ def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
             weights = 0
             if pipeline.layout.split:
                 weights = costs.weight_bytes[it.stage] if costs.weight_bytes else whole
-            held += whole if it.kind == "F" else 0
+            again = costs.recomputed_bytes[it.stage] if costs.recomputed_bytes else 0
+            held += {"F": whole, "B": again, "W": 0}[it.kind]
             most = max(most, held)
             held -= {"F": 0, "B": whole - weights, "W": weights}[it.kind]
+            held -= again if it.kind == pipeline.kinds[-1] else 0
         found.append(most)
     return tuple(found)
+
+
+def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
+    """Return the moment that the last pass ends when each begins as early as the orders allow, in microseconds.
+
+    Raises
+    ------
+    WrongPlanError
+        The orders wait for one another.
+    """
+    layout, sending = pipeline.layout, pipeline.costs.transfer_us
+    ends: dict[Pass, int] = {}
+    done, free_at = [0] * len(orders), [0] * len(orders)
+    moved = True
+    while moved:
+        moved = False
+        for gpu, order in enumerate(orders):
+            while done[gpu] < len(order):
+                it = order[done[gpu]]
+                source = _waits_for(it, layout.stages)
+                if source is not None and source not in ends:
+                    break
+                begin = free_at[gpu]
+                if source is not None:
+                    apart = sending and layout.gpu_of[source.stage] != layout.gpu_of[it.stage]
+                    begin = max(begin, ends[source] + (sending[min(source.stage, it.stage)] if apart else 0))
+                free_at[gpu] = ends[it] = begin + pipeline.duration_us(it.kind, it.stage)
+                done[gpu] += 1
+                moved = True
+    if any(count < len(order) for count, order in zip(done, orders, strict=True)):
+        raise WrongPlanError("the orders of the GPUs wait for one another")
+    return max(free_at)
+
+
+def _waits_for(it: Pass, stages: int) -> Pass | None:
+    """The pass whose result a pass needs, but for the forward pass of its own stage where that follows from others."""
+    kind, batch, stage = it
+    if kind == "F":
+        return Pass("F", batch, stage - 1) if stage else None
+    if kind == "W":
+        return Pass("B", batch, stage)
+    return Pass("F", batch, stage) if stage == stages - 1 else Pass("B", batch, stage + 1)
 
 
 def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: Orders) -> Timetable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import peak_bytes, timetable_of_orders
@@ -14,7 +14,7 @@ from jigsaw_opt.solvers.listed import offering, solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result
 
-__all__ = ["fitting", "orders_of", "search_schedule"]
+__all__ = ["fitting", "names_of", "orders_of", "search_schedule"]
 
 
 def search_schedule(
@@ -23,6 +23,7 @@ def search_schedule(
     horizon: Horizon,
     options: Options,
     report: Callable[[Event], None] | None = None,
+    first: Sequence[Orders] = (),
 ) -> tuple[Instance, Result]:
     """Solve the instance of a pipeline with `auto`, from all named schedules that fit its layout and memory.
 
@@ -36,28 +37,32 @@ def search_schedule(
         Whether the makespan of an iteration is to be least, or the period.
     options, report
         As in `solve`.
+    first
+        Other orders to begin with.
 
     Returns
     -------
     tuple
-        The instance, and what `auto` says of it; never worse than a named schedule.
+        The instance, and what `auto` says of it; never worse than a named schedule, or than `first`.
     """
     instance = pipeline_instance(pipeline, name, horizon)
-    starts = [timetable_of_orders(pipeline, instance, orders) for orders in fitting(pipeline).values()]
+    known = (*first, *fitting(pipeline).values())
+    starts = [timetable_of_orders(pipeline, instance, orders) for orders in known]
     return instance, solve_listed(instance, "auto", options, report, offering(starts))
 
 
 def fitting(pipeline: PipelineProblem) -> dict[str, Orders]:
     """By name, orders of the schedules for the layout of a pipeline that its memory suffices for."""
     layout, found = pipeline.layout, {}
-    for name in _names(layout):
+    for name in names_of(layout):
         orders = ORDERS[name](layout)
         if max(peak_bytes(pipeline, orders)) <= pipeline.room:
             found[name] = orders
     return found
 
 
-def _names(layout: PipelineLayout) -> list[str]:
+def names_of(layout: PipelineLayout) -> list[str]:
+    """Return the names of the schedules for a layout."""
     if layout.stages == layout.gpus:
         return ["gpipe", "1f1b", *(["zb-h1", "zb-h2"] if layout.split else [])]
     there = tuple(range(layout.gpus))

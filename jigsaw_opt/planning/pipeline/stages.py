@@ -50,6 +50,9 @@ class PipelineCosts:
     weight_bytes
         By stage, the part of these that is held for the gradient of the weights alone: up to its end, where the rest is
         held up to that of the input's; empty for all.
+    recomputed_bytes
+        By stage, what is computed again when its backward pass begins, and held besides up to the end of its last
+        backward pass; the time for it is part of `backward_us`. Empty for nothing.
     """
 
     forward_us: tuple[int, ...]
@@ -60,6 +63,7 @@ class PipelineCosts:
     static_bytes: tuple[int, ...] = ()
     activation_bytes: tuple[int, ...] = ()
     weight_bytes: tuple[int, ...] = ()
+    recomputed_bytes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse lists that do not fit together.
@@ -70,7 +74,14 @@ class PipelineCosts:
             With all that is wrong.
         """
         count, wrong = len(self.forward_us), []
-        for name in ("backward_us", "weight_us", "static_bytes", "activation_bytes", "weight_bytes"):
+        for name in (
+            "backward_us",
+            "weight_us",
+            "static_bytes",
+            "activation_bytes",
+            "weight_bytes",
+            "recomputed_bytes",
+        ):
             values = getattr(self, name)
             if values and len(values) != count:
                 wrong.append(f"{name} has {len(values)} values, and there are {count} stages")
@@ -137,7 +148,8 @@ class PipelineProblem:
         most = [0] * self.layout.gpus
         for stage, gpu in enumerate(self.layout.gpu_of):
             held = self.costs.activation_bytes[stage] if self.costs.activation_bytes else 0
-            most[gpu] += self.layout.micro_batches * held
+            again = self.costs.recomputed_bytes[stage] if self.costs.recomputed_bytes else 0
+            most[gpu] += self.layout.micro_batches * (held + again)
         static = _by_gpu(self.layout, self.costs.static_bytes)
         return max(1, *(held + always for held, always in zip(most, static, strict=True)))
 
@@ -230,4 +242,7 @@ def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[Hol
         for kind, amount in (("B", whole - weights), ("W", weights)):
             if amount:
                 holds.append(Hold(f"F{batch}.{stage}", f"{kind}{batch}.{stage}", amount))
+        again = pipeline.costs.recomputed_bytes[stage] if pipeline.costs.recomputed_bytes else 0
+        if again:
+            holds.append(Hold(f"B{batch}.{stage}", f"{pipeline.kinds[-1]}{batch}.{stage}", again))
     return holds

@@ -1,0 +1,180 @@
+"""Cut a profile into the stages of a pipeline, and order their passes, in one search."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.cli.effort import effort
+
+if TYPE_CHECKING:
+    from jigsaw_opt.planning.joint import JointPlan, PipelineChoices
+
+__all__ = ["CHOICES", "configure_cuts", "memory_of", "numbers_of", "require_none", "run_cuts"]
+
+CHOICES = ("bandwidth", "baseline")
+"""What is said only of a profile that is cut."""
+
+_YES = {True: "yes", False: "no"}
+_BASELINES = ("slowest-stage", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half")
+_UNITS = {"": 1, "B": 1, **{f"{it}B": 1000**k for k, it in enumerate("KMGT", 1)}}
+_UNITS |= {f"{it}iB": 1024**k for k, it in enumerate("KMGT", 1)}
+_SIZE = re.compile(rf"([0-9]+(?:\.[0-9]+)?) ?({'|'.join(_UNITS)})", re.ASCII)
+
+
+def configure_cuts(group: argparse._ArgumentGroup) -> None:
+    """Add the arguments of a profile that is to be cut."""
+    group.add_argument("--stages", type=int, metavar="N", help="cut PROFILE for so many devices")
+    group.add_argument("--bandwidth", type=int, metavar="RATE", help="bytes per second between neighbours")
+    group.add_argument(
+        "--baseline",
+        choices=_BASELINES,
+        help="say what is gained over this schedule on the cut whose slowest stage is fastest; "
+        "slowest-stage: over the best of them",
+    )
+
+
+def memory_of(text: str) -> int:
+    """Read a size: a whole number of bytes, or a number with a unit."""
+    found = _SIZE.fullmatch(text)
+    size = float(found[1]) * _UNITS[found[2]] if found else 0
+    exact = int(text) if text.isascii() and text.isdigit() else int(size)
+    if not 1 <= exact < 2**53:
+        raise argparse.ArgumentTypeError(f"a size is at least 1 byte, as in 32GB or 34359738368, not {text!r}")
+    return exact
+
+
+def numbers_of(text: str) -> tuple[int, ...]:
+    """Read whole numbers from 1 on: one, or a range as in 8..32."""
+    found = re.fullmatch(r"([0-9]{1,6})(?:\.\.([0-9]{1,6}))?", text, re.ASCII)
+    numbers = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+    if not numbers or numbers[0] < 1:
+        raise argparse.ArgumentTypeError(f"a whole number above 0 or a range of them, as in 8..32, not {text!r}")
+    return tuple(numbers)
+
+
+def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
+    """Refuse options that say nothing here.
+
+    Raises
+    ------
+    UsageError
+        Some are given.
+    """
+    from jigsaw_opt.errors import UsageError
+
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
+    if given:
+        raise UsageError(f"{why}; leave out {', '.join(given)}")
+
+
+def run_cuts(arguments: argparse.Namespace) -> int:
+    """Read a profile, search, print what was found, write instance and plan."""
+    from jigsaw_opt.cli.output import ended
+    from jigsaw_opt.cli.progress import progress
+    from jigsaw_opt.documents import save_instance, save_plan
+    from jigsaw_opt.documents.readers import read_layer_graph
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.joint import plan_pipeline
+    from jigsaw_opt.solvers.interruptible import interruptible
+
+    if arguments.partition is None:
+        raise UsageError("--stages cuts a profile: give its file")
+    path = "/dev/stdin" if arguments.partition == "-" else arguments.partition
+    graph, choices = read_layer_graph(read_file(path), source=arguments.partition), _choices(arguments)
+    limit = 30.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
+    options = effort(arguments, time_limit=limit)
+    with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
+        found = plan_pipeline(graph, choices, options, name=arguments.name, report=report)
+    if arguments.output is not None:
+        save_instance(found.instance, arguments.output)
+    if arguments.plan is not None:
+        save_plan(found.plan, arguments.plan)
+    _print(arguments, found)
+    return ended(options.cancel.is_set(), "the best pipeline found so far, with its bound")
+
+
+def _choices(arguments: argparse.Namespace) -> PipelineChoices:
+    from jigsaw_opt.planning.joint import PipelineChoices
+
+    return PipelineChoices(
+        arguments.stages,
+        arguments.micro_batches or (4 * arguments.stages,),
+        memory=arguments.memory,
+        bandwidth=arguments.bandwidth,
+    )
+
+
+def _print(arguments: argparse.Namespace, found: JointPlan) -> None:
+    from jigsaw_opt.cli.output import print_json
+    from jigsaw_opt.planning.joint.comparison import baseline_us
+
+    document = _document(found)
+    gained = None
+    if arguments.baseline is not None:
+        other = baseline_us(found, arguments.baseline)
+        document["baseline"] = {"name": arguments.baseline, "makespan_us": other}
+        gained = f"{100 * (1 - found.makespan_us / other):.1f} % shorter than {arguments.baseline} on the balanced cut"
+    if arguments.json:
+        print_json(document)
+        return
+    _print_tables(document)
+    print(f"\n{found.makespan_us} us a step, {document['micro_batches']} micro-batches", end="")
+    print(f"; no pipeline that was allowed is below {found.bound_us} us (gap {100 * found.gap:.1f} %)")
+    if gained is not None:
+        print(f"the step is {gained}, which takes {document['baseline']['makespan_us']} us")
+
+
+def _document(found: JointPlan) -> dict[str, Any]:
+    """Everything about a plan, as what JSON is made of."""
+    from dataclasses import asdict
+
+    from jigsaw_opt.planning.joint.comparison import rows_of
+
+    costs, layout, positions = found.pipeline.costs, found.pipeline.layout, found.table.positions
+    columns = zip(found.cut.spans, layout.gpu_of, found.cut.recomputes, strict=True)
+    stages = [
+        {
+            "device": device,
+            "layers": list(positions.names(*span)),
+            "recompute": again,
+            "forward_us": costs.forward_us[number],
+            "backward_us": costs.backward_us[number],
+            "weight_us": costs.weight_us[number] if costs.weight_us else None,
+            "static_bytes": costs.static_bytes[number],
+            "activation_bytes": costs.activation_bytes[number],
+        }
+        for number, (span, device, again) in enumerate(columns)
+    ]
+    return {
+        "status": "optimal" if found.bound_us == found.makespan_us else "feasible",
+        "makespan_us": found.makespan_us,
+        "bound_us": found.bound_us,
+        "gap": found.gap,
+        "micro_batches": layout.micro_batches,
+        "backward": "split" if layout.split else "combined",
+        "stages": stages,
+        "schedules": [asdict(row) for row in rows_of(found)],
+    }
+
+
+def _print_tables(document: dict[str, Any]) -> None:
+    from jigsaw_opt.cli.output import print_table
+
+    rows = []
+    for number, it in enumerate(document["stages"]):
+        names, whole = it["layers"], it["backward_us"] + (it["weight_us"] or 0)
+        told = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
+        rows.append((number, it["device"], told, it["forward_us"], whole, _YES[it["recompute"]]))
+    heads = ("stage", "device", "layers", "forward us", "backward us", "recompute")
+    print_table(heads, rows, right={"stage", "device", "forward us", "backward us"})
+    print()
+    schedules = [
+        (it["name"], it["makespan_us"], f"{100 * it['bubble']:.1f} %", max(it["peak_bytes"]), _YES[it["fits"]])
+        for it in document["schedules"]
+    ]
+    print_table(
+        ("schedule", "step us", "bubble", "peak bytes", "fits"), schedules, right={"step us", "bubble", "peak bytes"}
+    )

@@ -1,0 +1,47 @@
+"""The cut whose slowest stage takes least time, as a partition has it."""
+
+from __future__ import annotations
+
+from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
+
+__all__ = ["balanced_cut"]
+
+
+def balanced_cut(table: StageTable) -> Cut | None:
+    """Return the cut whose slowest stage takes least time; None where there is none within the memory.
+
+    Of a device's memory each stage has as much as the micro-batches take that 1F1B has in flight there, if there is
+    such a cut, else that of one micro-batch. Stages compute activations again where all have to, or where nothing else
+    fits.
+    """
+    modes = table.configuration.modes
+    return next((cut for again in modes for whole in (True, False) if (cut := _balanced(table, again, whole))), None)
+
+
+def _balanced(table: StageTable, again: bool, whole: bool) -> Cut | None:
+    """By dynamic programming from the last stage; `whole` for the micro-batches that 1F1B has in flight."""
+    import numpy as np
+
+    layout, never = table.configuration.layout, 2**60
+    work = table.forward_us * (1 + again) + table.backward_us + table.weight_us
+    held = np.broadcast_to(table.sent_bytes[:, None], work.shape) if again else table.activation_bytes
+    always = table.static_bytes + (table.activation_bytes if again else 0)
+    last = len(work) - 1
+    best = np.full(last + 1, never, dtype=np.int64)
+    best[last] = 0
+    choices = []
+    for stage in reversed(range(layout.stages)):
+        flight = min(layout.micro_batches, -(-(layout.stages - stage) // layout.chunks)) if whole else 1
+        possible = table.positions.within
+        if table.choices.memory is not None:
+            # Devices have several stages, so each gets its part of the memory.
+            possible = possible & (layout.chunks * (always + flight * held) <= table.choices.memory)
+        slowest = np.maximum(np.where(possible, work, never), best[None, :])
+        choices.append(slowest.argmin(axis=1))
+        best = slowest.min(axis=1)
+    if best[0] >= never:
+        return None
+    ends = [0]
+    for choice in reversed(choices):
+        ends.append(int(choice[ends[-1]]))
+    return Cut(tuple(ends[1:]), (again,) * layout.stages)

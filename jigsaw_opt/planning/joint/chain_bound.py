@@ -1,0 +1,204 @@
+"""A bound of the makespan of all cuts at once, one stage a device, and the cuts that a limit leaves.
+
+With ``M`` micro-batches, and passes of ``f``, ``b`` (and ``w``) microseconds, a makespan ``T`` of a cut has for each
+stage
+
+* ``A + M (f + b) <= T``, where ``A`` is the round trip of a micro-batch through the stages before: no pass of the stage
+  is earlier than the forward passes there, and the backward passes there come after its last backward pass. With ``w``
+  apart also ``H + M (f + b + w) <= T``, where ``H`` is the way there alone;
+* ``A + R + M (f + b) - min(c, M) f - b <= T``, where ``R`` is the round trip from this stage on and back to its end,
+  and ``c`` how many micro-batches its memory holds: before its first backward pass it can do no more than ``c``
+  forward passes;
+* ``A + ceil(M / c) R <= T``: one of ``c`` places in memory is taken at least so often, for ``R`` each time.
+
+``A`` only adds up along the stages, and all of these get harder as it grows. So the largest ``A`` at a position from
+which the rest can be completed is found by dynamic programming from the end, and the least ``T`` by bisection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
+from jigsaw_opt.problem.clock import look
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Table = NDArray[np.int64]
+
+__all__ = ["ChainBound"]
+
+_NEVER = 2**60
+"""More than any time, and small enough to be added to itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StageDemands:
+    """Stages with number ``k`` in one mode: what they add to the round trip, and what they ask of the makespan.
+
+    Parameters
+    ----------
+    added_us
+        By begin and end, forward and backward pass and sending across the end, both ways.
+    asked_us
+        By begin and end, what the makespan has to be beside `A`.
+    least_us
+        By begin and end, what the makespan has to be whatever `A` is.
+    """
+
+    added_us: Table
+    asked_us: Table
+    least_us: Table
+
+
+class ChainBound:
+    """The bound for one configuration with one stage a device.
+
+    Parameters
+    ----------
+    table
+        Costs of every stage.
+    """
+
+    def __init__(self, table: StageTable) -> None:
+        self.table = table
+        layout = table.configuration.layout
+        self._stages_count, self._micro_batches = layout.stages, layout.micro_batches
+        self._last = len(table.positions.layers) - 1
+        modes = table.configuration.modes
+        fits = {again: self._places(again) for again in modes}
+        added = {again: self._added(again, fits[again]) for again in modes}
+        self._stages = self._asked(added, fits)
+
+    def least_us(self) -> int | None:
+        """Return the least makespan that the conditions leave; None where no cut fits into memory."""
+        high = 1
+        while not self._completes(high):
+            high *= 2
+            if high >= _NEVER // 4:
+                return None
+        low = high // 2
+        while low + 1 < high:
+            look()
+            middle = (low + high) // 2
+            if self._completes(middle):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def cuts(self, limit_us: int) -> Iterator[Cut]:
+        """Go through all cuts that may have a makespan of at most `limit_us`."""
+        import numpy as np
+
+        largest = self._largest(limit_us)
+        modes = self.table.configuration.modes
+
+        def extend(number: int, begin: int, passed: int, ends: list[int], again: list[bool]) -> Iterator[Cut]:
+            if number == self._stages_count:
+                yield Cut(tuple(ends), tuple(again))
+                return
+            look()
+            for mode in modes:
+                stages = self._stages[number][mode]
+                reached = passed + stages.added_us[begin]
+                allowed = (passed + stages.asked_us[begin] <= limit_us) & (stages.least_us[begin] <= limit_us)
+                for end in np.flatnonzero(allowed & (reached <= largest[number + 1])):
+                    yield from extend(number + 1, int(end), int(reached[end]), [*ends, int(end)], [*again, mode])
+
+        if largest[0][0] >= 0:
+            yield from extend(0, 0, 0, [], [])
+
+    def bound_us(self, cut: Cut) -> int:
+        """Return the bound of one cut."""
+        passed = bound = 0
+        for number, (span, again) in enumerate(zip(cut.spans, cut.recomputes, strict=True)):
+            stages = self._stages[number][again]
+            bound = max(bound, passed + int(stages.asked_us[span]), int(stages.least_us[span]))
+            passed += int(stages.added_us[span])
+        return max(bound, passed)
+
+    def _completes(self, limit_us: int) -> bool:
+        return bool(self._largest(limit_us)[0][0] >= 0)
+
+    def _largest(self, limit_us: int) -> list[Table]:
+        """By stage and position that it begins with, the largest `A` that can be completed within a limit."""
+        import numpy as np
+
+        end = np.full(self._last + 1, -_NEVER, dtype=np.int64)
+        end[self._last] = limit_us
+        found = [end]
+        for number in reversed(range(self._stages_count)):
+            best = np.full(self._last + 1, -_NEVER, dtype=np.int64)
+            for stages in self._stages[number].values():
+                both = np.minimum(limit_us - stages.asked_us, found[-1][None, :] - stages.added_us)
+                both[stages.least_us > limit_us] = -_NEVER
+                np.maximum(best, both.max(axis=1), out=best)
+            found.append(best)
+        return found[::-1]
+
+    def _places(self, again: bool) -> Table:
+        """By stage, micro-batches that fit into memory at once, at most all; 0 where none does."""
+        import numpy as np
+
+        table, most = self.table, self._micro_batches
+        if table.choices.memory is None:
+            return np.where(table.positions.within, most, 0)
+        held = np.broadcast_to(table.sent_bytes[:, None], table.forward_us.shape) if again else table.activation_bytes
+        room = table.choices.memory - table.static_bytes - (table.activation_bytes if again else 0)
+        places = np.where(held > 0, room // np.maximum(1, held), np.where(room >= 0, most, 0))
+        return np.where(table.positions.within, np.clip(places, 0, most), 0)
+
+    def _added(self, again: bool, places: Table) -> Table:
+        import numpy as np
+
+        table = self.table
+        passes = table.forward_us * (1 + again) + table.backward_us
+        return np.where(places > 0, passes + 2 * table.transfer_us[None, :], _NEVER)
+
+    def _asked(self, added: dict[bool, Table], fits: dict[bool, Table]) -> list[dict[bool, _StageDemands]]:
+        """By stage, what it asks for in each mode; from the last stage on, with the least round trip behind it."""
+        import numpy as np
+
+        table, count = self.table, self._micro_batches
+        size = self._last + 1
+        cheapest = np.minimum.reduce(list(added.values()))
+        behind = np.full(size, _NEVER, dtype=np.int64)
+        behind[self._last] = 0
+        heads = self._heads(fits)
+        found: list[dict[bool, _StageDemands]] = []
+        for number in reversed(range(self._stages_count)):
+            own: dict[bool, _StageDemands] = {}
+            for again, places in fits.items():
+                back = table.backward_us + again * table.forward_us
+                trip = np.minimum(_NEVER, added[again] + behind[None, :])
+                work = count * (table.forward_us + back)
+                filled = trip + work - np.minimum(places, count) * table.forward_us - back
+                turns = -(-count // np.maximum(1, places))
+                asked = np.maximum.reduce([work, filled, np.minimum(_NEVER, turns * np.minimum(trip, _NEVER // count))])
+                possible = (places > 0) & (trip < _NEVER // 2)
+                least = heads[number][:, None] + work + count * table.weight_us
+                own[again] = _StageDemands(added[again], np.where(possible, asked, _NEVER), least)
+            found.append(own)
+            behind = np.minimum(_NEVER, (cheapest + behind[None, :]).min(axis=1))
+        return found[::-1]
+
+    def _heads(self, fits: dict[bool, Table]) -> list[Table]:
+        """By stage and position that it begins with, the least time of the forward passes before it and of sending."""
+        import numpy as np
+
+        table = self.table
+        there = np.where(
+            np.maximum.reduce(list(fits.values())) > 0, table.forward_us + table.transfer_us[None, :], _NEVER
+        )
+        heads = np.full(self._last + 1, _NEVER, dtype=np.int64)
+        heads[0] = 0
+        found = [heads]
+        for _ in range(self._stages_count - 1):
+            heads = np.minimum(_NEVER, (heads[:, None] + there).min(axis=0))
+            found.append(heads)
+        return found

@@ -1,0 +1,124 @@
+"""What may be decided about a pipeline, and one decision of what the bound takes as given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.problem.layers import LayerGraph
+
+__all__ = ["PipelineChoices", "PipelineConfiguration", "Recompute", "configurations"]
+
+Recompute = Literal["none", "all", "auto"]
+"""Which stages compute activations again before their backward pass: none, all, or those that it is best for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineChoices:
+    """What may be decided, and the devices.
+
+    Parameters
+    ----------
+    devices
+        How many there are; each has at least one stage.
+    micro_batches
+        Numbers of micro-batches of a step to choose from.
+    memory
+        Bytes of a device; None for no limit.
+    virtual
+        Numbers of stages a device to choose from.
+    recompute
+        Which stages may compute their activations again.
+    bandwidth
+        Bytes per second between neighbours; None where sending takes `latency_us` alone.
+    latency_us
+        Part of a transfer that does not depend on its size.
+    batch
+        Samples of a step, so that a micro-batch has fewer of them the more there are; None where each micro-batch is
+        the one that was measured.
+    """
+
+    devices: int
+    micro_batches: tuple[int, ...]
+    memory: int | None = None
+    virtual: tuple[int, ...] = (1,)
+    recompute: Recompute = "none"
+    bandwidth: float | None = None
+    latency_us: int = 0
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises
+        ------
+        UsageError
+            With all that is wrong.
+        """
+        wrong = []
+        if self.devices < 1:
+            wrong.append(f"there is at least 1 device, not {self.devices}")
+        for name, values in (("micro-batches", self.micro_batches), ("virtual stages", self.virtual)):
+            if not values or min(values) < 1:
+                wrong.append(f"numbers of {name} are at least 1, not {', '.join(map(str, values)) or 'none'}")
+        if self.bandwidth is not None and not self.bandwidth > 0:
+            wrong.append(f"the bandwidth is above 0, not {self.bandwidth}")
+        if self.batch is None and len(set(self.micro_batches)) > 1:
+            wrong.append("a range of micro-batches divides the samples of a step: say how many there are (batch)")
+        if wrong:
+            raise UsageError(*wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineConfiguration:
+    """What is fixed before a model is cut.
+
+    Parameters
+    ----------
+    layout
+        Devices of the stages, and number of micro-batches.
+    share
+        Samples of a micro-batch over those of the measured one.
+    modes
+        Whether a stage may compute its activations again: False, True, or both.
+    """
+
+    layout: PipelineLayout
+    share: Fraction
+    modes: tuple[bool, ...]
+
+
+def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[PipelineConfiguration]:
+    """Go through all configurations that may be chosen.
+
+    Raises
+    ------
+    UsageError
+        No number of micro-batches divides the samples of a step, or their number in the profile is not known.
+    """
+    if choices.batch is not None and graph.batch is None:
+        raise UsageError("the profile does not say of how many samples its micro-batch is: say so (profile batch)")
+    numbers = [it for it in sorted(set(choices.micro_batches)) if choices.batch is None or choices.batch % it == 0]
+    if not numbers:
+        raise UsageError(f"no number of micro-batches divides the {choices.batch} samples of a step")
+    split = all(layer.weight_us is not None for layer in graph.layers)
+    modes = {"none": (False,), "all": (True,), "auto": (False, True)}[choices.recompute]
+    for number in numbers:
+        share = Fraction(1)
+        if choices.batch is not None and graph.batch is not None:
+            share = Fraction(choices.batch, number * graph.batch)
+        for gpu_of in _placements(choices):
+            yield PipelineConfiguration(PipelineLayout(gpu_of, number, split), share, modes)
+
+
+def _placements(choices: PipelineChoices) -> Iterator[tuple[int, ...]]:
+    """Devices of the stages: in turn, or there and back."""
+    there = tuple(range(choices.devices))
+    for count in sorted(set(choices.virtual)):
+        loop = there * count
+        turning = tuple(gpu for turn in range(count) for gpu in (there[::-1] if turn % 2 else there))
+        yield from dict.fromkeys((loop, turning))

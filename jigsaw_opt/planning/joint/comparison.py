@@ -1,0 +1,80 @@
+"""A joint plan beside named schedules: on the same cuts, and on those that a partition makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jigsaw_opt.errors import InfeasibleError
+from jigsaw_opt.planning.joint.balance import balanced_cut
+from jigsaw_opt.planning.joint.planning import JointPlan
+from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders
+from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes
+from jigsaw_opt.planning.pipeline.search import names_of
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+
+__all__ = ["ScheduleRow", "baseline_us", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """What orders of passes come to.
+
+    Parameters
+    ----------
+    name
+        Of the schedule.
+    makespan_us
+        Length of a step, in microseconds.
+    bubble
+        Mean share of the step that devices are idle.
+    peak_bytes
+        By device, the most that is held at once.
+    fits
+        Whether that is within the memory.
+    """
+
+    name: str
+    makespan_us: int
+    bubble: float
+    peak_bytes: tuple[int, ...]
+    fits: bool
+
+
+def rows_of(plan: JointPlan) -> list[ScheduleRow]:
+    """Return the named schedules for the cuts of a plan, and last the plan itself."""
+    pipeline = plan.pipeline
+    named = {name: ORDERS[name](pipeline.layout) for name in names_of(pipeline.layout)}
+    return [_row(pipeline, name, orders) for name, orders in {**named, "found": plan.orders}.items()]
+
+
+def baseline_us(plan: JointPlan, name: str) -> int:
+    """Return the step of a named schedule on the balanced cut: its slowest stage takes least time.
+
+    Parameters
+    ----------
+    plan
+        Whose devices, placement, micro-batches and memory hold.
+    name
+        Of the schedule; ``slowest-stage`` for the shortest one that fits.
+
+    Raises
+    ------
+    InfeasibleError
+        No such schedule fits the placement and the memory.
+    """
+    cut = balanced_cut(plan.table)
+    if cut is None:
+        raise InfeasibleError("no cut with equal shares of the memory fits")
+    pipeline = plan.table.problem(cut)
+    there = names_of(pipeline.layout)
+    wanted = there if name == "slowest-stage" else [it for it in there if it == name]
+    rows = [row for it in wanted if (row := _row(pipeline, it, ORDERS[it](pipeline.layout))).fits]
+    if not rows:
+        raise InfeasibleError(f"{name} does not fit the placement or the memory on the balanced cut")
+    return min(row.makespan_us for row in rows)
+
+
+def _row(pipeline: PipelineProblem, name: str, orders: Orders) -> ScheduleRow:
+    length, peak = makespan_us(pipeline, orders), peak_bytes(pipeline, orders)
+    bubble = 1 - sum(pipeline.work_us) / (length * pipeline.layout.gpus)
+    return ScheduleRow(name, length, bubble, peak, max(peak) <= pipeline.room)

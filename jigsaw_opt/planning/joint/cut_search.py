@@ -1,0 +1,175 @@
+"""Good cuts by local search: the cut of the bound and the balanced one, and boundaries of stages moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from random import Random
+from typing import NamedTuple
+
+from jigsaw_opt.planning.joint.balance import balanced_cut
+from jigsaw_opt.planning.joint.chain_bound import ChainBound
+from jigsaw_opt.planning.joint.limits_left import LimitsLeft
+from jigsaw_opt.planning.joint.list_schedule import limits_of, list_schedule
+from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
+from jigsaw_opt.planning.pipeline.orders import Orders
+from jigsaw_opt.planning.pipeline.schedule import makespan_us
+from jigsaw_opt.planning.pipeline.search import fitting
+
+__all__ = ["ScheduledCut", "search_cuts"]
+
+_FIRST_CUTS = 8
+"""Cuts that reach the bound, from which the search begins."""
+_NEAREST = 3
+"""Positions on either side that a boundary is moved to."""
+_FAR = 1.03
+"""Of the best schedule of a cut, how much longer the first one of another may be before its others are left out."""
+
+
+class ScheduledCut(NamedTuple):
+    """A cut with the shortest schedule that is known for it."""
+
+    makespan_us: int
+    table: StageTable
+    cut: Cut
+    orders: Orders
+
+
+def search_cuts(bound: ChainBound, least_us: int, budget: LimitsLeft, until: float, seed: int) -> list[ScheduledCut]:
+    """Return cuts with schedules of one configuration, shortest first; none where memory suffices for no schedule.
+
+    Parameters
+    ----------
+    bound
+        The bound of the configuration.
+    least_us
+        Its value.
+    budget
+        The limits; the search ends once only the share `until` of them is left, or nothing gets better.
+    seed
+        Of what is random.
+    """
+    search = _CutSearch(bound, budget, until)
+    starts = [*islice(bound.cuts(least_us), _FIRST_CUTS)]
+    balanced = balanced_cut(bound.table)
+    for cut in (*starts, *([balanced] if balanced is not None else [])):
+        search.take(cut)
+    random = Random(seed)
+    for _ in range(search.restarts):
+        search.climb()
+        if search.over(least_us):
+            break
+        search.perturb(random)
+    return sorted(search.known.values(), key=lambda it: (it.makespan_us, it.cut.ends, it.cut.recomputes))
+
+
+class _CutSearch:
+    """A local search under way."""
+
+    restarts = 1000
+
+    def __init__(self, bound: ChainBound, budget: LimitsLeft, until: float) -> None:
+        self.bound, self.budget, self.until = bound, budget, until
+        self.table = bound.table
+        self.known: dict[Cut, ScheduledCut] = {}
+        self.seen: set[Cut] = set()
+        self.best: ScheduledCut | None = None
+        self.current: ScheduledCut | None = None
+        self._vain = 0
+
+    def over(self, least_us: int) -> bool:
+        """Whether nothing is left to be done: time, or a better makespan."""
+        return self.budget.left() <= self.until or self.best is None or self.best.makespan_us <= least_us
+
+    def take(self, cut: Cut) -> ScheduledCut | None:
+        """Schedule a cut, unless it was seen or its bound is no better than the best."""
+        if cut in self.seen:
+            return self.known.get(cut)
+        self.seen.add(cut)
+        if self.best is not None and self.bound.bound_us(cut) >= self.best.makespan_us:
+            return None
+        found = self._scheduled(cut)
+        if found is not None:
+            self.known[cut] = found
+            if self.best is None or found.makespan_us < self.best.makespan_us:
+                self.best = self.current = found
+        return found
+
+    def climb(self) -> None:
+        """Move boundaries from the current cut on, as long as that shortens the schedule."""
+        while self.current is not None:
+            shorter = None
+            for cut in self._neighbours(self.current.cut):
+                if self.budget.left() <= self.until:
+                    return
+                found = self.take(cut)
+                if found is not None and found.makespan_us < self.current.makespan_us:
+                    shorter = found
+                    break
+            if shorter is None:
+                return
+            self.current = shorter
+
+    def perturb(self, random: Random) -> None:
+        """Go on from the best cut with some boundaries moved."""
+        assert self.best is not None
+        cut = self.best.cut
+        for _ in range(random.randint(2, 4)):
+            others = list(self._neighbours(cut))
+            if others:
+                cut = random.choice(others)
+        found = self.take(cut)
+        if found is not None:
+            self.current = found
+
+    def _neighbours(self, cut: Cut) -> Iterator[Cut]:
+        """Cuts with one boundary, or all from one to another one, moved; and one stage in the other mode."""
+        spans, within = cut.spans, self.table.positions.within
+        for number, (begin, end) in enumerate(spans[:-1]):
+            after = spans[number + 1][1]
+            for position in self._near(begin, end, after):
+                if within[begin, position] and within[position, after]:
+                    yield replace(cut, ends=(*cut.ends[:number], position, *cut.ends[number + 1 :]))
+        if len(self.table.configuration.modes) > 1:
+            for number, again in enumerate(cut.recomputes):
+                flags = cut.recomputes
+                yield replace(cut, recomputes=(*flags[:number], not again, *flags[number + 1 :]))
+        yield from self._shifted(cut)
+
+    def _near(self, begin: int, end: int, after: int) -> Iterator[int]:
+        """Positions between two others, nearest to one first."""
+        for distance in range(1, _NEAREST + 1):
+            for position in (end - distance, end + distance):
+                if begin < position < after:
+                    yield position
+
+    def _shifted(self, cut: Cut) -> Iterator[Cut]:
+        within = self.table.positions.within
+        count = len(cut.ends) - 1
+        for first in range(count):
+            for last in range(first + 1, count):
+                for step in (-1, 1):
+                    ends = tuple(end + step * (first <= at <= last) for at, end in enumerate(cut.ends))
+                    moved = replace(cut, ends=ends)
+                    if all(0 <= a < b < len(within) and within[a, b] for a, b in moved.spans):
+                        yield moved
+
+    def _scheduled(self, cut: Cut) -> ScheduledCut | None:
+        """The shortest list schedule or named schedule of a cut."""
+        pipeline = self.table.problem(cut)
+        best: tuple[int, Orders] | None = None
+        for limits in limits_of(pipeline):
+            self.budget.count(pipeline)
+            found = list_schedule(pipeline, limits)
+            if found is not None and (best is None or found[1] < best[0]):
+                best = found[1], found[0]
+            if best is not None and self.best is not None and best[0] > _FAR * self.best.makespan_us:
+                break
+        else:
+            for orders in fitting(pipeline).values():
+                self.budget.count(pipeline)
+                length = makespan_us(pipeline, orders)
+                if best is None or length < best[0]:
+                    best = length, orders
+        return None if best is None else ScheduledCut(best[0], self.table, cut, best[1])

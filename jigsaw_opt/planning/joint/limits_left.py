@@ -1,0 +1,60 @@
+"""How much of the limits of a search is left, in seconds and in deterministic units."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+from jigsaw_opt.problem.clock import look
+from jigsaw_opt.solvers.options import Options
+
+__all__ = ["LimitsLeft"]
+
+_PASS_UNITS = 6e-6
+"""Deterministic units of a pass of a list schedule, about the seconds that it takes."""
+
+
+class LimitsLeft:
+    """The limits of a call, and what is left of them.
+
+    Parameters
+    ----------
+    options
+        With the limits of everything together.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options, self._began, self._used = options, time.monotonic(), 0.0
+
+    def left(self) -> float:
+        """Return the share of the limits that is left, of the one that ends first; 1 where there is none."""
+        options, shares = self._options, [1.0]
+        if options.time_limit is not None:
+            shares.append(1 - (time.monotonic() - self._began) / max(options.time_limit, 1e-9))
+        if options.work_limit is not None:
+            shares.append(1 - self._used / max(options.work_limit, 1e-9))
+        return 0.0 if options.cancel.is_set() else max(0.0, min(shares))
+
+    def count(self, pipeline: PipelineProblem) -> None:
+        """Count a list schedule of a pipeline.
+
+        Raises
+        ------
+        OutOfTimeError
+            The time of the caller is over.
+        """
+        look()
+        layout = pipeline.layout
+        self._used += _PASS_UNITS * layout.stages * layout.micro_batches * len(pipeline.kinds)
+
+    def take(self, share: float) -> Options:
+        """Take a share of what is left for one solve."""
+        options = self._options
+        seconds = work = None
+        if options.time_limit is not None:
+            seconds = max(0.0, share * (options.time_limit - (time.monotonic() - self._began)))
+        if options.work_limit is not None:
+            work = max(0.0, share * (options.work_limit - self._used))
+            self._used += work
+        return replace(options, time_limit=seconds, work_limit=work)

@@ -1,0 +1,170 @@
+"""Orders of passes by list scheduling: a free device takes a backward pass, else a forward one, else weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import accumulate
+from math import ceil
+
+from jigsaw_opt.planning.pipeline.orders import Kind, Orders, Pass
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+
+__all__ = ["limits_of", "list_schedule"]
+
+_MORE = (0, 1, 2, 4)
+"""Micro-batches in flight beside those that a stage needs so that the slowest device never waits."""
+
+
+def limits_of(pipeline: PipelineProblem) -> Iterator[tuple[int, ...]]:
+    """Go through limits of micro-batches in flight by stage, from those that 1F1B would have to none at all."""
+    layout, costs = pipeline.layout, pipeline.costs
+    sending = (*costs.transfer_us, 0) if costs.transfer_us else (0,) * layout.stages
+    trips = [
+        pipeline.duration_us("F", stage) + pipeline.duration_us("B", stage) + 2 * sending[stage]
+        for stage in range(layout.stages)
+    ]
+    behind = list(accumulate(reversed(trips)))[::-1]
+    pace = max(pipeline.work_us) / layout.micro_batches
+    needed = [ceil(trip / pace) for trip in behind]
+    yield from dict.fromkeys(tuple(min(layout.micro_batches, it + more) for it in needed) for more in _MORE)
+    yield (layout.micro_batches,) * layout.stages
+
+
+class _Device:
+    """What a device has done, and what it holds."""
+
+    def __init__(self, stages: Sequence[int], room: int) -> None:
+        self.stages, self.room = stages, room
+        self.free_at = 0
+        self.order: list[Pass] = []
+
+
+def list_schedule(pipeline: PipelineProblem, limits: Sequence[int]) -> tuple[Orders, int] | None:
+    """Return orders of passes, and the moment that the last one ends; None where memory does not suffice.
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    limits
+        By stage, micro-batches whose forward pass is done and whose backward pass is not, at most.
+    """
+    return _Scheduling(pipeline, limits).run()
+
+
+class _Scheduling:
+    """A schedule under way; of each stage and kind, micro-batches come in their order.
+
+    Attributes
+    ----------
+    arrived
+        By kind and stage, moments from which the passes may begin.
+    done
+        By kind and stage, how many passes have begun.
+    """
+
+    def __init__(self, pipeline: PipelineProblem, limits: Sequence[int]) -> None:
+        layout, costs = pipeline.layout, pipeline.costs
+        self.pipeline, self.limits = pipeline, limits
+        self.count, self.last = layout.micro_batches, layout.stages - 1
+        zero = (0,) * layout.stages
+        self.held = costs.activation_bytes or zero
+        self.again = costs.recomputed_bytes or zero
+        self.duration = {kind: [pipeline.duration_us(kind, s) for s in range(layout.stages)] for kind in pipeline.kinds}
+        self.sending = (*costs.transfer_us, 0) if costs.transfer_us else zero
+        self.arrived: dict[Kind, list[list[int]]] = {kind: [[] for _ in zero] for kind in ("F", "B", "W")}
+        self.arrived["F"][0] = [0] * self.count
+        self.done: dict[Kind, list[int]] = {kind: [0] * layout.stages for kind in ("F", "B", "W")}
+        static = costs.static_bytes or zero
+        self.devices = []
+        for gpu in range(layout.gpus):
+            own = [stage for stage, at in enumerate(layout.gpu_of) if at == gpu]
+            room = pipeline.room - sum(static[stage] for stage in own) - max(self.again[stage] for stage in own)
+            self.devices.append(_Device(own, room))
+        # A forward pass leaves room for those of one micro-batch through the later stages of its device.
+        self.reserved = [
+            sum(self.held[later] for later in self.devices[gpu].stages if later > stage)
+            for stage, gpu in enumerate(layout.gpu_of)
+        ]
+
+    def run(self) -> tuple[Orders, int] | None:
+        events: list[tuple[int, int]] = [(0, gpu) for gpu in range(len(self.devices))]
+        end = 0
+        while events:
+            now, gpu = heappop(events)
+            device = self.devices[gpu]
+            if device.free_at > now:
+                continue
+            chosen = self._choose(device, now)
+            if chosen is None:
+                continue
+            device.order.append(chosen)
+            device.free_at = now + self.duration[chosen.kind][chosen.stage]
+            end = max(end, device.free_at)
+            heappush(events, (device.free_at, gpu))
+            for at, other in self._begun(chosen, device):
+                heappush(events, (at, self.pipeline.layout.gpu_of[other]))
+        kinds = len(self.pipeline.kinds)
+        if sum(len(device.order) for device in self.devices) < kinds * self.count * (self.last + 1):
+            return None
+        return [device.order for device in self.devices], end
+
+    def _choose(self, device: _Device, now: int) -> Pass | None:
+        """The pass that a device takes: a backward one of the oldest micro-batch, else the last stage's forward one."""
+        for stage in device.stages:
+            # What was computed again is held up to here, and there may be room for it but once.
+            if self.again[stage] and self._waits("W", stage, now):
+                return Pass("W", self.done["W"][stage], stage)
+        best: tuple[int, int] | None = None
+        for stage in device.stages:
+            number = self.done["B"][stage]
+            if self._waits("B", stage, now) and (best is None or (number, -stage) < best):
+                best = number, -stage
+        if best is not None:
+            return Pass("B", best[0], -best[1])
+        for stage in reversed(device.stages):
+            number = self.done["F"][stage]
+            if (
+                number - self.done["B"][stage] < self.limits[stage]
+                and device.room >= self.held[stage] + self.reserved[stage]
+                and self._waits("F", stage, now)
+            ):
+                return Pass("F", number, stage)
+        for stage in device.stages:
+            if self._waits("W", stage, now):
+                return Pass("W", self.done["W"][stage], stage)
+        return None
+
+    def _waits(self, kind: Kind, stage: int, now: int) -> bool:
+        number, arrived = self.done[kind][stage], self.arrived[kind][stage]
+        return number < len(arrived) and arrived[number] <= now
+
+    def _begun(self, it: Pass, device: _Device) -> Iterator[tuple[int, int]]:
+        """Count a pass that begins; moments when passes of stages may begin for it."""
+        kind, _, stage = it
+        self.done[kind][stage] += 1
+        split = self.pipeline.layout.split
+        if kind == "F":
+            device.room -= self.held[stage]
+            if stage == self.last:
+                yield self._arrives("B", stage, device.free_at)
+            else:
+                yield self._arrives("F", stage + 1, device.free_at + self._sent_us(stage, stage + 1))
+            return
+        if kind == "B":
+            if stage:
+                yield self._arrives("B", stage - 1, device.free_at + self._sent_us(stage - 1, stage))
+            if split:
+                yield self._arrives("W", stage, device.free_at)
+        if kind == ("W" if split else "B"):
+            # Held up to its end, and what comes next on this device begins no sooner.
+            device.room += self.held[stage]
+
+    def _sent_us(self, stage: int, other: int) -> int:
+        gpu_of = self.pipeline.layout.gpu_of
+        return 0 if gpu_of[stage] == gpu_of[other] else self.sending[stage]
+
+    def _arrives(self, kind: Kind, stage: int, at: int) -> tuple[int, int]:
+        self.arrived[kind][stage].append(at)
+        return at, stage

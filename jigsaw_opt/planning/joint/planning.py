@@ -1,0 +1,234 @@
+"""Cuts, order of passes, memory and micro-batches of a pipeline, decided together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from jigsaw_opt.errors import InfeasibleError
+from jigsaw_opt.planning.joint.chain_bound import ChainBound
+from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration, configurations
+from jigsaw_opt.planning.joint.cut_search import ScheduledCut, search_cuts
+from jigsaw_opt.planning.joint.limits_left import LimitsLeft
+from jigsaw_opt.planning.joint.positions import positions_of
+from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
+from jigsaw_opt.planning.pipeline.orders import Orders
+from jigsaw_opt.planning.pipeline.schedule import schedule_of
+from jigsaw_opt.planning.pipeline.search import orders_of, search_schedule
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.layers import LayerGraph
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, Status
+
+__all__ = ["JointPlan", "plan_pipeline"]
+
+_CUTS_UNTIL = 0.5
+"""Share of the limits that is left for the orders of passes once cuts are searched for."""
+_MOST_CUTS = 300
+"""Cuts that may still be better, so few that each is solved by itself."""
+_CUT_SHARE = 0.1
+"""Of what is left of the limits, for the schedule of one of these cuts."""
+_CANDIDATES, _CANDIDATE_SHARE = 3, 0.5
+"""Best cuts whose orders are searched for in any case, and the share of what is left for each."""
+_NEVER = 2**60
+
+
+@dataclass(frozen=True)
+class JointPlan:
+    """A pipeline with its cuts and the order of its passes, and what no pipeline that was allowed beats.
+
+    Parameters
+    ----------
+    table
+        Costs of all stages of the configuration that was chosen.
+    cut
+        The stages.
+    pipeline
+        They and their costs.
+    orders
+        By device, its passes.
+    instance, plan
+        The pipeline as an instance, and its schedule, checked.
+    bound_us
+        No cut, number of micro-batches, placement and schedule that was allowed has a shorter step.
+    """
+
+    table: StageTable
+    cut: Cut
+    pipeline: PipelineProblem
+    orders: Orders
+    instance: Instance
+    plan: Plan
+    bound_us: int
+
+    @property
+    def makespan_us(self) -> int:
+        """Length of a step in microseconds."""
+        return self.plan.objective
+
+    @property
+    def gap(self) -> float:
+        """Share of the makespan that may at most be saved."""
+        return 1 - self.bound_us / self.makespan_us
+
+
+def plan_pipeline(
+    graph: LayerGraph,
+    choices: PipelineChoices,
+    options: Options,
+    *,
+    name: str = "pipeline",
+    report: Callable[[Event], None] | None = None,
+) -> JointPlan:
+    """Cut a model into the stages of a pipeline, and order their passes, so that a step with a flush is shortest.
+
+    Parameters
+    ----------
+    graph
+        The layers.
+    choices
+        Devices, and what may be decided.
+    options
+        Limits of everything together, seed and threads.
+    name
+        Of the instance.
+    report
+        Receives the progress of the searches for orders.
+
+    Returns
+    -------
+    JointPlan
+        The best that was found; its bound holds for everything that was allowed.
+
+    Raises
+    ------
+    UsageError
+        The choices make no sense for the model.
+    InfeasibleError
+        Nothing that is allowed fits into memory, or there are fewer layers than stages.
+    """
+    planner = _Planner(graph, choices, options, name, report)
+    planner.search_cuts()
+    planner.search_orders()
+    return planner.plan()
+
+
+class _Planner:
+    """Searches one after the other on one budget.
+
+    Attributes
+    ----------
+    bounds
+        By configuration, its bound and the value of that; the least first.
+    candidates
+        Cuts with schedules, shortest first.
+    solved
+        By configuration and cut, what is proven of its schedules.
+    best
+        The shortest plan so far, and what it is of.
+    """
+
+    def __init__(
+        self,
+        graph: LayerGraph,
+        choices: PipelineChoices,
+        options: Options,
+        name: str,
+        report: Callable[[Event], None] | None,
+    ) -> None:
+        self.options, self.name, self.report = options, name, report
+        self.budget = LimitsLeft(options)
+        positions = positions_of(graph)
+        found = []
+        for configuration in configurations(choices, graph):
+            bound = ChainBound(stage_table(positions, choices, configuration))
+            least = bound.least_us()
+            if least is not None:
+                found.append((least, bound))
+        if not found:
+            memory = "" if choices.memory is None else " that fit into the memory"
+            raise InfeasibleError(f"the model cannot be cut into so many stages{memory}")
+        self.bounds = sorted(found, key=lambda it: it[0])
+        self.candidates: list[ScheduledCut] = []
+        self.solved: dict[tuple[PipelineConfiguration, Cut], int] = {}
+        self.best: tuple[ScheduledCut, Instance, Plan] | None = None
+
+    def search_cuts(self) -> None:
+        """Search for cuts of each configuration, those with the least bounds first, in equal shares of the limits."""
+        begin = self.budget.left()
+        for number, (least, bound) in enumerate(self.bounds, 1):
+            if self.candidates and least >= self.candidates[0].makespan_us:
+                break
+            until = begin - (1 - _CUTS_UNTIL) * begin * number / len(self.bounds)
+            self.candidates += search_cuts(bound, least, self.budget, until, self.options.seed)
+            self.candidates.sort(key=lambda it: it.makespan_us)
+        if not self.candidates:
+            raise InfeasibleError("no schedule of any cut that was tried fits into the memory")
+        first = self.candidates[0]
+        schedule = schedule_of(first.table.problem(first.cut), first.orders, self.name, "list")
+        self.best = first, *schedule.finite
+
+    def search_orders(self) -> None:
+        """Search for orders of the best cuts; where few may still be better, of each of these."""
+        for candidate in self.candidates[:_CANDIDATES]:
+            if self._proven():
+                return
+            self._solve(candidate.table, candidate.cut, candidate.orders, _CANDIDATE_SHARE)
+        left = self._open_cuts()
+        for least, bound, cut in sorted(left or (), key=lambda it: it[0]):
+            if self._proven() or self.budget.left() <= 0:
+                return
+            if least < self._makespan_us():
+                self._solve(bound.table, cut, None, _CUT_SHARE)
+
+    def plan(self) -> JointPlan:
+        """Return the best plan with what is proven."""
+        assert self.best is not None, "cuts were searched for"
+        candidate, instance, plan = self.best
+        pipeline = candidate.table.problem(candidate.cut)
+        return JointPlan(
+            candidate.table, candidate.cut, pipeline, orders_of(instance, plan), instance, plan, self._bound_us()
+        )
+
+    def _makespan_us(self) -> int:
+        assert self.best is not None, "cuts were searched for"
+        return self.best[2].objective
+
+    def _proven(self) -> bool:
+        return self.bounds[0][0] >= self._makespan_us()
+
+    def _solve(self, table: StageTable, cut: Cut, orders: Orders | None, share: float) -> None:
+        """Search for the orders of a cut, and keep what is proven, and the plan if it is the best."""
+        options = replace(self.budget.take(share), target=self.bounds[0][0])
+        pipeline = table.problem(cut)
+        first = () if orders is None else (orders,)
+        instance, result = search_schedule(pipeline, self.name, "finite", options, self.report, first)
+        infeasible = result.status == Status.INFEASIBLE
+        self.solved[table.configuration, cut] = _NEVER if infeasible else result.bound
+        if result.plan is not None and result.plan.objective < self._makespan_us():
+            candidate = ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan))
+            self.best = candidate, instance, result.plan
+
+    def _open_cuts(self) -> list[tuple[int, ChainBound, Cut]] | None:
+        """Cuts that may be better than the best plan, with what is proven of each; None where they are too many."""
+        found: list[tuple[int, ChainBound, Cut]] = []
+        limit = self._makespan_us() - 1
+        for least, bound in self.bounds:
+            if least > limit:
+                break
+            for cut in bound.cuts(limit):
+                proven = max(bound.bound_us(cut), self.solved.get((bound.table.configuration, cut), 0))
+                if proven <= limit:
+                    found.append((proven, bound, cut))
+                if len(found) > _MOST_CUTS:
+                    return None
+        return found
+
+    def _bound_us(self) -> int:
+        """Return what is proven: of each cut that may be better, or of all at once."""
+        left = self._open_cuts()
+        if left is None:
+            return min(self.bounds[0][0], self._makespan_us())
+        return min((least for least, _, _ in left), default=self._makespan_us())

@@ -1,0 +1,148 @@
+"""Costs of every stage that a model can be cut into, for one configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration
+from jigsaw_opt.planning.joint.positions import CutPositions
+from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Table = NDArray[np.int64]
+
+__all__ = ["Cut", "StageTable", "stage_table"]
+
+_MOST_POSITIONS = 1600
+"""Tables have their square; twenty of them take some 400 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Stages of a model.
+
+    Parameters
+    ----------
+    ends
+        Position that each stage ends with, first to last.
+    recomputes
+        By stage, whether it computes its activations again.
+    """
+
+    ends: tuple[int, ...]
+    recomputes: tuple[bool, ...]
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """By stage, the positions that it begins and ends with."""
+        return tuple(pairwise((0, *self.ends)))
+
+
+@dataclass(frozen=True, slots=True)
+class StageTable:
+    """Costs of every stage, by the position that it begins (row) and ends with (column); microseconds and bytes.
+
+    Parameters
+    ----------
+    choices, configuration, positions
+        What they are of.
+    forward_us, backward_us, weight_us
+        Of a micro-batch; the backward pass without its part for the weights where that is apart.
+    transfer_us
+        By position, how long sending takes across it, one way.
+    static_bytes
+        Held all the time.
+    activation_bytes
+        Held for a micro-batch.
+    sent_bytes
+        By position, bytes of a micro-batch that are sent across it.
+    """
+
+    choices: PipelineChoices
+    configuration: PipelineConfiguration
+    positions: CutPositions
+    forward_us: Table
+    backward_us: Table
+    weight_us: Table
+    transfer_us: Table
+    static_bytes: Table
+    activation_bytes: Table
+    sent_bytes: Table
+
+    def problem(self, cut: Cut) -> PipelineProblem:
+        """Return the pipeline of a cut."""
+        spans, split = cut.spans, self.configuration.layout.split
+
+        def column(table: Table) -> tuple[int, ...]:
+            return tuple(int(table[span]) for span in spans)
+
+        forward, backward = column(self.forward_us), column(self.backward_us)
+        kept = column(self.activation_bytes)
+        given = tuple(int(self.sent_bytes[begin]) for begin, _ in spans)
+        again = cut.recomputes
+        costs = PipelineCosts(
+            forward,
+            tuple(b + f * more for f, b, more in zip(forward, backward, again, strict=True)),
+            column(self.weight_us) if split else (),
+            tuple(int(self.transfer_us[end]) for end in cut.ends[:-1]),
+            tuple(int(self.sent_bytes[end]) for end in cut.ends[:-1]),
+            column(self.static_bytes),
+            tuple(small if more else large for small, large, more in zip(given, kept, again, strict=True)),
+            recomputed_bytes=tuple(large * more for large, more in zip(kept, again, strict=True)) if any(again) else (),
+        )
+        return PipelineProblem(costs, self.configuration.layout, self.choices.memory)
+
+
+def stage_table(positions: CutPositions, choices: PipelineChoices, configuration: PipelineConfiguration) -> StageTable:
+    """Return the costs of every stage; times and sizes of a micro-batch are in proportion to its samples.
+
+    Raises
+    ------
+    UsageError
+        There are too many positions.
+    """
+    import numpy as np
+
+    size, share = len(positions.layers), configuration.share
+    if size > _MOST_POSITIONS:
+        raise UsageError(f"the model can be cut at {size} places, and {_MOST_POSITIONS} are the most; merge layers")
+
+    def between(sums: Table) -> Table:
+        found: Table = sums[None, :] - sums[:, None]
+        return found
+
+    def scaled(amounts: Table) -> Table:
+        """Shares of whole numbers, rounded up."""
+        found: Table = -(-amounts * share.numerator // share.denominator)
+        return found
+
+    split = positions.weight_us is not None
+    weight = positions.weight_us if positions.weight_us is not None else np.zeros(size, dtype=np.int64)
+    sent = scaled(positions.sent_bytes)
+    sending = np.array([_transfer_us(int(size), choices) for size in sent], dtype=np.int64)
+    sending[[0, -1]] = 0
+    return StageTable(
+        choices,
+        configuration,
+        positions,
+        np.maximum(1, scaled(between(positions.forward_us))),
+        np.maximum(1, scaled(between(positions.backward_us - weight))),
+        np.maximum(1, scaled(between(weight))) if split else np.zeros((size, size), dtype=np.int64),
+        sending,
+        between(positions.parameter_bytes) * positions.graph.state_factor,
+        scaled(between(positions.activation_bytes)),
+        sent,
+    )
+
+
+def _transfer_us(size: int, choices: PipelineChoices) -> int:
+    moved = 0 if choices.bandwidth is None else ceil(Fraction(size * 10**6) / Fraction(choices.bandwidth))
+    return choices.latency_us + moved
