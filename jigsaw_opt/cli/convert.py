@@ -1,9 +1,10 @@
-"""Turn measured profiles into an instance: one job a profile, on a cluster of servers with equal GPUs."""
+"""Turn measured profiles into an instance, one job a profile, or one of them into a model or a layer profile."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,17 @@ from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
     from jigsaw_opt.instances.gpus import GpuType
+    from jigsaw_opt.problem.layers import LayerGraph
     from jigsaw_opt.problem.model import Model
 
-HELP = "make an instance from measured profiles"
+HELP = "make an instance or a layer profile from measured profiles"
 _FORMATS = (
     "format; DAPPLE's profiles are pipedream's, kineto is a trace of the PyTorch profiler, "
     "and huggingface is a config.json, of which times are estimated"
 )
 _LONGEST = 15
 _ESTIMATE = ("tokens", "peak_flops", "memory_bandwidth", "efficiency")
+_MOST_SEGMENTS = 6
 _COUNTS = ("servers", "gpus", "gpu_memory", "bandwidth", "fabric_bandwidth", "workers", "iterations")
 
 
@@ -52,11 +55,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="LAYER=BYTES",
         help="kineto: bytes of a layer's activations (default: estimated from shapes)",
     )
-    parser.add_argument("--segments", type=int, default=6, metavar="N", help="most segments of a model (default: 6)")
+    parser.add_argument("--segments", type=int, metavar="N", help="most segments of a model (default: 6)")
     _configure_estimate(parser.add_argument_group("estimates of huggingface"))
     _configure_cluster(parser.add_argument_group("cluster"))
     _configure_jobs(parser.add_argument_group("jobs"))
     parser.add_argument("--name", help="name of the instance (default: the file's)")
+    parser.add_argument(
+        "--to",
+        choices=("instance", "layers"),
+        default="instance",
+        help="what to write: an instance, or the layers of one profile, for jigsaw partition (default: instance)",
+    )
+    parser.add_argument(
+        "--state-factor",
+        type=int,
+        metavar="N",
+        help="layers: bytes of weights, gradients and optimiser state for each byte of parameters "
+        "(default: 1; of huggingface as many as Adam needs)",
+    )
     parser.add_argument("--only-model", action="store_true", help="write the model of one profile, not an instance")
     parser.add_argument(
         "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: standard output)"
@@ -131,19 +147,22 @@ def _configure_jobs(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read every profile, make the instance, write it."""
     from jigsaw_opt.cli.output import emit, require_output
-    from jigsaw_opt.documents import encode_instance, encode_model
+    from jigsaw_opt.documents import encode_instance, encode_layers, encode_model
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.gpus import type_name
     from jigsaw_opt.instances.measured import MeasuredSetting, instance_of
 
     require_output(arguments.output, *arguments.profiles)
     arguments.gpu_type = type_name(arguments.gpu_type)
-    for name in (*_COUNTS, *(each for each in _ESTIMATE if getattr(arguments, each) is not None)):
+    for name in (*_COUNTS, *(each for each in (*_ESTIMATE, "state_factor") if getattr(arguments, each) is not None)):
         if getattr(arguments, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")
     if arguments.latency_us < 0:
         raise UsageError(f"--latency-us is at least 0, not {arguments.latency_us}")
     _check_options(arguments)
+    if arguments.to == "layers":
+        emit(encode_layers(_layers(arguments)), arguments.output)
+        return 0
     name = arguments.name or (arguments.output.stem if arguments.output else arguments.format)
     setting = MeasuredSetting(**{field: getattr(arguments, field) for field in MeasuredSetting.__dataclass_fields__})
     models = _models(arguments)
@@ -170,16 +189,21 @@ def _check_options(arguments: argparse.Namespace) -> None:
         wrong.append("a deeppool profile holds several batch sizes; choose one with --batch")
     if arguments.format == "huggingface" and (arguments.batch is None or arguments.batch < 1):
         wrong.append("a configuration has no batch size; give one of at least 1 with --batch")
-    if arguments.only_model and len(arguments.profiles) > 1:
-        wrong.append("--only-model takes one profile")
+    for option, chosen in (("--only-model", arguments.only_model), ("--to layers", arguments.to == "layers")):
+        if chosen and len(arguments.profiles) > 1:
+            wrong.append(f"{option} takes one profile")
+    if arguments.to == "layers" and arguments.only_model:
+        wrong.append("--to layers writes no model; leave out --only-model")
+    if arguments.to == "layers" and arguments.segments is not None:
+        wrong.append("--to layers writes every layer; leave out --segments")
+    if arguments.to != "layers" and arguments.state_factor is not None:
+        wrong.append("--state-factor is of --to layers")
     if wrong:
         raise UsageError(*wrong)
 
 
 def _models(arguments: argparse.Namespace) -> dict[str, Model]:
     """Models of the profiles, called after their files; every file's problems are collected."""
-    from jigsaw_opt.documents.reading import read_file
-    from jigsaw_opt.documents.recognising import expecting
     from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 
     models: dict[str, Model] = {}
@@ -189,14 +213,72 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
         if name in models:
             raise UsageError(f"two profiles are called {name!r}; each file is one job and needs a name of its own")
         try:
-            data = read_file(path)
-            with expecting(data, str(path), arguments.format):
+            with _reading(path, arguments.format) as data:
                 models[name] = _read(data, str(path), arguments)
         except InvalidInputError as error:
             problems.extend(error.problems)
     if problems:
         raise InvalidInputError(problems)
     return models
+
+
+@contextmanager
+def _reading(path: Path, form: str) -> Iterator[bytes]:
+    """Yield the bytes of a file, and say what it is where they are not read because they are something else."""
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.recognising import expecting
+
+    data = read_file(path)
+    with expecting(data, str(path), form):
+        yield data
+
+
+def _layers(arguments: argparse.Namespace) -> LayerGraph:
+    """Return the layers of the only profile."""
+    from dataclasses import replace
+
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.documents.readers import read_deeppool_layers, read_kineto_layers, read_layer_graph
+    from jigsaw_opt.instances.configurations import read_estimated_layers
+    from jigsaw_opt.problem.layers import LayerGraph, chain_edges
+
+    path, gpu_type = arguments.profiles[0], arguments.gpu_type
+    with _reading(path, arguments.format) as data:
+        if arguments.format == "huggingface":
+            graph = read_estimated_layers(
+                data, gpu_type, _gpu(arguments), arguments.batch, tokens=arguments.tokens, source=str(path), tell=note
+            )
+        elif arguments.format == "pipedream":
+            graph = replace(read_layer_graph(data, source=str(path)), gpu_type=gpu_type)
+        else:
+            if arguments.format == "deeppool":
+                layers = read_deeppool_layers(data, arguments.batch, source=str(path))
+            else:
+                layers = read_kineto_layers(data, of_a_pass=True, source=str(path), tell=note, **_stated(arguments))
+            graph = LayerGraph(layers, chain_edges(len(layers)), arguments.batch, gpu_type=gpu_type)
+    factor = graph.state_factor if arguments.state_factor is None else arguments.state_factor
+    _tell_unknown(graph, str(path))
+    return replace(graph, state_factor=factor)
+
+
+def _tell_unknown(graph: LayerGraph, source: str) -> None:
+    """Say what the profile has not been told of its layers."""
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.text import named
+
+    if any(layer.weight_us is None for layer in graph.layers):
+        note(f"{source}: it is not known how much of the backward passes goes into the gradients of weights")
+    if unknown := [layer.name for layer in graph.layers[:-1] if layer.output_bytes is None]:
+        note(f"{source}: it is not known what is sent behind {named(unknown)}: bytes of activations count")
+
+
+def _stated(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options say of the layers of a trace."""
+    return {
+        "layers": arguments.layers,
+        "parameter_bytes": _sizes("parameters", arguments.parameters),
+        "activation_bytes": _sizes("activations", arguments.activations),
+    }
 
 
 def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
@@ -206,16 +288,15 @@ def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
     from jigsaw_opt.instances.configurations import read_model
 
     gpu_type = arguments.gpu_type
-    common: dict[str, Any] = {"segments": arguments.segments, "source": source}
+    segments = _MOST_SEGMENTS if arguments.segments is None else arguments.segments
+    common: dict[str, Any] = {"segments": segments, "source": source}
     if arguments.format == "deeppool":
         return read_deeppool(data, gpu_type, arguments.batch, **common)
     if arguments.format == "kineto":
-        common["parameter_bytes"] = _sizes("parameters", arguments.parameters)
-        common["activation_bytes"] = _sizes("activations", arguments.activations)
-        return read_kineto(data, gpu_type, layers=arguments.layers, tell=note, **common)
+        return read_kineto(data, gpu_type, tell=note, **_stated(arguments), **common)
     if arguments.format == "huggingface":
-        if arguments.segments < 1:
-            raise UsageError(f"a model needs at least 1 segment, not {arguments.segments}")
+        if segments < 1:
+            raise UsageError(f"a model needs at least 1 segment, not {segments}")
         return read_model(
             data, {gpu_type: _gpu(arguments)}, arguments.batch, tokens=arguments.tokens, tell=note, **common
         )

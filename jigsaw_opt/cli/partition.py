@@ -12,7 +12,7 @@ from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Set
 
     from jigsaw_opt.planning.partition import Level, Partition
 
@@ -27,8 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "profile",
         type=Path,
         metavar="PROFILE",
-        help="profile graph of PipeDream or DAPPLE, or a workload (.json) of dnn-partitioning or Piper",
+        help="layer profile, model of an instance, profile graph of PipeDream or DAPPLE, or workload of "
+        "dnn-partitioning or Piper",
     )
+    parser.add_argument("--gpu-type", metavar="TYPE", help="GPUs whose times count, of a model that has several types")
     parser.add_argument("--machines", metavar="COUNTS", help="GPUs of a server, servers of a rack, …, as in 8,2")
     parser.add_argument(
         "--bandwidth",
@@ -61,37 +63,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the profile, cut it, print and write the stages."""
     from jigsaw_opt.cli.output import require_output
+    from jigsaw_opt.documents.reading import read_file
 
     require_output(arguments.output, arguments.profile)
-    return _run_json(arguments) if arguments.profile.suffix == ".json" else _run_profile(arguments)
+    data = read_file(arguments.profile)
+    keys = _keys(data)
+    if {"maxDevices", "maxMemoryPerDevice", "mbsInBatch"} & keys:
+        return _run_piper(arguments, data)
+    if {"maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes"} & keys:
+        return _run_workload(arguments, data)
+    return _run_profile(arguments, data)
 
 
-def _run_json(arguments: argparse.Namespace) -> int:
-    """Tell workloads apart by their keys."""
+def _keys(data: bytes) -> Set[str]:
+    """Return the keys that tell workloads apart; none of a text that is no object."""
     import json
 
-    from jigsaw_opt.documents.reading import read_file
-
-    data = read_file(arguments.profile)
     try:
-        tree = json.loads(data)
+        tree = json.loads(data) if data.lstrip().startswith(b"{") else None
     except (ValueError, RecursionError):
         tree = None  # which the reader has more to say of
-    if isinstance(tree, dict) and {"maxDevices", "maxMemoryPerDevice", "mbsInBatch"} & tree.keys():
-        return _run_piper(arguments, data)
-    return _run_workload(arguments, data)
+    return tree.keys() if isinstance(tree, dict) else frozenset()
 
 
-def _run_profile(arguments: argparse.Namespace) -> int:
-    from jigsaw_opt.documents.readers import read_layer_graph
-    from jigsaw_opt.documents.reading import read_file
+def _run_profile(arguments: argparse.Namespace, data: bytes) -> int:
+    from jigsaw_opt.cli.source import layer_graph
     from jigsaw_opt.planning.partition import partition
     from jigsaw_opt.planning.partition.document import partition_tree
 
-    _require_none(arguments, "a profile graph has none of these", "non_contiguous", "devices", "micro_batches")
+    _require_none(arguments, "a profile of layers has none of these", "non_contiguous", "devices", "micro_batches")
     levels = _levels(arguments)
     found = partition(
-        read_layer_graph(read_file(arguments.profile), source=str(arguments.profile)),
+        layer_graph(data, str(arguments.profile), arguments.gpu_type),
         levels,
         variant=arguments.variant,
         activations=arguments.activations,
@@ -132,7 +135,7 @@ def _run_piper(arguments: argparse.Namespace, data: bytes) -> int:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.piper import piper_plan
 
-    _require_none(arguments, "a workload of Piper has --devices", "machines", "non_contiguous")
+    _require_none(arguments, "a workload of Piper has --devices", "machines", "non_contiguous", "gpu_type")
     rates = [None] if arguments.bandwidth is None else _positive("--bandwidth", arguments.bandwidth)
     if len(rates) > 1:
         raise UsageError("a workload of Piper has one --bandwidth")
@@ -172,7 +175,7 @@ def _run_workload(arguments: argparse.Namespace, data: bytes) -> int:
     from jigsaw_opt.planning.placement import contiguous_placement, exact_placement, groups_of, ordered_groups
     from jigsaw_opt.problem import clock
 
-    names = ("machines", "bandwidth", "memory", "devices", "micro_batches")
+    names = ("machines", "bandwidth", "memory", "devices", "micro_batches", "gpu_type")
     _require_none(arguments, "a workload states its devices", *names)
     graph, options = read_dnn_partitioning(data, source=str(arguments.profile)), effort(arguments, work_limit=None)
     started, found = time.monotonic(), None
@@ -209,7 +212,7 @@ def _levels(arguments: argparse.Namespace) -> list[Level]:
     from jigsaw_opt.planning.partition import Level
 
     if arguments.machines is None or arguments.bandwidth is None:
-        raise UsageError("a profile graph needs --machines and --bandwidth")
+        raise UsageError("a profile of layers needs --machines and --bandwidth")
     machines = _positive("--machines", arguments.machines)
     rates = _positive("--bandwidth", arguments.bandwidth)
     if len(machines) != len(rates):

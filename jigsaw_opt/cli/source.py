@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import CheckFailedError
+from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.layers import LayerGraph
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.problem.replay import Replay
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["checked_plan", "of_another", "picture_of", "replay_of"]
+__all__ = ["checked_plan", "layer_graph", "of_another", "picture_of", "replay_of"]
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
@@ -39,6 +41,17 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
             f" all with: jigsaw check {source} {plan_path}"
         )
     return instance, plan
+
+
+def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:
+    """Return the layers that a text states, as `read_layers` does, and say which sizes it does not know."""
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.documents import read_layers
+
+    graph = read_layers(data, source, gpu_type)
+    if unknown := sum(layer.output_bytes is None for layer in graph.layers[:-1]):
+        note(f"{source}: bytes sent behind {counted(unknown, 'layer')} are not known: those of activations count")
+    return graph
 
 
 def of_another(instance: Instance, plan: Plan) -> str | None:

@@ -1,4 +1,4 @@
-"""Validate instance and plan documents; list every problem of every file."""
+"""Validate documents; list every problem of every file."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-HELP = "validate instance and plan documents"
+HELP = "validate instances, plans, replays and layer profiles"
 EXAMPLE = "jigsaw validate instance.json plan.json"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="an instance or a plan document")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a document")
     parser.add_argument("--json", action="store_true", help="print the problems as JSON")
 
 

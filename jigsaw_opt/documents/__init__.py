@@ -7,6 +7,7 @@ from jigsaw_opt.documents.changes import add_job, change_bandwidth, remove_job
 from jigsaw_opt.documents.encoding import (
     canonical_json,
     encode_instance,
+    encode_layers,
     encode_model,
     encode_plan,
     instance_sha256,
@@ -21,6 +22,7 @@ from jigsaw_opt.documents.files import (
     save_plan,
 )
 from jigsaw_opt.documents.instance_decoding import decode_instance
+from jigsaw_opt.documents.layer_profiles import decode_layers, read_layers
 from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.writing import make_folder, require_writable, write_atomically
 from jigsaw_opt.problem.rules.schemas import schema
@@ -32,8 +34,10 @@ __all__ = [
     "canonical_json",
     "change_bandwidth",
     "decode_instance",
+    "decode_layers",
     "decode_plan",
     "encode_instance",
+    "encode_layers",
     "encode_model",
     "encode_plan",
     "exists",
@@ -43,6 +47,7 @@ __all__ = [
     "load_plan",
     "load_replay",
     "make_folder",
+    "read_layers",
     "remove_job",
     "require_writable",
     "save_instance",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Model, Phase, Plan
+from jigsaw_opt.problem.layers import LayerGraph
 from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.rules.keyed import plain
 from jigsaw_opt.text import json_text
@@ -15,6 +17,7 @@ from jigsaw_opt.text import json_text
 __all__ = [
     "canonical_json",
     "encode_instance",
+    "encode_layers",
     "encode_model",
     "encode_plan",
     "instance_sha256",
@@ -47,6 +50,18 @@ def encode_instance(instance: Instance) -> bytes:
 def encode_model(model: Model) -> bytes:
     """Write one model as it stands under ``models`` in an instance, a segment a line."""
     return ("".join(_pretty(plain(model, flat=True), "\n")) + "\n").encode()
+
+
+def encode_layers(graph: LayerGraph) -> bytes:
+    """Write a layer profile as ``jigsaw-layers/1``, a layer a line; what is not known is left out."""
+    tree: Json = {"format": "jigsaw-layers/1"}
+    for key in ("gpu_type", "batch", "state_factor"):
+        if (value := getattr(graph, key)) is not None:
+            tree[key] = value
+    tree["layers"] = [{k: v for k, v in asdict(layer).items() if v not in (None, ())} for layer in graph.layers]
+    if not graph.is_chain:
+        tree["edges"] = graph.edges
+    return ("".join(_pretty(tree, "\n")) + "\n").encode()
 
 
 def encode_plan(plan: Plan) -> bytes:
@@ -110,7 +125,7 @@ def _executions(executions: Sequence[Execution]) -> str:
     return ", ".join(f'{{"start_us": {it.start_us}, "end_us": {it.end_us}}}' for it in executions)
 
 
-_BROKEN_OVER_LINES = {"cluster", "servers", "links", "models", "segments", "jobs"} | {
+_BROKEN_OVER_LINES = {"cluster", "servers", "links", "models", "segments", "jobs", "layers"} | {
     *("shape", "slots", "blocks", "transfers", "edges", "holds")
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
+from jigsaw_opt.documents.layer_profiles import decode_layers
 from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting, stated_kind
@@ -16,6 +17,7 @@ from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
+    from jigsaw_opt.problem.layers import LayerGraph
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = [
@@ -78,8 +80,10 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
         return decode_replay(data, source)
 
 
-def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
-    """Read a file that holds an instance, a plan or a replay of either kind, as its ``format`` says, else an instance.
+def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | LayerGraph:
+    """Read the document that the ``format`` of a file says it is; an instance where it says none.
+
+    That is an instance, a plan or a replay of either kind, or a layer profile.
 
     Raises
     ------
@@ -94,6 +98,8 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
             from jigsaw_opt.documents.replay import decode_replay
 
             return decode_replay(data, source)
+        case "layers":
+            return decode_layers(data, source)
         case _:
             with expecting(data, source, "instance", "plan", "replay"):
                 return decode_instance(data, source)

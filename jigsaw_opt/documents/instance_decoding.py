@@ -13,12 +13,14 @@ from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.instance import check_instance
 from jigsaw_opt.problem.rules.keyed import trusted
+from jigsaw_opt.problem.rules.model import check_model
 from jigsaw_opt.problem.rules.oddities import Repeats, report_oddities
 from jigsaw_opt.problem.rules.report import Report
-from jigsaw_opt.problem.rules.structure import structure
+from jigsaw_opt.problem.rules.schemas import shipped
+from jigsaw_opt.problem.rules.structure import compiled, structure
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["decode_depth", "decode_instance", "decode_instance_tree"]
+__all__ = ["decode_depth", "decode_instance", "decode_instance_tree", "decode_model"]
 
 Json = dict[str, Any]
 
@@ -40,6 +42,11 @@ def decode_instance(data: bytes | str, source: str = "$") -> Instance:
     """
     with collection_paused():
         return _instance(parsed(data, source, _check))
+
+
+def decode_model(data: bytes | str, source: str = "$") -> Model:
+    """Read a model as it stands under ``models`` in an instance; parameters and errors as of `decode_instance`."""
+    return _model(parsed(data, source, _check_model))
 
 
 def decode_instance_tree(tree: Json, repeats: Repeats) -> Instance:
@@ -69,6 +76,11 @@ def decode_instance_tree(tree: Json, repeats: Repeats) -> Instance:
 def _check(tree: Json, report: Report) -> None:
     structure("instance")(tree, "$", report)
     check_instance(tree, "$", report)
+
+
+def _check_model(tree: Json, report: Report) -> None:
+    compiled({"$ref": "#/$defs/model"}, shipped("instance"))(tree, "$", report)
+    check_model(tree, "$", report)
 
 
 # From here on the document is known to be right.

@@ -16,6 +16,7 @@ __all__ = ["FORMS", "Form", "expecting", "likely_form", "stated_kind"]
 
 _HEAD = 65_536
 _TOPOLOGY = re.compile(r"\s*(?:\x1b\[[0-9;]*m)*\s*GPU0\s")
+_MODEL = re.compile(r'\s*\{\s*"segments"\s*:')
 _LAYER = re.compile(r"\s*\w+\{.*\}\[[0-9]+\]\[?[0-9]")
 _STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-([a-z]{1,20}(?:-[a-z]{1,20})?)/')
 
@@ -60,6 +61,8 @@ FORMS: Mapping[str, Form] = {
     "replay": Form("a replay of a plan", "jigsaw plot INSTANCE PLAN --replay FILE"),
     "phased-replay": Form("a replay of a phased plan", "jigsaw export INSTANCE PLAN --to perfetto --replay FILE"),
     "partition": Form("a partition", "jigsaw pipeline FILE"),
+    "layers": Form("a layer profile", "jigsaw partition FILE"),
+    "model": Form("a model of an instance", "jigsaw partition FILE"),
     "csv": Form("a workload in CSV", "jigsaw simulate --workload FILE, and jigsaw new --jobs FILE"),
     **{name: Form(what, f"jigsaw simulate --workload {name}:FILE") for name, what in _SIMULATED.items()},
     "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),
@@ -68,9 +71,10 @@ FORMS: Mapping[str, Form] = {
     **{name: Form(what, f"jigsaw convert {name} FILE") for name, what in _CONVERTED.items()},
 }
 """Every form that is recognised, by its name: kinds of documents, formats of traces, clusters and models."""
-_DOCUMENTS = frozenset({"instance", "plan", "phased-plan", "replay", "phased-replay", "partition"})
+_DOCUMENTS = frozenset({"instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers"})
 _SAME_AS = {"itp": "elasticflow", "sia": "pollux"}
 _MARKS: Mapping[str, Callable[[str], int]] = {
+    "model": lambda head: int(_MODEL.match(head) is not None),
     "sinfo": lambda head: 2 * head.startswith("NODELIST|GRES"),
     "graphml": lambda head: int("<graphml" in head),
     "nvidia-smi": lambda head: int(_TOPOLOGY.match(head) is not None),

@@ -1,15 +1,17 @@
 """Gradient exchange by bucket: contributors reduce, all workers receive (specification: transfer).
 
-An all-reduce among the ``c`` contributors and a broadcast from one of them to the ``w - c`` other workers move
-``2(c-1) + (w-c) = (c-1) + (w-1)`` times the bucket in all, as much as the specification's ring; an all-reduce among all
-workers, to which the others add zeros, would move ``2(w-1)`` times.
+Where all ``w`` workers contribute, they all-reduce. Else each of the ``c`` contributors adds up one piece of the
+bucket, which it gets from the others, and broadcasts the sum. That moves ``(c-1) + (w-1)`` times the bucket in all, as
+much as the specification's ring; an all-reduce to which the other workers add zeros would move ``2(w-1)`` times. One
+process group serves whoever contributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -42,64 +44,37 @@ def require_full_depth(levels: Sequence[int], depth: int) -> None:
 class GradientExchange:
     """The exchange of one job's gradients.
 
-    Every process of the default process group makes this object, also those that hold no worker of the job,
-    and calls `prepare` in the same order, as `torch.distributed` asks of new groups.
-
     Parameters
     ----------
     ranks
         Rank of the process of each worker, in worker order; no two are equal.
     averaging
         What sums are divided by.
+    group
+        A process group of these ranks, in which nothing else is sent meanwhile; None to make one. Then every process of
+        the default process group makes this object, also those that hold no worker of the job, in the same order, as
+        `torch.distributed` asks of new groups.
+
+    Attributes
+    ----------
+    group : ProcessGroup or None
+        All workers; None for a worker alone.
     """
 
-    def __init__(self, ranks: Sequence[int], averaging: Averaging = Averaging.AVG_W_COUNT) -> None:
+    def __init__(
+        self,
+        ranks: Sequence[int],
+        averaging: Averaging = Averaging.AVG_W_COUNT,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
         self.ranks, self.averaging = tuple(ranks), averaging
-        self._groups: dict[tuple[int, ...], dist.ProcessGroup] = {}
-
-    @property
-    def group(self) -> dist.ProcessGroup | None:
-        """All workers, once an iteration is prepared; None for a worker alone."""
-        return self._groups[tuple(sorted(self.ranks))] if len(self.ranks) > 1 else None
-
-    def prepare(self, plan: Iterable[Sequence[int]], depth: int) -> None:
-        """Make the process groups that iterations need, those that do not exist yet.
-
-        Parameters
-        ----------
-        plan
-            Levels of all workers in each iteration.
-        depth
-            Number of levels, ``D``.
-
-        Raises
-        ------
-        UsageError
-            In some iteration nobody goes to full depth, so the first segments would get no gradients.
-        """
-        distinct = set(map(tuple, plan))
-        for levels in distinct:
-            require_full_depth(levels, depth)
-        wanted = {
-            ranks
-            for levels in distinct
-            for bucket in range(1, depth + 1)
-            for ranks in self._parties(bucket, levels)
-            if len(ranks) > 1
-        }
-        for ranks in sorted(wanted - self._groups.keys()):
-            # Bound to the job by its own group: two jobs on the same processes must not wait for each other.
-            self._groups[ranks] = dist.new_group(list(ranks))
-
-    def _parties(self, bucket: int, levels: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Who reduces, and who hands the result on and receives it."""
-        reducing = tuple(sorted(rank for rank, level in zip(self.ranks, levels, strict=True) if level >= bucket))
-        return reducing, tuple(sorted(set(self.ranks) - set(reducing[1:])))
+        # Bound to the job by its own group: two jobs on the same processes must not wait for each other.
+        self.group = dist.new_group(sorted(ranks)) if group is None and len(self.ranks) > 1 else group
 
     def run(self, bucket: int, levels: Sequence[int], gradients: Tensor) -> None:
         """Take part in one transfer; on a CPU, return when this worker has the result.
 
-        On CUDA the result is there when the current stream has come to it.
+        On CUDA the result is there when the current stream has come to it. All workers get the same bits.
 
         All workers of a job run its transfers in the same order, 1 to D in each iteration.
 
@@ -108,18 +83,46 @@ class GradientExchange:
         bucket
             1 to D.
         levels
-            Of all workers in this iteration, for which `prepare` has been called.
+            Of all workers in this iteration.
         gradients
             The flat buffer of the bucket: this worker's gradients if it contributes, whatever it holds otherwise;
             afterwards the contributors' average.
+
+        Raises
+        ------
+        UsageError
+            Nobody contributes.
         """
+        require_full_depth(levels, bucket)
+        reducing = sorted(rank for rank, level in zip(self.ranks, levels, strict=True) if level >= bucket)
         if len(self.ranks) == 1 or not gradients.numel():
             return
-        reducing, receiving = self._parties(bucket, levels)
-        rank = dist.get_rank()
-        if rank in reducing:
+        if dist.get_rank() in reducing:
             gradients.div_(self.averaging.divisor(levels, bucket))
-            if len(reducing) > 1:
-                dist.all_reduce(gradients, group=self._groups[reducing])
-        if rank in receiving and len(receiving) > 1:
-            dist.broadcast(gradients, src=reducing[0], group=self._groups[receiving])
+        if len(reducing) == len(self.ranks):
+            dist.all_reduce(gradients, group=self.group)
+            return
+        pieces = dict(zip(reducing, torch.tensor_split(gradients, len(reducing)), strict=True))
+        self._reduce(pieces)
+        parts = [(rank, _bytes(piece)) for rank, piece in pieces.items() if piece.numel()]
+        for work in [dist.broadcast(part, rank, self.group, async_op=True) for rank, part in parts]:
+            work.wait()
+
+    def _reduce(self, pieces: Mapping[int, Tensor]) -> None:
+        """Add up in the piece of this process what the other contributors have of it; `pieces` has one for each."""
+        own = pieces.get(dist.get_rank())
+        if own is None or len(pieces) == 1:
+            return
+        others = {rank: piece for rank, piece in pieces.items() if piece is not own}
+        shares = {rank: torch.empty_like(own) for rank in others if own.numel()}
+        sent = [dist.P2POp(dist.isend, _bytes(piece), rank, self.group) for rank, piece in others.items() if len(piece)]
+        received = [dist.P2POp(dist.irecv, _bytes(share), rank, self.group) for rank, share in shares.items()]
+        for work in dist.batch_isend_irecv([*sent, *received]):
+            work.wait()
+        for share in shares.values():
+            own.add_(share)
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    """Return a view of a tensor's bytes, for Gloo knows not all types."""
+    return tensor.view(torch.uint8)

@@ -161,7 +161,7 @@ class Worker:
         bucket
             1 to D, in this order in each iteration; one that `block` announces, only after that.
         levels
-            Of all workers of the job in this iteration, for which `GradientExchange.prepare` has been called.
+            Of all workers of the job in this iteration.
         exchange
             The job's.
         """
@@ -245,7 +245,7 @@ def launch(
     worker
         A worker in this process.
     levels
-        Of all workers of its job in this iteration, for which `GradientExchange.prepare` has been called.
+        Of all workers of its job in this iteration.
     exchange
         The job's.
     transfers

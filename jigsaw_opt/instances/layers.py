@@ -36,19 +36,23 @@ class Layer:
     reads, writes
         Elements read from and written to memory, without the parameters. What is written is
         kept for the backward pass.
+    weight_passes
+        How many times as long as the forward pass the gradients of its weights take, of the two
+        of a backward pass; 0 where they are a by-product of the gradient of the input.
     """
 
     flops: int
     parameters: int
     reads: int
     writes: int
+    weight_passes: int = 0
 
 
 def conv(channels: int, filters: int, kernel: int, size: int, stride: int = 1, bias: bool = False) -> Layer:
     """Square convolution over a ``size x size`` image, padded so that only the stride shrinks it."""
     weights = kernel * kernel * channels * filters
     out = ceil_div(size, stride) ** 2
-    return Layer(2 * weights * out, weights + filters * bias, channels * size * size, filters * out)
+    return Layer(2 * weights * out, weights + filters * bias, channels * size * size, filters * out, 1)
 
 
 def batch_norm(channels: int, size: int) -> Layer:
@@ -65,7 +69,7 @@ def pool(channels: int, size: int, out: int) -> Layer:
 def linear(inputs: int, outputs: int, rows: int = 1, bias: bool = True, tied: bool = False) -> Layer:
     """Dense layer on `rows` rows; a tied one uses the weights of another layer, though not its bias."""
     weights = 0 if tied else inputs * outputs
-    return Layer(2 * inputs * outputs * rows, weights + outputs * bias, inputs * rows, outputs * rows)
+    return Layer(2 * inputs * outputs * rows, weights + outputs * bias, inputs * rows, outputs * rows, 1)
 
 
 def layer_norm(width: int, rows: int) -> Layer:
@@ -95,4 +99,4 @@ def attention(width: int, heads: int, rows: int, others: int | None = None) -> L
 
 def embedding(entries: int, width: int, rows: int) -> Layer:
     """Table look-up: no arithmetic, only memory."""
-    return Layer(0, entries * width, rows * width, rows * width)
+    return Layer(0, entries * width, rows * width, rows * width, 2)

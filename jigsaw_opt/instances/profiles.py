@@ -24,10 +24,11 @@ from jigsaw_opt.instances.architectures import ARCHITECTURES, Unit
 from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType
 from jigsaw_opt.instances.layers import Layer
 from jigsaw_opt.problem.costs import ceil_fraction
+from jigsaw_opt.problem.layers import MeasuredLayer
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.text import nearest
 
-__all__ = ["estimate", "estimate_name", "even_bounds", "is_estimate", "profile"]
+__all__ = ["estimate", "estimate_layers", "estimate_name", "even_bounds", "is_estimate", "profile"]
 
 _COMPUTE_BYTES, _PARAMETER_BYTES = 2, 4
 _ESTIMATED = "-estimate"
@@ -92,6 +93,32 @@ def estimate(
     """
     bounds = even_bounds([unit.flops for unit in units], segments)
     return tuple(_segment(units[low:high], batch, gpus, parameter_bytes) for low, high in pairwise(bounds))
+
+
+def estimate_layers(
+    units: Sequence[Unit], batch: int, gpu_type: str, gpu: GpuType, parameter_bytes: int = _PARAMETER_BYTES
+) -> tuple[MeasuredLayer, ...]:
+    """Estimated layers, one a unit, as `estimate` estimates segments; a unit sends what its last layer writes.
+
+    The gradients of weights take a forward pass's time in a dense layer or a convolution, and the whole backward pass
+    in a table look-up.
+    """
+    found = []
+    for unit in units:
+        segment = _segment([unit], batch, {gpu_type: gpu}, parameter_bytes)
+        weights = sum(_layer_us(layer, batch, gpu, layer.weight_passes) for layer in unit.layers)
+        found.append(
+            MeasuredLayer(
+                unit.name,
+                segment.forward_us[gpu_type],
+                segment.backward_us[gpu_type],
+                segment.parameter_bytes,
+                segment.activation_bytes,
+                ceil_fraction(Fraction(weights)),
+                _COMPUTE_BYTES * batch * unit.layers[-1].writes,
+            )
+        )
+    return tuple(found)
 
 
 def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tuple[Unit, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-__all__ = ["LayerGraph", "MeasuredLayer"]
+__all__ = ["LayerGraph", "MeasuredLayer", "chain_edges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class MeasuredLayer:
     output_bytes
         Bytes that the next layer reads, which are sent where a stage ends with this layer; None where only
         `activation_bytes` is known.
+    modules
+        Paths of the modules that it is made of; empty where its name is the path of one, or none is known.
     """
 
     name: str
@@ -37,6 +40,7 @@ class MeasuredLayer:
     activation_bytes: int
     weight_us: int | None = None
     output_bytes: int | None = None
+    modules: tuple[str, ...] = ()
 
     @property
     def time_us(self) -> int:
@@ -78,3 +82,13 @@ class LayerGraph:
     batch: int | None = None
     state_factor: int = 1
     gpu_type: str | None = None
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each layer reads the one before it and no other."""
+        return set(self.edges) == set(chain_edges(len(self.layers)))
+
+
+def chain_edges(layers: int) -> tuple[tuple[int, int], ...]:
+    """Return the edges of so many layers each of which reads the one before it."""
+    return tuple(pairwise(range(layers)))

@@ -71,6 +71,47 @@ def test_what_cannot_be_has_its_own_exit_code(profile: Path, capsys: pytest.Capt
     assert "no partition uses all machines" in capsys.readouterr().err
 
 
+LAYERS = {
+    "format": "jigsaw-layers/1",
+    "state_factor": 4,
+    "layers": [
+        {"name": f"layers.{at}", "forward_us": 10, "backward_us": 30, "weight_us": 10 + at}
+        | {"parameter_bytes": 100, "activation_bytes": 50, "output_bytes": 7}
+        for at in range(4)
+    ],
+}
+
+
+def test_a_layer_profile_becomes_a_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, cut = tmp_path / "layers.json", tmp_path / "cut.json"
+    path.write_text(json.dumps(LAYERS))
+    assert main(["partition", str(path), "--machines", "2", *MACHINES[2:], "--no-replication", "-o", str(cut)]) == 0
+    stages = json.loads(cut.read_text())["stages"]
+    assert [stage["nodes"] for stage in stages] == [["layers.0", "layers.1"], ["layers.2", "layers.3"]]
+    assert [(it["weight_us"], it["state_bytes"], it["output_bytes"]) for it in stages] == [(21, 600, 7), (25, 600, 0)]
+    for schedule, held in (("zb-h1", [800 + 2 * 100] * 2), ("async", [2 * 300 + 600, 300 + 600])):
+        batches = ["--micro-batches", "4"] * (schedule != "async")
+        options = ["--backward", "combined"] * (schedule == "async")
+        assert main(["pipeline", str(cut), "--schedule", schedule, *batches, *options, "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["backward"] == ("split" if schedule == "zb-h1" else "combined")
+        assert printed["peak_bytes"] == held
+
+
+def test_a_model_of_an_instance_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.json"
+    times = {"v100": 10, "a100": 5}
+    sizes = {"parameter_bytes": 1, "activation_bytes": 2}
+    segments = [{"name": name, "forward_us": times, "backward_us": times, **sizes} for name in "ab"]
+    path.write_text(json.dumps({"segments": segments}))
+    assert main(["partition", str(path), *MACHINES]) == 2
+    assert 'choose one of "v100", "a100" with --gpu-type' in capsys.readouterr().err
+    assert main(["partition", str(path), *MACHINES, "--gpu-type", "a100", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["single_worker_s"] == 20 / 1e6
+    assert "bytes sent behind 1 layer are not known: those of activations count" in printed.err
+
+
 WORKLOAD = {
     "maxSizePerFPGA": 100,
     "maxFPGAs": 2,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import load_instance
+from jigsaw_opt.documents import load_instance, read_layers
 from jigsaw_opt.documents.readers import read_kineto, read_kineto_layers
 from jigsaw_opt.documents.reading import unpacked
 from jigsaw_opt.errors import InvalidInputError
@@ -555,6 +555,47 @@ def test_stated_parameters_need_no_shapes() -> None:
     assert [layer.parameter_bytes for layer in found] == [8, 16]
     huge = problems(trace(*events), parameter_bytes={"a": 2**60, "b": 16})
     assert huge == [f't: layer "a" has parameters of 0 to {2**40} bytes, not {2**60}']
+
+
+def test_what_a_layer_sends_is_what_the_next_one_reads() -> None:
+    found = read_kineto_layers(FILE.read_bytes())
+    assert [one.output_bytes for one in found] == [4 * 32 * 128, 4 * 32 * 128, None]
+    events = json.loads(FILE.read_text())["traceEvents"]
+    for one in events:  # as though the next layer read something else
+        if [32, 128] in one.get("args", {}).get("Input Dims", ()) and one["name"] in ("aten::linear", "aten::addmm"):
+            one["args"]["Input Dims"] = [[32, 127] if dims == [32, 128] else dims for dims in one["args"]["Input Dims"]]
+    assert [one.output_bytes for one in read_kineto_layers(trace(*events))] == [None, None, None]
+
+
+def test_times_of_a_pass_are_without_the_optimiser() -> None:
+    told: list[str] = []
+    once = read_kineto_layers(trace(*step(1, 0), *step(2, 100)), of_a_pass=True, tell=told.append)
+    assert [(one.forward_us, one.backward_us) for one in once] == [(4, 10 + 1), (10, 2 + 8 + 1)]
+    assert any("7 us of Optimizer.step in a step are left out" in one for one in told)
+
+
+def test_times_of_a_pass_are_means_over_those_of_a_step() -> None:
+    one, other = step(1, 0)[1:-2], step(2, 100)[1:-2]
+    mark = event("ProfilerStep#1", 0, 300, "user_annotation")
+    told: list[str] = []
+    found = read_kineto_layers(trace(mark, *one, *other), of_a_pass=True, tell=told.append)
+    assert [(it.forward_us, it.backward_us) for it in found] == [(4, 10 + 1), (10, 2 + 8 + 1)]
+    assert any("2 backward passes: times are means over them" in each for each in told)
+
+
+def test_a_layer_profile_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "layers.json"
+    convert = ["convert", "kineto", str(FILE), "--gpu-type", "v100", "--to", "layers"]
+    assert main([*convert, "--batch", "32", "--state-factor", "3", "-o", str(path)]) == 0
+    assert "not known how much of the backward passes goes into the gradients of weights" in capsys.readouterr().err
+    found = read_layers(path.read_bytes())
+    assert (found.gpu_type, found.batch, found.state_factor, found.is_chain) == ("v100", 32, 3, True)
+    assert found.layers == read_kineto_layers(FILE.read_bytes(), of_a_pass=True)
+    assert main([*convert, "--segments", "2", "--only-model"]) == 2
+    told = capsys.readouterr().err
+    assert "leave out --only-model" in told and "leave out --segments" in told
+    assert main([*convert[:-2], "--state-factor", "3"]) == 2
+    assert "--state-factor is of --to layers" in capsys.readouterr().err
 
 
 def test_an_instance_and_a_model_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

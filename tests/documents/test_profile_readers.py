@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.documents import decode_instance, encode_instance
-from jigsaw_opt.documents.readers import read_deeppool, read_pipedream
+from jigsaw_opt.documents.readers import read_deeppool, read_deeppool_layers, read_layer_graph, read_pipedream
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Server
 
@@ -79,6 +79,15 @@ def test_edges_of_a_mask_may_run_past_a_cut() -> None:
     nodes = [mask, node("a"), node("b"), node("c")]
     assert len(read_pipedream(graph(nodes, "m-a m-b m-c a-b b-c"), "v100").segments) == 3
     assert len(read_pipedream(graph([*nodes[1:], node("m")], "m-a m-b m-c a-b b-c"), "v100").segments) == 2
+
+
+def test_layers_stand_behind_those_that_they_read_from() -> None:
+    turned = "\n".join([*reversed(DIAMOND.splitlines()[:6]), *DIAMOND.splitlines()[6:]])
+    graph = read_layer_graph(turned)
+    assert sorted(layer.name for layer in graph.layers) == ["n2", "n3", "n4", "n5"]
+    names = [(graph.layers[tail].name, graph.layers[head].name) for tail, head in graph.edges]
+    assert sorted(names) == [("n2", "n3"), ("n2", "n4"), ("n3", "n5"), ("n4", "n5")]
+    assert all(tail < head for tail, head in graph.edges)
 
 
 def test_at_most_so_many_segments_of_similar_time() -> None:
@@ -222,6 +231,19 @@ def test_a_deeppool_run() -> None:
     assert [segment.activation_bytes for segment in model.segments] == [4 * 4 * 2048, 4 * 4 * 512, 0, 4 * 4 * 10]
     assert is_valid(model)
     assert len(read_deeppool(RUN, "v100", 4, segments=2).segments) == 2
+
+
+def test_layers_of_a_deeppool_run_send_what_the_next_one_reads() -> None:
+    found = read_deeppool_layers(RUN, 4)
+    assert [(layer.name, layer.output_bytes) for layer in found] == [
+        ("conv2d0..ReLU2d1", 4 * 4 * 8 * 16 * 16),
+        ("maxPool2d2", 4 * 4 * 8 * 8 * 8),
+        ("flatten3", 4 * 4 * 512),
+        ("linear4", None),
+    ]
+    assert found[0].modules == ("conv2d0", "ReLU2d1")
+    model = read_deeppool(RUN, "v100", 4)
+    assert [layer.time_us for layer in found] == [s.forward_us["v100"] + s.backward_us["v100"] for s in model.segments]
 
 
 def test_a_bottleneck_has_the_parameters_of_torchvision() -> None:

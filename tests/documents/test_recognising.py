@@ -17,9 +17,10 @@ from jigsaw_opt.problem.rules.schemas import schema
 from jigsaw_opt.simulation.cluster_files import FORMATS
 
 DATA = Path(__file__).parents[1] / "data"
-KINDS = ("instance", "plan", "phased-plan", "replay", "phased-replay", "partition")
+KINDS = ("instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers")
 TEXTS = {
     **{kind: json.dumps({"format": f"jigsaw-{kind}/1", "jobs": [1]}) for kind in KINDS},
+    "model": '{\n  "segments": [{"name": "all"}]\n}',
     "alibaba": "name,cpu_milli,num_gpu,creation_time,deletion_time,scheduled_time\n",
     "csv": (DATA.parents[1] / "jigsaw_opt/instances/data/workloads/day.csv").read_text(),
     "elasticflow": "job_id,submission_time,duration,num_gpu\ny,2,9,4\n",
@@ -99,6 +100,10 @@ SIMULATE = ("simulate", "--policy", "fifo", "-o", "none", "--cluster")
             "looks like a trace of the PyTorch profiler, not a profile of DeepPool",
         ),
         (("solve", DATA / "pair.plan.json"), "looks like a plan, not an instance"),
+        (
+            ("partition", DATA / "pair.json", "--machines", "2", "--bandwidth", "1"),
+            "looks like an instance, not a layer profile or a profile of PipeDream or a model of an instance",
+        ),
         (("solve", DATA / "jobs.sacct.txt"), "looks like jobs of Slurm (sacct -P), not an instance"),
         (("check", DATA / "pair.json", DATA / "pair.json"), "looks like an instance, not a plan or a phased plan"),
     ],

@@ -36,7 +36,6 @@ class Hosted:
 
     def __init__(self, ranks: Sequence[int], plan: Plan, averaging: Averaging) -> None:
         self.plan, self.exchange = plan, GradientExchange(ranks, averaging)
-        self.exchange.prepare(plan, DEPTH)
         here = dist.get_rank() in ranks
         self.worker = Worker(ranks.index(dist.get_rank()), tiny(), RECIPE, CPU) if here else None
         self.states: list[Tensor] = []

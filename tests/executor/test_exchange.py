@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -123,9 +125,10 @@ def test_the_step_belongs_to_the_next_block() -> None:
     assert torch.equal(parameter, twice)
 
 
-def test_some_worker_must_reach_every_bucket() -> None:
+def test_some_worker_must_reach_every_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist, "new_group", tuple)
     with pytest.raises(UsageError, match="level 4"):
-        GradientExchange((0, 1)).prepare([(4, 4), (3, 2)], 4)
+        GradientExchange((0, 1)).run(4, (3, 2), torch.ones(1))
 
 
 def test_parameters_of_one_bucket_may_differ_in_type() -> None:
@@ -162,23 +165,33 @@ def test_full_rule_and_wrong_numbers() -> None:
 def test_only_contributors_reduce_and_the_volume_is_that_of_the_specification(
     levels: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranks, calls = (5, 3, 8, 6), []
+    ranks, size, done = (5, 3, 8, 6), 12, SimpleNamespace(wait=lambda: None)
+    sent: list[tuple[str, int, int]] = []  # what, who, bytes
+
+    def note(kind: str, gradients: torch.Tensor, *_: object, **__: object) -> SimpleNamespace:
+        sent.append((kind, dist.get_rank(), gradients.nbytes))
+        return done
+
     monkeypatch.setattr(dist, "new_group", tuple)
-    monkeypatch.setattr(dist, "all_reduce", lambda gradients, group: calls.append(("reduce", group)))
-    monkeypatch.setattr(dist, "broadcast", lambda gradients, src, group: calls.append((src, group)))
+    monkeypatch.setattr(dist, "all_reduce", partial(note, "reduce"))
+    monkeypatch.setattr(
+        dist, "broadcast", lambda part, rank, *_, **__: note("give" if rank == dist.get_rank() else "take", part)
+    )
+    monkeypatch.setattr(dist, "P2POp", lambda send, part, *_: note("send" if send is dist.isend else "receive", part))
+    monkeypatch.setattr(dist, "batch_isend_irecv", lambda works: works)
     exchange = GradientExchange(ranks)
-    exchange.prepare([levels], DEPTH)
     for bucket in range(1, DEPTH + 1):
-        calls.clear()
-        for rank in ranks:
-            monkeypatch.setattr(dist, "get_rank", lambda rank=rank: rank)
-            exchange.run(bucket, levels, torch.ones(3))
+        sent.clear()
+        for worker in ranks:
+            monkeypatch.setattr(dist, "get_rank", lambda worker=worker: worker)
+            exchange.run(bucket, levels, torch.ones(size))
         reaching = {rank for rank, level in zip(ranks, levels, strict=True) if level >= bucket}
-        reduced = [group for kind, group in calls if kind == "reduce"]
-        handed = [(source, group) for source, group in calls if source != "reduce"]
-        assert len(reduced) == (len(reaching) if len(reaching) > 1 else 0)
-        assert all(set(group) == reaching for group in reduced)
-        assert len(handed) == (0 if len(reaching) == 4 else 4 - len(reaching) + 1)
-        assert all(source in reaching and reaching & set(group) == {source} for source, group in handed)
-        moved = 2 * (len(reaching) - 1) + (len(handed) - 1 if handed else 0)
-        assert moved == (len(reaching) - 1) + (len(ranks) - 1)
+        by_kind = {kind: [it for it in sent if it[0] == kind] for kind in ("reduce", "send", "receive", "give", "take")}
+        moved = {kind: sum(nbytes for *_, nbytes in those) for kind, those in by_kind.items()}
+        c, w, whole = len(reaching), len(ranks), 4 * size
+        if c == w:
+            assert moved == dict.fromkeys(moved, 0) | {"reduce": w * whole}  # of which each moves 2(w-1)/w
+            continue
+        assert {who for kind, who, _ in sent if kind in ("send", "receive", "give")} <= reaching
+        assert moved["reduce"] == 0 and moved["send"] == moved["receive"] == (c - 1) * whole
+        assert moved["give"] == whole and moved["take"] == (w - 1) * whole

@@ -55,7 +55,6 @@ def of_two(name: str) -> list[Any]:
     worker = Worker(dist.get_rank(), own, RECIPE, torch.device("cpu"))
     exchange = GradientExchange([0, 1])
     levels = [(own.model.depth,) * 2] * STEPS
-    exchange.prepare(levels, own.model.depth)
     with ThreadPoolExecutor(1) as transfers:
         for turn in levels:
             train_iteration(worker, turn, exchange, transfers)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import load_instance
+from jigsaw_opt.documents import load_instance, read_layers
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import profile
 from jigsaw_opt.instances.architectures import gpt2
@@ -342,6 +342,18 @@ def test_models_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([*convert, "a100", "--segments", "0"]) == 2
     assert main(["convert", "kineto", str(FILE), "--gpu-type", "a100", "--tokens", "5"]) == 2
     assert "--tokens is of huggingface, not of kineto" in capsys.readouterr().err
+
+
+def test_layers_of_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "layers.json"
+    convert = ["convert", "huggingface", str(FILE), "--batch", "4", "--gpu-type", "a100", "--to", "layers"]
+    assert main([*convert, "-o", str(path)]) == 0
+    graph, tree = read_layers(path.read_bytes()), json.loads(FILE.read_text())
+    names = ["embeddings", *(f"layer{at}" for at in range(tree["num_hidden_layers"])), "output"]
+    assert [layer.name for layer in graph.layers] == names
+    assert (graph.gpu_type, graph.batch, graph.state_factor, graph.is_chain) == ("a100", 4, 8, True)
+    assert {layer.output_bytes for layer in graph.layers[:-1]} == {2 * 4 * 512 * tree["hidden_size"]}
+    assert sum(layer.parameter_bytes for layer in graph.layers) == 2 * read_configuration(FILE.read_bytes()).parameters
 
 
 def test_what_is_assumed_is_told_and_more_tokens_than_positions_are() -> None:

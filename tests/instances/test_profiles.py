@@ -8,9 +8,10 @@ import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import profile
-from jigsaw_opt.instances.architectures import ARCHITECTURES
+from jigsaw_opt.instances.architectures import ARCHITECTURES, Unit
 from jigsaw_opt.instances.gpus import GPU_TYPES
-from jigsaw_opt.instances.layers import conv, linear
+from jigsaw_opt.instances.layers import attention, conv, embedding, linear
+from jigsaw_opt.instances.profiles import estimate_layers
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,21 @@ def test_roofline_is_the_slower_of_arithmetic_and_memory() -> None:
 def test_backward_costs_twice_the_forward_up_to_rounding() -> None:
     for segment in profile("resnet50", 64, ["a100"], 6).segments:
         assert abs(segment.backward_us["a100"] - 2 * segment.forward_us["a100"]) <= 2
+
+
+def test_layers_are_units_whose_weights_take_a_share_of_the_backward_pass() -> None:
+    gpu, units = GPU_TYPES["v100"], ARCHITECTURES["vgg16"]()
+    found = estimate_layers(units, 4, "v100", gpu)
+    segments = profile("vgg16", 4, ["v100"], len(units)).segments
+    assert [(it.name, it.forward_us, it.backward_us, it.parameter_bytes, it.activation_bytes) for it in found] == [
+        (it.name, it.forward_us["v100"], it.backward_us["v100"], it.parameter_bytes, it.activation_bytes)
+        for it in segments
+    ]
+    dense = [Unit("dense", (linear(1000, 1000, 1000),)), Unit("tokens", (embedding(5, 1000, 1000),))]
+    one, table = estimate_layers([*dense, Unit("attention", (attention(64, 4, 100),))], 4, "v100", gpu)[:2]
+    assert one.weight_us == one.forward_us and one.output_bytes == 2 * 4 * 1000 * 1000
+    assert table.weight_us == table.backward_us
+    assert estimate_layers([Unit("attention", (attention(64, 4, 100),))], 4, "v100", gpu)[0].weight_us == 0
 
 
 def test_newer_gpus_are_faster_and_larger_batches_slower() -> None:

@@ -142,6 +142,17 @@ def test_memory_is_kept_or_nothing_is_found() -> None:
         partition(graph, [Level(2, 1e9)], replicate=False, memory=1)
 
 
+def test_gradients_and_optimiser_state_are_held_once() -> None:
+    graph = replace(chain((10, 100, 10), (10, 50, 10)), state_factor=4)
+    level = Level(2, 1e9)
+    held = [stage.state_bytes for stage in partition(graph, [level], replicate=False).stages]
+    assert held == [300, 150]
+    # One minibatch is in flight in the first stage, and, as the released optimiser counts, none in the last.
+    assert partition(graph, [level], replicate=False, memory=100 + 10 + 300).stages[0].nodes == ("n0",)
+    with pytest.raises(InfeasibleError, match="memory"):
+        partition(graph, [level], replicate=False, memory=100 + 10 + 300 - 1)
+
+
 def test_prefixes_are_closed_and_nested() -> None:
     graph = LayerGraph(chain((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)).layers, ((0, 1), (0, 2), (1, 3), (2, 3)))
     prefixes = prefixes_of(graph)

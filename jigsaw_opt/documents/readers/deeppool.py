@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import chain
 from math import prod
 from typing import Any
 
-from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, model_of
+from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, model_of, one_layer
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.documents.readers.shapes import sizes
 from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.layers import MeasuredLayer
 
-__all__ = ["ProfiledLayer", "read_deeppool", "read_deeppool_runs"]
+__all__ = ["ProfiledLayer", "read_deeppool", "read_deeppool_layers", "read_deeppool_runs"]
 
 _LINE = re.compile(
     r"\s*(?P<kind>\w+)(?P<parameters>\{.*\})\[(?P<batch>[0-9]{1,9})\]"
     r"(?:\[(?P<shape>[0-9]{1,9}(?:,[0-9]{1,9}){0,7})\]|(?P<length>[0-9]{1,9}))"
     r"\s+(?P<total>[0-9]{1,12}(?:\.[0-9]{0,9})?)\s+(?P<forward>[0-9]{1,16})\s+(?P<backward>[0-9]{1,16})"
 )
+_FLOAT = 4
+"""Bytes of a number."""
 _END_OF_RUN = re.compile(r"\s*SUM\b.*")
 
 Run = list[tuple[int, re.Match[str]]]
@@ -98,6 +101,17 @@ def read_deeppool(
     UsageError
         If `segments` is below 1.
     """
+    return model_of([[layer] for layer in read_deeppool_layers(data, batch, source=source)], gpu_type, segments)
+
+
+def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers.prof") -> tuple[MeasuredLayer, ...]:
+    """The layers of such a run in their order, a ReLU with the layer before it; what is sent is the next one's input.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong, or if there is not exactly one run of `batch`.
+    """
     lines = Lines(data, source, MOST_LINES)
     runs = _runs(lines)
     chosen = [run for run in runs if int(run[0][1]["batch"]) == batch]
@@ -111,7 +125,14 @@ def read_deeppool(
     if not lines.problems and sum(layer.forward_us for layer in found) == 0:
         lines.add(None, f"the forward times of batch size {batch} add up to 0")
     lines.raise_if_any()
-    return model_of(_groups(found), gpu_type, segments)
+    inputs = [_FLOAT * batch * prod(_shape(match)) for _, match in chain(*chosen)]
+    return tuple(map(one_layer, _groups(list(_with_outputs(found, inputs)))))
+
+
+def _with_outputs(layers: Sequence[MeasuredLayer], inputs: Sequence[int]) -> Iterator[MeasuredLayer]:
+    """Each layer sends what the next one reads; what the last one puts out is not in the file."""
+    yield from (replace(layer, output_bytes=size) for layer, size in zip(layers, inputs[1:], strict=False))
+    yield layers[-1]
 
 
 def read_deeppool_runs(data: bytes | str, *, source: str = "layers.prof") -> dict[int, tuple[ProfiledLayer, ...]]:
@@ -182,7 +203,7 @@ def _layer(index: int, number: int, match: re.Match[str], lines: Lines) -> Measu
         weights, outputs = sizes(match["kind"], parameters, shape)
         kept = int(match["batch"]) * sum(map(prod, outputs))
         forward, backward = whole(Decimal(match["forward"])), whole(Decimal(match["backward"]))
-        sizes_in_bytes = whole(Decimal(4 * weights)), whole(Decimal(4 * kept))
+        sizes_in_bytes = whole(Decimal(_FLOAT * weights)), whole(Decimal(_FLOAT * kept))
         return MeasuredLayer(f"{match['kind']}{index}", forward, backward, *sizes_in_bytes)
     except (ValueError, RecursionError) as error:
         lines.add(number, f"layer {match['kind']}: {error}")

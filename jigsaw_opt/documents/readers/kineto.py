@@ -111,10 +111,21 @@ def read_kineto_layers(
     layers: Sequence[str] = (),
     parameter_bytes: Mapping[str, int] | None = None,
     activation_bytes: Mapping[str, int] | None = None,
+    of_a_pass: bool = False,
     source: str = "trace.json",
     tell: Tell = _say_nothing,
 ) -> tuple[MeasuredLayer, ...]:
     """The layers of such a trace in the order of the forward pass; sizes as of `read_kineto`.
+
+    A backward pass is told as a whole, for many nodes compute gradients of inputs and of weights at once. What a layer
+    sends is known where the shapes show it: its last operation puts out what the first one of the next layer reads.
+
+    Parameters
+    ----------
+    data, layers, parameter_bytes, activation_bytes, source, tell
+        As of `read_kineto`.
+    of_a_pass
+        Whether times are those of one pass, without the optimiser's step, in place of those of a whole step.
 
     Raises
     ------
@@ -136,20 +147,26 @@ def read_kineto_layers(
         report.add(source, f"no operation has shapes, so activations are unknown of {shown}", _ACTIVATIONS)
     kept = _sizes("activations", first.activation_bytes, names, activation_bytes, source, report)
     report.raise_if_any()
+    passes = [step.passes if of_a_pass else 1 for step in whole]
+    _tell_passes(whole, of_a_pass, f"{source}: ", tell)
     _tell_rest(whole, len(steps), outside_us + trace.unknown_us, f"{source}: ", tell)
     if set(names) - set(activation_bytes or {}):
         tell(f"{source}: bytes of activations are estimated from shapes; `jigsaw profile` measures them")
-    optimiser = _optimiser_us(whole, f"{source}: ", tell)
+    optimiser = 0 if of_a_pass else _optimiser_us(whole, f"{source}: ", tell)
     total = sum(sizes.values()) + first.gradient_bytes("")
     found = tuple(
         MeasuredLayer(
             name,
-            round(median(step.forward_us[name] for step in whole)),
-            round(median(step.backward_us[name] for step in whole) + (optimiser * sizes[name] / total if total else 0)),
+            round(median(step.forward_us[name] / of for step, of in zip(whole, passes, strict=True))),
+            round(
+                median(step.backward_us[name] / of for step, of in zip(whole, passes, strict=True))
+                + (optimiser * sizes[name] / total if total else 0)
+            ),
             sizes[name],
             kept[name],
+            output_bytes=first.output_bytes(name, following),
         )
-        for name in names
+        for name, following in zip(names, (*names[1:], ""), strict=True)
     )
     if not layers:
         _tell_undivided(trace, chosen, found, f"{source}: ", tell)
@@ -173,6 +190,15 @@ def _tell_undivided(
         others = [quoted(one.name) for one in layers if one is not largest][:_MOST_TOLD]
         beside = f"; name {', '.join(others)} too" if others else ""
         tell(f"{source}layer {quoted(largest.name)} {has}: --layers chooses from what it holds, {seen}{beside}")
+
+
+def _tell_passes(steps: Sequence[ProfiledStep], of_a_pass: bool, source: str, tell: Tell) -> None:
+    """Tell what becomes of several passes of a step and, where times are of one pass, of the optimiser's step."""
+    if (passes := max(step.passes for step in steps)) > 1:
+        told = "times are means over them" if of_a_pass else "their times are added up"
+        tell(f"{source}a step has {passes} backward passes: {told}")
+    if of_a_pass and (left := round(median(step.optimiser_us for step in steps))):
+        tell(f"{source}{left} us of Optimizer.step in a step are left out, for a step may have many micro-batches")
 
 
 def _optimiser_us(steps: Sequence[ProfiledStep], source: str, tell: Tell) -> float:
@@ -234,9 +260,6 @@ def _tell_rest(steps: Sequence[ProfiledStep], profiled: int, outside_us: float, 
             f"{f' and {len(compiled) - _MOST_TOLD} others' if len(compiled) > _MOST_TOLD else ''} run compiled: "
             "activations count what the compiled function reads alone, so profile without torch.compile for their sizes"
         )
-    passes = max(step.passes for step in steps)
-    if passes > 1:
-        tell(f"{source}a step has {passes} backward passes: their times are added up")
     rest: dict[str, float] = defaultdict(float)
     for step in steps:
         for name, time in step.left_out.items():

@@ -273,6 +273,23 @@ class ProfiledStep:
             most = max(most, kept_bytes(nodes, parameters))
         return most
 
+    def output_bytes(self, name: str, following: str) -> int | None:
+        """Bytes that the last operation of a layer puts out, if the first of the following layer reads them.
+
+        None where it reads something else, as after an operation without a gradient, or where shapes are not known.
+        """
+        for part in [part for part in self._kept if part[0] == name]:
+            nodes = [node for span in self._kept[part] for node in self._nodes_of.get(span, ())]
+            last = max(nodes, key=lambda one: one.maker.start, default=None)
+            readers = self._kept.get((following, part[1]), ())
+            if last is None or not last.gradients or not readers:
+                continue
+            outputs = Counter((prod(one.shape), one.kind) for one in last.gradients)
+            read = Counter((prod(one.shape), one.kind) for one in tensors_of(readers[0]))
+            if outputs <= read and all(kind in BYTES for _, kind in outputs):
+                return sum(count * numbers * BYTES[kind] for (numbers, kind), count in outputs.items())
+        return None
+
     def gradient_bytes(self, name: str, report: Report | None = None) -> int:
         """Bytes of gradients a layer (without a name: none) adds up in a pass; the first of no shape is noted."""
         parts = [found for part, found in self._gradients.items() if part[0] == name]

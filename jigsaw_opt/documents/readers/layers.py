@@ -8,7 +8,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Model, Segment
 from jigsaw_opt.problem.layers import MeasuredLayer
 
-__all__ = ["MOST_LINES", "Group", "model_of"]
+__all__ = ["MOST_LINES", "Group", "model_of", "one_layer"]
 
 MOST_LINES = 10_000
 """Of a profile: layers are merged in a time that grows with the square of their number."""
@@ -54,11 +54,29 @@ def _merged(groups: Sequence[Group], most: int) -> list[Group]:
 
 
 def _segment(group: Group, gpu_type: str) -> Segment:
-    first, last = group[0].name, group[-1].name
+    whole = one_layer(group)
     return Segment(
-        name=first if len(group) == 1 else f"{first}..{last}",
-        forward_us={gpu_type: sum(layer.forward_us for layer in group)},
-        backward_us={gpu_type: sum(layer.backward_us for layer in group)},
-        parameter_bytes=sum(layer.parameter_bytes for layer in group),
-        activation_bytes=sum(layer.activation_bytes for layer in group),
+        name=whole.name,
+        forward_us={gpu_type: whole.forward_us},
+        backward_us={gpu_type: whole.backward_us},
+        parameter_bytes=whole.parameter_bytes,
+        activation_bytes=whole.activation_bytes,
+    )
+
+
+def one_layer(group: Sequence[MeasuredLayer]) -> MeasuredLayer:
+    """Return neighbouring layers, at least one, as one layer that sends what the last of them sends."""
+    first, last = group[0], group[-1]
+    if first is last:
+        return first
+    weights = [layer.weight_us for layer in group if layer.weight_us is not None]
+    return MeasuredLayer(
+        f"{first.name}..{last.name}",
+        sum(layer.forward_us for layer in group),
+        sum(layer.backward_us for layer in group),
+        sum(layer.parameter_bytes for layer in group),
+        sum(layer.activation_bytes for layer in group),
+        sum(weights) if len(weights) == len(group) else None,
+        last.output_bytes,
+        tuple(path for layer in group for path in layer.modules or (layer.name,)),
     )

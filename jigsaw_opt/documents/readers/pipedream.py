@@ -100,17 +100,18 @@ def read_layer_graph(data: bytes | str, *, source: str = "graph.txt") -> LayerGr
     Returns
     -------
     LayerGraph
-        Times of one minibatch of the profile, in microseconds rounded to the nearest; sizes in bytes.
+        Times of one minibatch of the profile, in microseconds rounded to the nearest; sizes in bytes. Each layer stands
+        behind those that it reads from.
 
     Raises
     ------
     InvalidInputError
         With every line that is wrong.
     """
-    graph, _ = _read(data, source)
-    number = {name: at for at, name in enumerate(graph.layers)}
+    graph, order = _read(data, source)
+    number = {name: at for at, name in enumerate(order)}
     edges = [(number[tail], number[head]) for head, tails in graph.before.items() for tail in tails]
-    return LayerGraph(tuple(graph.layers.values()), tuple(edges))
+    return LayerGraph(tuple(graph.layers[name] for name in order), tuple(sorted(edges)))
 
 
 def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
@@ -155,7 +156,8 @@ def _add_node(graph: _ProfileGraph, node: re.Match[str], number: int, lines: Lin
     graph.before.setdefault(name, {})
     try:
         forward, backward, parameters = map(whole, quantities)
-        graph.layers[name] = MeasuredLayer(name, forward, backward, parameters, whole(sum(outputs, Decimal())))
+        size = whole(sum(outputs, Decimal()))
+        graph.layers[name] = MeasuredLayer(name, forward, backward, parameters, size, output_bytes=size)
     except ValueError as error:
         lines.add(number, f"a number is {error}")
 

@@ -80,7 +80,7 @@ class _RankProcess:
         self.ranks = [tuple(map(self.gpus.index, parts[0].gpus)) for parts in jobs]
         every = zip(jobs, [()] * len(jobs) if usual is None else zip(usual.data_parallel), strict=True)
         self._levels = [_distinct_levels([*parts, *more]) for parts, more in every]
-        self._exchanges = [self._exchange(job) for job in range(len(jobs))]
+        self._exchanges = [GradientExchange(ranks, Averaging(request.averaging)) for ranks in self.ranks]
         groups = phase_parts(request.instance, request.plan)
         hosts = [self._hosts(parts) for parts in groups]
         # All processes make the groups of all, as torch asks.
@@ -109,12 +109,6 @@ class _RankProcess:
         ended, running = self._ended, self._running
         parts = [*ended, *([running.part()] if running is not None and not running.ended else [])]
         return RankReport(parts, {}, self.memory, self.done)
-
-    def _exchange(self, job: int) -> GradientExchange:
-        asked = self.request.instance.data_parallel[job]
-        exchange = GradientExchange(self.ranks[job], Averaging(self.request.averaging))
-        exchange.prepare(self._levels[job], self.request.instance.models[asked.model].depth)
-        return exchange
 
     def _host(self, job: int) -> HostedReplica:
         """Build the worker of a job that stays in this process."""

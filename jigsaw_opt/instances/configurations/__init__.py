@@ -19,11 +19,12 @@ from jigsaw_opt.instances.configurations.fields import Fields
 from jigsaw_opt.instances.configurations.keys import refuse_others, unread
 from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
 from jigsaw_opt.instances.gpus import GpuType
-from jigsaw_opt.instances.profiles import estimate
+from jigsaw_opt.instances.profiles import estimate, estimate_layers
+from jigsaw_opt.problem.layers import LayerGraph, chain_edges
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.report import Report, describe, quoted
 
-__all__ = ["Configuration", "read_configuration", "read_model"]
+__all__ = ["Configuration", "read_configuration", "read_estimated_layers", "read_model"]
 
 _DTYPES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 _STATE_BYTES = 16
@@ -173,10 +174,43 @@ def read_model(
     InvalidInputError
         With every problem and its path.
     """
-    read = read_configuration(data, tokens, source)
+    read = _told(read_configuration(data, tokens, source), gpus, tokens, source, tell)
+    parts = estimate(read.units, batch, gpus, min(segments, len(read.units)), read.parameter_bytes)
+    return Model(parts, state_factor=_STATE_BYTES // read.parameter_bytes)
+
+
+def read_estimated_layers(
+    data: bytes | str,
+    gpu_type: str,
+    gpu: GpuType,
+    batch: int,
+    *,
+    tokens: int | None = None,
+    source: str = "config.json",
+    tell: Callable[[str], object] | None = None,
+) -> LayerGraph:
+    """The estimated layers of a configuration, one a unit, each of which reads the one before; else as `read_model`.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem and its path.
+    """
+    read = _told(read_configuration(data, tokens, source), {gpu_type: gpu}, tokens, source, tell)
+    layers = estimate_layers(read.units, batch, gpu_type, gpu, read.parameter_bytes)
+    return LayerGraph(layers, chain_edges(len(layers)), batch, _STATE_BYTES // read.parameter_bytes, gpu_type)
+
+
+def _told(
+    read: Configuration,
+    gpus: Mapping[str, GpuType],
+    tokens: int | None,
+    source: str,
+    tell: Callable[[str], object] | None,
+) -> Configuration:
+    """Return a configuration when it has been told what is counted and assumed."""
     if tell is not None:
         tell(f"{source}: counted as {read.name}, {read.parameters} parameters")
         for note in (*read.notes, _assumed(gpus, tokens)):
             tell(f"{source}: {note}")
-    parts = estimate(read.units, batch, gpus, min(segments, len(read.units)), read.parameter_bytes)
-    return Model(parts, state_factor=_STATE_BYTES // read.parameter_bytes)
+    return read

@@ -75,6 +75,7 @@ class LevelCosts:
         self.level, self.inner_s, self.inner_machines, self.variant = level, inner_s, inner_machines, variant
         self.memory = memory
         self.parameters = differences(prefixes.parameter_bytes)
+        self.state = (prefixes.state_factor - 1) * self.parameters
         self.stashed = self.parameters + differences(prefixes.activation_bytes)
         self.sent = prefixes.released_crossing_bytes if variant == "released" else prefixes.crossing_bytes
         self.pays = activations or variant == "paper"
@@ -91,7 +92,8 @@ class LevelCosts:
             times = (self.inner_s[begin] + gradients / self.inner_machines) / replicas
         if self.memory is None:
             return times
-        return np.where(self._in_flight(replicas, replicas) * self.stashed[begin] > self.memory, np.inf, times)
+        held = self._in_flight(replicas, replicas) * self.stashed[begin] + self.state[begin]
+        return np.where(held > self.memory, np.inf, times)
 
     def behind_another(self, replicas: int) -> Times:
         """Times of stages behind another one, on so many machines; rows are prefixes that they begin behind."""
@@ -110,7 +112,7 @@ class LevelCosts:
         """Where memory suffices for stages on so many machines, when `machines` are used up to them."""
         if self.memory is None:
             return None
-        return self._in_flight(replicas, machines) * self.stashed[1:] <= self.memory
+        return self._in_flight(replicas, machines) * self.stashed[1:] + self.state[1:] <= self.memory
 
     def _replicated(self, replicas: int, rows: slice) -> Times:
         inner, parameters = self.inner_s[rows], self.parameters[rows]

@@ -46,6 +46,8 @@ class Prefixes:
         layer does not know all readers of.
     within
         Whether one prefix (row) can become another (column).
+    state_factor
+        Bytes held for each byte of parameters, one version of these included.
     """
 
     layers: tuple[int, ...]
@@ -55,6 +57,7 @@ class Prefixes:
     crossing_bytes: NDArray[np.float64]
     released_crossing_bytes: NDArray[np.float64]
     within: NDArray[np.bool_]
+    state_factor: int = 1
 
 
 def prefixes_of(graph: LayerGraph) -> Prefixes:
@@ -93,6 +96,7 @@ def prefixes_of(graph: LayerGraph) -> Prefixes:
         crossing @ outputs,
         released @ outputs,
         within,
+        graph.state_factor,
     )
 
 

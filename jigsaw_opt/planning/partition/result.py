@@ -35,6 +35,10 @@ class Stage:
         What the next stages read of it and of those before; 0 for the last one.
     time_s
         Seconds a minibatch that it takes with its copies, on the innermost level.
+    state_bytes
+        Gradients and optimiser state; 0 where nothing is known of them.
+    weight_us
+        The part of `backward_us` for the gradients of the weights; None where it is not known of all layers.
     """
 
     nodes: tuple[str, ...]
@@ -46,6 +50,8 @@ class Stage:
     activation_bytes: int
     output_bytes: int
     time_s: float
+    state_bytes: int = 0
+    weight_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,8 @@ def partition(
     replicate
         Whether a stage may be on several machines.
     memory
-        Bytes of a GPU; None for no limit.
+        Bytes of a GPU; None for no limit. Minibatches in flight each keep a version of the weights and activations;
+        gradients and optimiser state are there once.
 
     Raises
     ------
@@ -197,16 +204,20 @@ def _stage(graph: LayerGraph, prefixes: Prefixes, it: LevelStage, copies: int) -
     numbers.sort(key=lambda at: next(n for n, prefix in enumerate(prefixes.layers) if prefix >> at & 1))
     layers = [graph.layers[at] for at in numbers]
     forward, backward = sum(it.forward_us for it in layers), sum(it.backward_us for it in layers)
+    weights = [it.weight_us for it in layers if it.weight_us is not None]
+    parameters = sum(layer.parameter_bytes for layer in layers)
     return Stage(
         tuple(layer.name for layer in layers),
         copies,
         (forward + backward) / 1e6,
         forward,
         backward,
-        sum(layer.parameter_bytes for layer in layers),
+        parameters,
         sum(layer.activation_bytes for layer in layers),
         int(prefixes.crossing_bytes[it.end]),
         it.time_s * it.replicas / copies,
+        (graph.state_factor - 1) * parameters,
+        sum(weights) if len(weights) == len(layers) else None,
     )
 
 

@@ -39,6 +39,8 @@ class AsyncStage:
         Of one version of the weights, and what a minibatch holds from its forward to its backward pass.
     transfer_us
         How long sending to the next stage takes, and back from it; 0 for the last one.
+    state_bytes
+        Gradients and optimiser state, which are there once.
     """
 
     forward_us: int
@@ -47,6 +49,7 @@ class AsyncStage:
     parameter_bytes: int = 0
     activation_bytes: int = 0
     transfer_us: int = 0
+    state_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,8 @@ def asynchronous(
         for stage, (there, back) in zip(stages, _by_stage(starts, len(stages)), strict=True)
     )
     peak = tuple(
-        count * (stage.parameter_bytes + stage.activation_bytes) for count, stage in zip(versions, stages, strict=True)
+        count * (stage.parameter_bytes + stage.activation_bytes) + stage.state_bytes
+        for count, stage in zip(versions, stages, strict=True)
     )
     room = max(1, *peak) if memory is None else memory
     if max(peak) > room:
@@ -183,7 +187,7 @@ def _instance(
 ) -> Instance:
     """One iteration of the job has as many minibatches as copies take turns; a new one waits for an old one to end."""
     slots = [
-        Slot(f"stage{number}.{copy}", versions[number] * stage.parameter_bytes)
+        Slot(f"stage{number}.{copy}", versions[number] * stage.parameter_bytes + stage.state_bytes)
         for number, stage in enumerate(stages)
         for copy in range(stage.replicas)
     ]

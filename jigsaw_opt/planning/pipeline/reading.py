@@ -13,7 +13,7 @@ __all__ = ["async_stages", "costs_of", "stages_of"]
 
 
 def costs_of(partition: Partition) -> PipelineCosts:
-    """Costs of a pipeline with a GPU a stage; weights are held all the time, outputs of layers until the backward pass.
+    """Costs of a pipeline with a GPU a stage; it holds weights and state always, and activations until its gradients.
 
     Raises
     ------
@@ -26,13 +26,15 @@ def costs_of(partition: Partition) -> PipelineCosts:
             "a stage of the partition has several copies; only --schedule async takes such ones, "
             "and `jigsaw partition --no-replication` makes none"
         )
+    weights = [stage.weight_us for stage in stages if stage.weight_us is not None]
+    parts = tuple(weights) if len(weights) == len(stages) else ()
     return PipelineCosts(
         tuple(stage.forward_us for stage in stages),
-        tuple(stage.backward_us for stage in stages),
-        (),
+        tuple(stage.backward_us - part for stage, part in zip(stages, parts or [0] * len(stages), strict=True)),
+        parts,
         tuple(_transfer_us(partition, number) for number in range(len(stages) - 1)),
         tuple(stage.output_bytes for stage in stages[:-1]),
-        tuple(stage.parameter_bytes for stage in stages),
+        tuple(stage.parameter_bytes + stage.state_bytes for stage in stages),
         tuple(stage.activation_bytes for stage in stages),
     )
 
@@ -55,6 +57,7 @@ def async_stages(partition: Partition) -> list[AsyncStage]:
                 stage.parameter_bytes,
                 stage.activation_bytes,
                 0 if last else _transfer_us(partition, number),
+                stage.state_bytes,
             )
         )
     return found

@@ -1,0 +1,106 @@
+"""Reading layer profiles: `jigsaw-layers/1`, profile graphs of PipeDream, and models of an instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jigsaw_opt.documents.instance_decoding import decode_model
+from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.readers.pipedream import read_layer_graph
+from jigsaw_opt.documents.recognising import expecting, likely_form
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.rules.layers import check_layers
+from jigsaw_opt.problem.rules.report import Report, quoted
+from jigsaw_opt.problem.rules.structure import structure
+
+__all__ = ["decode_layers", "layers_of_model", "read_layers"]
+
+Json = dict[str, Any]
+
+
+def read_layers(data: bytes | str, source: str = "$", gpu_type: str | None = None) -> LayerGraph:
+    """Read the layers of a model from whatever states them.
+
+    Parameters
+    ----------
+    data
+        A document ``jigsaw-layers/1``, a profile graph of PipeDream or DAPPLE, or a model of an instance, whose
+        segments are the layers.
+    source
+        What problems call it.
+    gpu_type
+        The type of GPU whose times are meant, for a model that has those of several; None for the only one.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem and its path, or what else the text looks like.
+    UsageError
+        The text has no times of such a type of GPU, or those of several and none was chosen.
+    """
+    form = likely_form(data)
+    with expecting(data, source, "layers", "pipedream", "model"):
+        if form == "model":
+            return layers_of_model(decode_model(data, source), gpu_type, source)
+        graph = read_layer_graph(data, source=source) if form == "pipedream" else decode_layers(data, source)
+    if gpu_type is not None and graph.gpu_type not in (None, gpu_type):
+        raise UsageError(f"{source} has times of {quoted(str(graph.gpu_type))}, not of {quoted(gpu_type)}")
+    return graph
+
+
+def decode_layers(data: bytes | str, source: str = "$") -> LayerGraph:
+    """Read a layer profile, ``jigsaw-layers/1``.
+
+    Parameters
+    ----------
+    data
+        The document.
+    source
+        What problems with the document as a whole are said of: ``$`` or a file name.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
+    tree = parsed(data, source, _check)
+    layers = tuple(MeasuredLayer(**{**it, "modules": tuple(it.get("modules", ()))}) for it in tree["layers"])
+    stated = tree.get("edges")
+    edges = chain_edges(len(layers)) if stated is None else tuple((tail, head) for tail, head in stated)
+    return LayerGraph(layers, edges, tree.get("batch"), tree.get("state_factor", 1), tree.get("gpu_type"))
+
+
+def _check(tree: Json, report: Report) -> None:
+    structure("layers")(tree, "$", report)
+    check_layers(tree, "$", report)
+
+
+def layers_of_model(model: Model, gpu_type: str | None, source: str = "the model") -> LayerGraph:
+    """Return the segments of a model as layers, each of which reads the one before.
+
+    What a segment sends onward is not known of a model.
+
+    Raises
+    ------
+    UsageError
+        There are no times of such a type of GPU, or those of several and `gpu_type` is None.
+    """
+    known = ", ".join(map(quoted, model.gpu_types)) or "none"
+    if gpu_type is None and len(model.gpu_types) != 1:
+        raise UsageError(f"{source} has times of several types of GPU: choose one of {known} with --gpu-type")
+    chosen = model.gpu_types[0] if gpu_type is None else gpu_type
+    if chosen not in model.gpu_types:
+        raise UsageError(f"{source} has no times of {quoted(chosen)}, but of {known}")
+    layers = tuple(
+        MeasuredLayer(
+            segment.name,
+            segment.forward_us[chosen],
+            segment.backward_us[chosen],
+            segment.parameter_bytes,
+            segment.activation_bytes,
+        )
+        for segment in model.segments
+    )
+    return LayerGraph(layers, chain_edges(len(layers)), None, model.state_factor, chosen)

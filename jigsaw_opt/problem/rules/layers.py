@@ -1,0 +1,52 @@
+"""What the schema cannot say of a layer profile."""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from jigsaw_opt.problem.rules.report import Place, Report
+from jigsaw_opt.problem.rules.unchecked import check_unique, list_at, names_of
+
+__all__ = ["check_layers"]
+
+
+def check_layers(tree: dict[str, Any], place: Place, report: Report) -> None:
+    """Report what is wrong with layers and edges besides their structure, which may be broken."""
+    layers = list_at(tree, "layers")
+    check_unique(names_of(layers, (place, "layers")), report)
+    times = [_check_times(layer, ((place, "layers"), at), report) for at, layer in enumerate(layers)]
+    if times and times == [0] * len(times):
+        report.add((place, "layers"), "the forward times add up to 0; at least 1 is needed")
+    if layers:
+        _check_edges(list_at(tree, "edges"), len(layers), (place, "edges"), report)
+
+
+def _check_times(layer: Any, place: Place, report: Report) -> Any:
+    """Report a part of the backward pass that is longer than all of it; return the time of the forward pass."""
+    if not isinstance(layer, dict):
+        return None
+    whole, part = layer.get("backward_us"), layer.get("weight_us")
+    if type(whole) is int and type(part) is int and part > whole:
+        report.add((place, "weight_us"), f"must be at most backward_us, which is {whole}; is {part}")
+    return layer.get("forward_us")
+
+
+def _check_edges(edges: list[Any], layers: int, place: Place, report: Report) -> None:
+    """Edges join two layers each, once, and form no cycle."""
+    before: dict[int, set[int]] = {}
+    for at, edge in enumerate(edges):
+        ends = edge if isinstance(edge, list | tuple) else ()
+        if len(ends) != 2 or any(type(end) is not int or end < 0 for end in ends):
+            continue  # which the schema has told
+        tail, head = ends
+        for side, end in enumerate(ends):
+            if end >= layers:
+                report.add(((place, at), side), f"no layer has the number {end}; there are {layers}, from 0")
+        if tail in before.setdefault(head, set()):
+            report.add((place, at), f"duplicate edge from {tail} to {head}")
+        before[head].add(tail)
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        report.add(place, f"there is a cycle: {', '.join(map(str, error.args[1]))}")
