@@ -52,7 +52,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all-reduce", type=int, metavar="N", help="also measure all-reduces among 2 to N processes of this machine"
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model of an instance here")
+    parser.add_argument(
+        "--to",
+        choices=("model", "layers"),
+        default="model",
+        help="what -o writes: the model of an instance, or a layer profile for pipelines (default: model)",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model or the layers here")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
@@ -66,13 +72,24 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     require_torch()
     measured, model, links, device = _measured(arguments)
-    if model and arguments.output:
-        from jigsaw_opt.cli.output import emit
-        from jigsaw_opt.documents import encode_model
-
-        emit(encode_model(model), arguments.output)
+    if measured and model and arguments.output:
+        _write(arguments, measured, model)
     print_report(device, measured, model, links, arguments.json)
     return 0
+
+
+def _write(arguments: argparse.Namespace, measured: ModelProfile, model: Model) -> None:
+    from jigsaw_opt.cli.output import emit, note
+    from jigsaw_opt.documents import encode_layers, encode_model
+
+    if arguments.to == "model":
+        emit(encode_model(model), arguments.output)
+        return
+    batch = None if model.executor is None else model.executor.get("batch_size")
+    graph = measured.layers(model.gpu_types[0], batch)
+    if any(layer.output_bytes is None for layer in graph.layers[:-1]):
+        note("note: what layers send is not known, for the model has tensors without a storage")
+    emit(encode_layers(graph), arguments.output)
 
 
 def _measured(
@@ -146,6 +163,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--cuts is for a model of your own, in one process")
     if arguments.model is None and (arguments.all_reduce is None or arguments.output):
         raise UsageError("nothing to measure: name a model, or --all-reduce N; only a model can be written")
+    if arguments.to == "layers" and arguments.output is None:
+        raise UsageError("--to layers is what -o writes: give -o FILE")
     gpu_type = arguments.gpu_type
     if gpu_type is not None and (not gpu_type or "/" in gpu_type or gpu_type != readable(gpu_type)):
         raise UsageError("--gpu-type is a name without '/'")

@@ -161,6 +161,7 @@ def _trainee(
         optimiser=optimiser,
         draw=draw,
         device=device,
+        root=eager(model),
     )
 
 

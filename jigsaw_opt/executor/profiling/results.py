@@ -15,6 +15,7 @@ from typing import Any
 from jigsaw_opt.executor.fitting import isotonic
 from jigsaw_opt.executor.timing import Spread
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model, Segment
 
 __all__ = ["LevelProfile", "ModelProfile", "SegmentProfile", "is_wide"]
@@ -48,6 +49,10 @@ class SegmentProfile:
         Its share of the optimiser's step, by parameters.
     parameter_bytes, activation_bytes
         As in an instance.
+    output_bytes
+        What it or a segment before it has made and a later one reads; None for the last one, or where it is not known.
+    modules
+        Paths of the modules that it holds as a whole.
     """
 
     name: str
@@ -58,6 +63,8 @@ class SegmentProfile:
     step_us: float
     parameter_bytes: int
     activation_bytes: int
+    output_bytes: int | None = None
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +134,33 @@ class ModelProfile:
             Segment(s.name, {gpu_type: forward}, {gpu_type: backward}, s.parameter_bytes, s.activation_bytes)
             for s, forward, backward in zip(self.segments, *self._times(), strict=True)
         )
+        return Model(segments, state_factor=self.state_factor, executor=executor)
+
+    @property
+    def state_factor(self) -> int:
+        """Bytes of state for each byte of trained parameters, at least 1."""
         trained = max(1, sum(s.parameter_bytes for s in self.segments))
         # A hundredth is left aside: buffers of normalisation are no reason to count all parameters once more.
-        factor = ceil_div(100 * self.state_bytes, 101 * trained)
-        return Model(segments, state_factor=max(1, factor), executor=executor)
+        return max(1, ceil_div(100 * self.state_bytes, 101 * trained))
+
+    def layers(self, gpu_type: str | None = None, batch: int | None = None) -> LayerGraph:
+        """The layer profile of one pass over the segments, without the optimiser's step.
+
+        Parameters
+        ----------
+        gpu_type
+            What to call the device, if not as in the profile.
+        batch
+            Samples of the measured batch; None where that is not known.
+        """
+        layers = []
+        for s in self.segments:
+            backward = round(s.backward.median)
+            weights = min(backward, round(s.weight_gradients.median))
+            sizes = (s.parameter_bytes, s.activation_bytes, weights, s.output_bytes)
+            layers.append(MeasuredLayer(s.name, round(s.forward.median), backward, *sizes, s.modules))
+        edges = chain_edges(len(layers))
+        return LayerGraph(tuple(layers), edges, batch, self.state_factor, gpu_type or self.gpu_type)
 
     def _times(self) -> tuple[list[int], list[int]]:
         """Integer times ``forward_us`` and ``backward_us`` of the segments."""

@@ -10,6 +10,7 @@ import torch
 
 from jigsaw_opt.executor.leveled_model import frozen
 from jigsaw_opt.executor.memory import saved_by_segment
+from jigsaw_opt.executor.profiling.boundaries import boundaries
 from jigsaw_opt.executor.profiling.results import LevelProfile, ModelProfile, SegmentProfile, is_wide
 from jigsaw_opt.executor.profiling.segment_times import segment_times
 from jigsaw_opt.executor.profiling.trainee import Trainee, Training
@@ -124,7 +125,9 @@ def _segment_profiles(trainee: Trainee, rounds: list[list[float]], step_us: floa
     sizes = [sum(p.nbytes for p in own) for own in trainee.own_parameters()]
     steps = [step_us * size / max(1, sum(sizes)) for size in sizes]
     times = (columns[at * depth : (at + 1) * depth] for at in range(4))
-    rows = zip(trainee.names, *times, steps, sizes, _saved(trainee, depth), strict=True)
+    found = boundaries(trainee)
+    sent = (*found.sent_bytes, None)
+    rows = zip(trainee.names, *times, steps, sizes, _saved(trainee, depth), sent, found.modules, strict=True)
     return tuple(SegmentProfile(*row) for row in rows)
 
 

@@ -45,6 +45,8 @@ class Trainee:
         Where the model is.
     keeps_gradients
         Whether gradients are cleared in place, or new ones each time.
+    root
+        The model whose paths name its modules to the user; None where they mean nothing to him.
     """
 
     names: tuple[str, ...]
@@ -56,6 +58,7 @@ class Trainee:
     draw: Callable[[int], Any]
     device: torch.device
     keeps_gradients: bool = False
+    root: nn.Module | None = None
 
     @property
     def depth(self) -> int:
