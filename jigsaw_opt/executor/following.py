@@ -7,23 +7,19 @@ A process that has left counts as one that has ended everything, so nobody waits
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic, sleep
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import CheckFailedError, RunFailedError, UsageError
-from jigsaw_opt.executor.partial.averaging import ParameterRun
 from jigsaw_opt.executor.partial.turns import set_turns
 from jigsaw_opt.executor.replay.link_order import AnyStore, HashStore, PrefixStore, TCPStore
 from jigsaw_opt.executor.replay.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
-from jigsaw_opt.executor.transfer_stream import transfer_stream
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 
@@ -152,7 +148,6 @@ class PlanTurns:
         self._store, self._keeps = store
         self._extent = ReplayExtent([0] * len(order.jobs), None)
         self._steps = self._all_steps()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="transfers")
         self._ended_buckets: set[int] = set()
         self._has_begun = self._is_over = False
 
@@ -161,7 +156,6 @@ class PlanTurns:
 
     def __exit__(self, *error: object) -> None:
         self._is_over = error[0] is not None
-        self._pool.shutdown(wait=not self._is_over, cancel_futures=self._is_over)
         self._store.set(f"left {self._place.job} {self._place.worker}", "")
         left = self._store.add("left", 1)
         if self._keeps and error[0] is None:
@@ -190,32 +184,14 @@ class PlanTurns:
             torch.cuda.current_stream(device).synchronize()
         self._store.add(f"blocks {self._place.job} {self._place.worker}", 1)
 
-    def sending(
-        self, iteration: int, runs: list[ParameterRun], group: dist.ProcessGroup | None
-    ) -> Callable[[ParameterRun], Any]:
-        """Return a function that has a run of parameters exchanged in its turn, and returns what can be waited for."""
-        last = {run.bucket: run for run in runs}
-        device = runs[0].flat.device
-        stream = transfer_stream(device)
-        seen: set[int] = set()
-
-        def exchange(number: int, run: ParameterRun, is_first: bool) -> None:
-            key = TransferKey(self._place.job, iteration, run.bucket)
-            if is_first:
-                self._wait_for_links(key)
-            with stream.of(number):
-                dist.all_reduce(run.flat, group=group)
-            if run is last[run.bucket]:
-                self._end_transfer(key.bucket)
-
-        def send(run: ParameterRun) -> _Sent:
-            number = runs.index(run)
-            stream.mark(number)
-            is_first = run.bucket not in seen
-            seen.add(run.bucket)
-            return _Sent(self._pool.submit(exchange, number, run, is_first))
-
-        return send
+    @contextmanager
+    def transfer(self, iteration: int, bucket: int, is_first: bool, is_last: bool) -> Iterator[None]:
+        """Stand around the exchange of a part of a bucket: its links are free of those before it."""
+        if is_first:
+            self._wait_for_links(TransferKey(self._place.job, iteration, bucket))
+        yield
+        if is_last:
+            self._end_transfer(bucket)
 
     def end_iteration(self) -> None:
         """Tell that the transfers of this iteration have ended, those of buckets without parameters too."""
@@ -273,14 +249,3 @@ class PlanTurns:
         rank = self._order.ranks[self._place.job][self._place.worker]
         for window in self._order.windows(everything):
             yield from self._order.steps(rank, window, everything)
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """A transfer under way."""
-
-    future: Future[None]
-
-    def wait(self) -> None:
-        """Return when it has ended."""
-        self.future.result()

@@ -82,26 +82,25 @@ def measure_model(
     recipe = TrainingRecipe(optimiser or "sgd", {"lr": _RATE, **momentum}, seed)
     name, arguments = entry["zoo"], entry["arguments"]
     in_units, most = {**entry, "batch_size": batch_size or 8}, segments or 6
-    if processes > 1:
-        return profiles_side_by_side([in_units], most, processes, recipe, warm_up, repeats, trusted)[0], in_units
     with _told_shapes(name):
-        if ":" not in name:
-            network = build_network(name, arguments, seed=seed)
-        else:
+        if ":" in name:
             made, is_of_worker = call_own(name, arguments, device, trusted, seed)
             subject = subject_of(name, made, is_of_worker)
             if subject is not None:
-                unused = optimiser if subject.optimiser else None
-                _require_none({"--batch": batch_size, "--segments": segments, "--optimiser": unused})
+                own = {"--batch": batch_size, "--segments": segments, "--processes": processes - 1 or None}
+                _require_none(own | {"--optimiser": optimiser if subject.optimiser else None})
                 if subject.is_training:
                     _require_no_fractions(arguments)
                 with blame_own_code(name):
                     measured = _measure_own(subject, 4 if cuts is None else cuts, recipe, device, warm_up, repeats)
                 own_entry = {"train": name, "arguments": arguments, "cuts": [s.name for s in measured.segments[1:]]}
                 return measured, own_entry if subject.is_training else None
-            network = own_network(made)
         if cuts is not None:
             raise UsageError("--cuts is for a model of your own that is not in units; --segments cuts one in units")
+    if processes > 1:
+        return profiles_side_by_side([in_units], most, processes, recipe, warm_up, repeats, trusted)[0], in_units
+    with _told_shapes(name):
+        network = own_network(made) if ":" in name else build_network(name, arguments, seed=seed)
         with blame_own_code(name):
             built = replica(network, even_segments(network, most), in_units["batch_size"])
             return profile_replica(built, recipe, device, warm_up, repeats), in_units

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from jigsaw_opt.errors import UsageError
 
-__all__ = ["arguments_of", "inputs_and_targets", "is_wrapped", "loss_of", "require_scalar"]
+__all__ = ["arguments_of", "inputs_and_targets", "is_wrapped", "loss_of", "needs_closure", "require_scalar"]
 
 
 def inputs_and_targets(batch: Any, is_whole: bool) -> tuple[Any, Any]:
@@ -82,6 +84,12 @@ def is_wrapped(model: nn.Module) -> bool:
     from jigsaw_opt.executor.partial import PartialBackprop
 
     return isinstance(model, (PartialBackprop, nn.parallel.DistributedDataParallel))
+
+
+def needs_closure(optimiser: Optimizer) -> bool:
+    """Whether a step computes the loss itself, as `LBFGS` does, by a function that it is given."""
+    closure = signature(type(optimiser).step).parameters.get("closure")
+    return closure is not None and closure.default is closure.empty
 
 
 def require_scalar(loss: Any) -> Tensor:

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.likeness import UNREADABLE
-from jigsaw_opt.executor.model_call import is_wrapped
+from jigsaw_opt.executor.model_call import is_wrapped, needs_closure
 
 __all__ = ["fields_of", "training_fields", "unknown_keys"]
 
@@ -90,6 +90,8 @@ def _wrong(field: str, value: Any) -> Collection[str]:
             return [f"has a model {kind}: return the plain module, the run exchanges its gradients"]
     if field == "optimiser" and not isinstance(value, Optimizer):
         return [f"has an optimiser {kind}, not a torch.optim.Optimizer"]
+    if field == "optimiser" and needs_closure(value):
+        return [f"has an optimiser {kind}, which takes a step only with a function of the loss"]
     if field == "loss" and value is not None and not callable(value):
         return [f"has a loss {kind}, neither a function of outputs and targets nor None"]
     if field == "schedule" and value is not None:

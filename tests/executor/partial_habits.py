@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from partial_networks import CASES, Sometimes, built, loss_of
 from partial_training import difference, gradients
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.problem.depth import FreeDepth
 
@@ -32,7 +35,7 @@ def whole(state: dict[str, Tensor], worker: int, batches: range) -> dict[str, Te
 
 def mean(model: PartialBackprop, levels: tuple[int, ...], batches: range) -> dict[str, Any]:
     assert model._parts is not None
-    own = [whole(model.state_dict(), worker, batches) for worker in range(3)]
+    own = [whole(model.state_dict(), worker, batches) for worker in range(model.workers)]
     wanted = {}
     for name, parameter in model.named_parameters():
         bucket = model._parts.buckets[parameter]
@@ -162,6 +165,24 @@ def behind_the_last_layer(rank: int) -> list[float]:
     return [float(value) for value in network[0].weight.grad.flatten()]
 
 
+def in_a_part_of_all(rank: int) -> list[float | str]:
+    """Differences where two of the processes train, which belong to different numbers of groups; what pickling says."""
+    pair, _ = dist.new_group([0, 1]), dist.new_group([1, 2])
+    if rank == 2:
+        return [0.0, "cannot be pickled"]
+    model, worst = wrapped(process_group=pair), 0.0
+    for iteration in range(4):
+        own = model if iteration < 2 else copy.deepcopy(model)
+        own.zero_grad()
+        loss_of(CASE, own, rank, iteration).backward()
+        worst = max(
+            worst, difference(gradients(own), mean(own, own._rule(own.iteration - 1), range(iteration, iteration + 1)))
+        )
+    with pytest.raises(UsageError) as error:
+        pickle.dumps(model)
+    return [worst, str(error.value)]
+
+
 def habits() -> dict[str, Any]:
     rank = dist.get_rank()
     return {
@@ -174,4 +195,5 @@ def habits() -> dict[str, Any]:
         "behind": behind_the_last_layer(rank),
         "told": told(rank),
         "begins": begins_alike(rank),
+        "part": in_a_part_of_all(rank),
     }

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from partial_training import difference, gradients
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from jigsaw_opt.errors import JigsawError
@@ -25,13 +26,21 @@ class Experts(nn.Module):
         torch.manual_seed(0)
         self.early, self.late = (nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)) for _ in range(2))
         self.experts = nn.ModuleList(nn.Linear(6, 6) for _ in range(2))
-        self.taken, self.fails = 0, False
+        self.taken, self.fails, self.sends = 0, False, False
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.early(x)
         if self.fails:
             x.register_hook(lambda gradient: 1 / 0)
+        if self.sends:
+            x.register_hook(total)
         return self.late(self.experts[self.taken](x))
+
+
+def total(gradient: Tensor) -> Tensor:
+    whole = gradient.clone()
+    dist.all_reduce(whole)
+    return whole
 
 
 def wrapped(levels: Any = "rotation") -> PartialBackprop:
@@ -139,21 +148,54 @@ def in_double_precision(rank: int) -> float:
     return apart(model, levels, loss)
 
 
-def refused(rank: int) -> list[str]:
-    """What is said of levels or iterations that differ between processes, and of optimisers in the backward pass."""
-    differing = wrapped(lambda iteration, worker: 1 + (rank + worker) % 2)
-    elsewhere = wrapped()
-    elsewhere.iteration = rank
-    hooked, said = wrapped(), []
-    for parameter in hooked.parameters():
+def sending_in_the_backward_pass(rank: int) -> list[float]:
+    """The backward pass of the module itself sends something between all processes, as that of `SyncBatchNorm`."""
+    ours, theirs, found = wrapped("full"), DistributedDataParallel(Experts(), find_unused_parameters=True), []
+    ours.module.sends = theirs.module.sends = True
+    for iteration in range(4):
+        for model in (ours, theirs):
+            plain(iteration)(model, rank).backward()
+        found.append(difference(gradients(ours), gradients(theirs.module)))
+        ours.zero_grad()
+        theirs.zero_grad()
+    return found
+
+
+def told_of(model: PartialBackprop, rank: int) -> str:
+    """What is said of a pass, which changes no gradient."""
+    try:
+        plain(0)(model, rank).backward()
+    except JigsawError as error:
+        return str(error)
+    return "nothing"
+
+
+def steps_at_once(parameter: Tensor) -> None:
+    torch.optim.SGD([parameter], 0.1, fused=True).step()
+
+
+def refused(rank: int) -> dict[str, str]:
+    """What is said of passes that differ between processes, and of optimisers in the backward pass."""
+    models = {
+        "levels": wrapped(lambda iteration, worker: 1 + (rank + worker) % 2),
+        "iteration": wrapped("full"),
+        "frozen": wrapped("full"),
+        "type": wrapped("full"),
+        "taken": wrapped(),
+        "stepped": wrapped(),
+    }
+    models["iteration"].iteration = rank
+    models["frozen"].module.early[2 * rank].requires_grad_(False)
+    if rank:
+        models["type"].module.experts[1].double()
+    for parameter in models["taken"].parameters():
         parameter.register_post_accumulate_grad_hook(lambda parameter: setattr(parameter, "grad", None))
-    for model in (differing, elsewhere, hooked):
-        try:
-            plain(0)(model, rank).backward()
-        except JigsawError as error:
-            said.append(str(error))
-        assert model.iteration == (rank if model is elsewhere else 0)
-    return said
+    for parameter in models["stepped"].parameters():
+        parameter.register_post_accumulate_grad_hook(steps_at_once)
+    said = {name: told_of(model, rank) for name, model in models.items()}
+    assert all(model.iteration == (rank if name == "iteration" else 0) for name, model in models.items())
+    models["frozen"].requires_grad_(True).zero_grad()
+    return said | {"afterwards": told_of(models["frozen"], rank)}
 
 
 def mishaps() -> dict[str, Any]:
@@ -164,5 +206,6 @@ def mishaps() -> dict[str, Any]:
         "two models": two_models(rank),
         "failures": after_failures(rank),
         "double": in_double_precision(rank),
+        "sending": sending_in_the_backward_pass(rank),
         "refused": refused(rank),
     }

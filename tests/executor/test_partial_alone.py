@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import pickle
 import weakref
 from collections import UserDict
 from dataclasses import dataclass
@@ -115,6 +116,23 @@ def test_the_first_passes_change_neither_buffers_nor_generators_nor_inputs() -> 
     assert all(p.requires_grad for p in network.parameters())
 
 
+def test_the_first_passes_leave_parameters_that_a_module_changes_by_itself() -> None:
+    class Taught(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.student, self.teacher = nn.Linear(6, 6), nn.Linear(6, 6).requires_grad_(False)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            with torch.no_grad():
+                self.teacher.weight.lerp_(self.student.weight, 0.1)
+            return self.student(x) - self.teacher(x)
+
+    network = Taught()
+    before = network.teacher.weight.clone()
+    PartialBackprop(network, []).prepare(torch.ones(2, 6))
+    assert torch.equal(network.teacher.weight, before)
+
+
 @pytest.mark.parametrize("count", [0, 1, 3, 5])
 def test_cuts_are_found_and_described(count: int) -> None:
     model = jigsaw_opt.PartialBackprop(stack(), cuts=count)
@@ -181,6 +199,15 @@ def test_a_container_and_what_cannot_be_trained_are_refused() -> None:
         PartialBackprop(nn.Sequential(nn.Linear(6, 6), nn.SyncBatchNorm(6), nn.Linear(6, 6)), ["2"])
     with pytest.raises(UsageError, match="lazy module"):
         PartialBackprop(nn.LazyLinear(3), [])
+    for inside in (nn.DataParallel(stack()), PartialBackprop(stack(), [])):
+        with pytest.raises(UsageError, match=f"its module '1' is a {type(inside).__name__}"):
+            PartialBackprop(nn.Sequential(nn.ReLU(), inside), [])
+    with pytest.raises(UsageError, match="start a process for each device"):
+        PartialBackprop(stack(), [])._replicate_for_data_parallel()
+    expanded = stack()
+    expanded.register_buffer("scale", torch.ones(1).expand(6))
+    with pytest.raises(UsageError, match="the numbers of scale share memory"):
+        PartialBackprop(expanded, [])
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs")
@@ -312,6 +339,25 @@ def test_a_copy_trains_by_itself() -> None:
     other = copy.deepcopy(model)
     other(torch.ones(2, 6)).sum().backward()
     assert (model.iteration, other.iteration) == (1, 2)
+
+
+def one_level(iteration: int, worker: int) -> int:
+    return 1
+
+
+def test_what_is_pickled_trains_as_before_and_a_function_within_another_one_is_refused() -> None:
+    inputs = torch.ones(2, 6)
+    for levels, reached in (("rotation", 12), (one_level, 6)):
+        model = PartialBackprop(stack(), ["3"], levels)
+        model(inputs).sum().backward()
+        model.zero_grad()
+        other = pickle.loads(pickle.dumps(model))
+        other(inputs).sum().backward()
+        assert other.iteration == 2 and sum(p.grad is not None for p in other.parameters()) == reached
+    local = PartialBackprop(stack(), ["3"], lambda iteration, worker: 1)
+    with pytest.raises(UsageError, match="cannot be pickled"):
+        pickle.dumps(local)
+    assert copy.deepcopy(local)._levels is local._levels
 
 
 def test_what_is_let_go_is_freed() -> None:

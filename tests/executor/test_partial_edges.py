@@ -19,6 +19,7 @@ from partial_networks import (  # noqa: E402
 )
 from torch import Tensor, nn  # noqa: E402
 
+from jigsaw_opt.errors import UsageError  # noqa: E402
 from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
 from jigsaw_opt.executor.partial.outputs import mapped, tensors  # noqa: E402
 
@@ -143,3 +144,35 @@ def test_a_buffer_that_the_first_pass_makes_is_made_by_that_pass_alone() -> None
     model = PartialBackprop(Counting(), [])
     model(torch.ones(2, 6)).sum().backward()
     assert float(model.passes) == 1
+
+
+class Opaque:
+    """Holds an output where nobody looks for it."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+
+class Hiding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Opaque:
+        return Opaque(self.dense(x))
+
+
+def test_hidden_outputs_belong_to_the_one_pass_that_they_can_be_of() -> None:
+    model, inputs = PartialBackprop(Hiding(), []), torch.ones(2, 6)
+    for iteration in range(2):
+        with model.no_sync():
+            model(inputs).logits.sum().backward()
+        assert model.iteration == iteration
+        model(inputs).logits.sum().backward()
+        assert model.iteration == iteration + 1
+    first = model(inputs)
+    with model.no_sync():
+        second = model(inputs)
+    for outputs in (first, second):
+        with pytest.raises(UsageError, match="do the backward pass of each before the next one"):
+            outputs.logits.sum().backward()

@@ -63,6 +63,12 @@ def test_ranks_that_differ_are_named(found: list[dict[str, Any]]) -> None:
     assert [rank["told"] for rank in found] == [[drifted, other]] * 3
 
 
+def test_some_processes_train_in_a_group_of_theirs(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        worst, told = rank["part"]
+        assert worst <= 1e-6 and "cannot be pickled" in told
+
+
 def test_all_begin_with_the_parameters_of_the_first(found: list[dict[str, Any]]) -> None:
     for rank in found:
         assert all(torch.equal(rank["begins"][key], found[0]["begins"][key]) for key in rank["begins"])

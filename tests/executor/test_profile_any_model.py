@@ -191,6 +191,7 @@ def test_a_step_is_one_of_all_parameters_at_every_level(monkeypatch: pytest.Monk
         ({"batch": DataLoader([])}, "the loader has no batch"),
         ({"optimiser": "sgd"}, "optimiser is a torch.optim.Optimizer"),
         ({"optimiser": torch.optim.SGD(nn.Linear(3, 3).parameters(), 0.1)}, "steps no parameter of the model"),
+        ({"optimiser": torch.optim.LBFGS(nn.Linear(3, 3).parameters())}, "LBFGS takes a step only with a function"),
         ({"loss": lambda outputs, targets: nn.functional.mse_loss(outputs.detach(), targets)}, "loss has no gradient"),
     ],
 )

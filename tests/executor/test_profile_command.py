@@ -39,6 +39,10 @@ def plateau(rank, world, device):
     made = training(rank, world, device)
     return made | {"schedule": torch.optim.lr_scheduler.ReduceLROnPlateau(made["optimizer"])}
 
+def closed(rank, world, device):
+    made = training(rank, world, device)
+    return made | {"optimizer": torch.optim.LBFGS(made["model"].parameters())}
+
 def misspelt(rank, world, device):
     made = training(rank, world, device)
     return made | {"dataloader": made.pop("loader")}
@@ -121,6 +125,8 @@ def test_the_command_measures_what_a_function_returns(
         ("pair", ["--batch", "4"], 2, "--batch: not for a model with a batch"),
         ("training", ["--segments", "3", "--optimiser", "adam"], 2, "--segments, --optimiser: not for a model with"),
         ("pair", ["--argument", "row=4"], 3, "does not take them"),
+        ("training", ["--processes", "2"], 2, "--processes: not for a model with a batch"),
+        ("closed", [], 2, "closed returns has an optimiser of type LBFGS, which takes a step only with a function"),
         ("plateau", [], 2, "plateau returns has the schedule ReduceLROnPlateau"),
         ("misspelt", [], 2, "it has 'dataloader', which no training has; is 'loader' meant?"),
         ("training", ["--argument", "rate=0.01"], 2, "cannot hold rate of a training: give a string"),

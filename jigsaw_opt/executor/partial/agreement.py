@@ -1,7 +1,8 @@
-"""Whether the workers of a job still hold the same parameters."""
+"""Whether the workers of a job still hold the same parameters, and do the same pass."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 
 import torch
@@ -10,7 +11,10 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import RunFailedError, UsageError
 
-__all__ = ["require_equal_parameters", "require_equal_shapes"]
+__all__ = ["require_equal_parameters", "require_equal_passes", "require_equal_shapes"]
+
+_SHOWN = 160
+"""Bytes of a fact that a message shows of each process."""
 
 
 def require_equal_shapes(model: nn.Module, group: dist.ProcessGroup | None) -> None:
@@ -43,6 +47,43 @@ def require_equal_parameters(model: nn.Module, iteration: int, group: dist.Proce
         if others:
             ranks = ", ".join(map(str, others))
             raise RunFailedError(f"after {iteration} iterations {name} differs from that of rank 0 on ranks {ranks}")
+
+
+def require_equal_passes(facts: Mapping[str, str], device: torch.device, group: dist.ProcessGroup | None) -> None:
+    """Raise `UsageError`, in all processes the same, that says which facts differ between them, and where.
+
+    Parameters
+    ----------
+    facts
+        What this process is about to do, by name; all processes have the same names.
+    device
+        Whose tensors the group sends.
+    group
+        All processes that train.
+    """
+    found = _gathered([_number(fact.encode()) for fact in facts.values()], device, group)
+    wrong = []
+    for at, (name, fact) in enumerate(facts.items()):
+        numbers = [own[at] for own in found]
+        if len(set(numbers)) > 1:
+            texts = [
+                bytes(text).rstrip(b"\0").decode(errors="replace") for text in _gathered(_shown(fact), device, group)
+            ]
+            ranks = {number: [rank for rank, own in enumerate(numbers) if own == number] for number in numbers}
+            there = [
+                f"{texts[own[0]]} on rank{'s' * (len(own) > 1)} {', '.join(map(str, own))}" for own in ranks.values()
+            ]
+            wrong.append(f"{name}: {'; '.join(there)}")
+    if wrong:
+        raise UsageError(
+            f"the processes do not do the same pass, so nothing is averaged; they differ in {' - '.join(wrong)}"
+        )
+
+
+def _shown(text: str) -> list[int]:
+    data = text.encode()
+    data = data if len(data) <= _SHOWN else data[: _SHOWN - 3] + b"..."
+    return list(data.ljust(_SHOWN, b"\0"))
 
 
 def _number(data: object) -> int:

@@ -1,14 +1,12 @@
-"""Averages of gradients over contributors, exchanged while the backward pass runs.
-
-All workers take part in one all-reduce a run of parameters; those that do not contribute add zeros. Every worker gets
-the same bits, and no process group is needed for each set of contributors. The volume is that of full depth.
-"""
+"""Averages of gradients over contributors, exchanged run by run while the backward pass goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import count, groupby
-from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -16,12 +14,18 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.exchange import GradientExchange
+from jigsaw_opt.executor.partial.transfers import send
+from jigsaw_opt.executor.transfer_stream import TransferStream, transfer_stream
 from jigsaw_opt.problem.costs import contributors
 
-__all__ = ["GradientAverage", "ParameterRun", "broadcast", "runs_of"]
+__all__ = ["GradientAverage", "ParameterRun", "Turn", "broadcast", "runs_of"]
+
+Turn = Callable[[int, bool, bool], AbstractContextManager[None]]
+"""In what the exchange of a run stands: by bucket, and whether the run is its first and its last one."""
 
 RUN_BYTES = 25 * 2**20
-"""Most gradient bytes of one all-reduce, if it has more than one parameter: as in `DistributedDataParallel`."""
+"""Most gradient bytes of one exchange, if it has more than one parameter: as in `DistributedDataParallel`."""
 
 
 class ParameterRun:
@@ -33,19 +37,20 @@ class ParameterRun:
         1 at the output side.
     parameters
         About in the order in which their gradients get ready.
+    stream
+        Where they are exchanged.
     """
 
-    def __init__(self, bucket: int, parameters: Sequence[nn.Parameter]) -> None:
-        self.bucket, self.parameters = bucket, tuple(parameters)
+    def __init__(self, bucket: int, parameters: Sequence[nn.Parameter], stream: TransferStream) -> None:
+        self.bucket, self.parameters, self.stream = bucket, tuple(parameters), stream
         sizes = [p.numel() for p in parameters]
-        # A mark a parameter follows the gradients: whether anybody has one. The last mark is for this worker's share.
-        marks = len(sizes) + 1
-        self.flat = torch.zeros(sum(sizes) + marks, dtype=parameters[0].dtype, device=parameters[0].device)
-        *pieces, self._marks = torch.split(self.flat, [*sizes, marks])
+        # A mark a parameter follows the gradients: whether anybody has one.
+        self.flat = torch.zeros(sum(sizes) + len(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
+        *pieces, self._marks = torch.split(self.flat, [*sizes, len(sizes)])
         self._views = [piece.view(p.shape) for piece, p in zip(pieces, parameters, strict=True)]
 
-    def fill(self, divisor: int) -> None:
-        """Write a share of this worker's gradients, that is divided by `divisor`."""
+    def fill(self) -> None:
+        """Write this worker's gradients."""
         own = [p.grad for p in self.parameters]
         there = [(view, grad) for view, grad in zip(self._views, own, strict=True) if grad is not None]
         if any(grad.layout is not torch.strided for _, grad in there):
@@ -54,30 +59,16 @@ class ParameterRun:
             self.flat.zero_()
         if there:
             torch._foreach_copy_([view for view, _ in there], [grad for _, grad in there])
-        self._marks.copy_(torch.tensor([*(grad is not None for grad in own), True]))
-        self.flat.div_(divisor)
+        self._marks.copy_(torch.tensor([grad is not None for grad in own]))
 
     def clear(self) -> None:
-        """Write zeros, the share of a worker that does not contribute."""
+        """Write zeros, where nobody has a gradient."""
         self.flat.zero_()
 
-    def give_back(self, levels: Sequence[int]) -> None:
-        """Make the sum of all shares the gradients; where nobody has a gradient there is none.
-
-        Raises
-        ------
-        UsageError
-            The shares do not add up, for some process has other levels than `levels`.
-        """
-        *marks, share = self._marks.tolist()
-        whole = 1 if contributors(levels, self.bucket) else 0
-        if abs(share - whole) > len(levels) * torch.finfo(self.flat.dtype).eps:
-            raise UsageError(
-                f"the processes have other levels than these: {tuple(levels)}; "
-                "a function of levels gives the same in all of them, and their `iteration` is the same"
-            )
+    def give_back(self) -> None:
+        """Make what was exchanged the gradients; where nobody has a gradient there is none."""
         copied: list[tuple[Tensor, Tensor]] = []
-        for parameter, view, mark in zip(self.parameters, self._views, marks, strict=True):
+        for parameter, view, mark in zip(self.parameters, self._views, self._marks.tolist(), strict=True):
             if not mark:
                 parameter.grad = None
                 continue
@@ -98,6 +89,7 @@ def runs_of(buckets: Mapping[nn.Parameter, int]) -> list[ParameterRun]:
     """
     backwards = [p for p in reversed(list(buckets)) if p.requires_grad]
     backwards.sort(key=buckets.__getitem__)
+    streams = {device: transfer_stream(device) for device in {p.device for p in backwards}}
     runs = []
     for bucket, parameters in groupby(backwards, buckets.__getitem__):
         alike: dict[tuple[torch.dtype, torch.device], list[list[nn.Parameter]]] = {}
@@ -106,7 +98,7 @@ def runs_of(buckets: Mapping[nn.Parameter, int]) -> list[ParameterRun]:
             if own[-1] and sum(p.nbytes for p in own[-1]) + parameter.nbytes > RUN_BYTES:
                 own.append([])
             own[-1].append(parameter)
-        runs += [ParameterRun(bucket, run) for own in alike.values() for run in own]
+        runs += [ParameterRun(bucket, run, streams[device]) for (_, device), own in alike.items() for run in own]
     return runs
 
 
@@ -125,21 +117,33 @@ class GradientAverage:
     ----------
     runs
         From the output to the input.
+    exchange
+        Of the workers.
     levels
         Of all workers.
-    rank
+    level
         Of this one.
-    send
-        Begins the exchange of a run that is filled, and returns what can be waited for.
+    agree
+        Called first in the thread of transfers; raises where the processes do not do the same, and nothing is sent.
+    turn
+        What the exchange of each run waits for.
     """
 
     def __init__(
-        self, runs: Sequence[ParameterRun], levels: Sequence[int], rank: int, send: Callable[[ParameterRun], Any]
+        self,
+        runs: Sequence[ParameterRun],
+        exchange: GradientExchange,
+        levels: Sequence[int],
+        level: int,
+        agree: Callable[[], None],
+        turn: Turn = lambda bucket, is_first, is_last: nullcontext(),
     ) -> None:
-        self._runs, self._levels, self._level, self._begin = runs, levels, levels[rank], send
+        self._runs, self._exchange, self._levels, self._level = runs, exchange, levels, level
+        self._agree, self._turn = agree, turn
         self._missing: list[set[Tensor]] = [set(run.parameters) if run.bucket <= self._level else set() for run in runs]
         self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(runs) for p in run.parameters}
-        self._works: list[Any] = []
+        self._agreed: Future[None] | None = None
+        self._sent: list[Future[None]] = []
         self._arrived: list[Tensor] = []
         self.has_ended = False
         self._pass = torch._C._current_graph_task_id()
@@ -154,15 +158,14 @@ class GradientAverage:
             It had been complete before, so that a part of it has been sent.
         """
         at = self._run_of.get(parameter)
-        if at is None or self._runs[at].bucket > self._level:
-            return
-        if at < len(self._works):
-            raise UsageError(
-                "a parameter got a second gradient in one backward pass, after the first one was sent; "
-                "with activation checkpointing use use_reentrant=False"
-            )
-        self._arrived.append(parameter)
-        self._missing[at].discard(parameter)
+        if at is not None and self._runs[at].bucket <= self._level:
+            if at < len(self._sent):
+                raise UsageError(
+                    "a parameter got a second gradient in one backward pass, after the first one was sent; "
+                    "with activation checkpointing use use_reentrant=False"
+                )
+            self._arrived.append(parameter)
+            self._missing[at].discard(parameter)
         self._send_in_order()
 
     def finish(self) -> None:
@@ -171,14 +174,17 @@ class GradientAverage:
         Raises
         ------
         UsageError
-            Gradients were taken before they were averaged, or the processes have levels that differ.
+            Gradients were taken before they were averaged, or the processes do not do the same.
         """
-        if any(parameter.grad is None for parameter in self._arrived):
-            raise UsageError("a hook took gradients before they were averaged: optimisers step after backward()")
+        is_taken = any(parameter.grad is None for parameter in self._arrived)
         self._send_in_order(is_over=True)
-        for run, work in zip(self._runs, self._works, strict=True):
-            work.wait()
-            run.give_back(self._levels)
+        assert self._agreed is not None
+        self._agreed.result()
+        if is_taken:
+            raise UsageError("a hook took gradients before they were averaged: optimisers step after backward()")
+        for run, sent in zip(self._runs, self._sent, strict=True):
+            sent.result()
+            run.give_back()
         self.has_ended = True
 
     def _send_in_order(self, is_over: bool = False) -> None:
@@ -186,20 +192,35 @@ class GradientAverage:
         for average in list(_begun.values()):
             if average._pass != self._pass:
                 continue
-            runs, works = average._runs, average._works
-            while len(works) < len(runs) and (is_over or not average._missing[len(works)]):
+            if average._agreed is None:
+                average._agreed = send(average._agree, average._runs[0].stream)
+            runs, sent = average._runs, average._sent
+            while len(sent) < len(runs) and (is_over or not average._missing[len(sent)]):
                 average._send()
-            if len(works) < len(runs):
+            if len(sent) < len(runs):
                 break
 
     @torch.no_grad()
     def _send(self) -> None:
-        run = self._runs[len(self._works)]
+        at = len(self._sent)
+        run = self._runs[at]
         if run.bucket <= self._level:
-            run.fill(contributors(self._levels, run.bucket))
-        else:
+            run.fill()
+        elif not contributors(self._levels, run.bucket):
             run.clear()
-        self._works.append(self._begin(run))
+        self._sent.append(send(partial(self._transfer, at), run.stream))
+
+    def _transfer(self, at: int) -> None:
+        """Exchange a run, if what stands before it has gone well; in the thread of transfers."""
+        before = self._sent[at - 1] if at else self._agreed
+        assert before is not None
+        before.result()
+        own = self._runs[at].bucket
+        is_first = not at or self._runs[at - 1].bucket < own
+        is_last = at + 1 == len(self._runs) or self._runs[at + 1].bucket > own
+        with self._turn(own, is_first, is_last):
+            if contributors(self._levels, own):
+                self._exchange.run(own, self._levels, self._runs[at].flat)
 
 
 @torch.no_grad()

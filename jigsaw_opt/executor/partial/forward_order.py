@@ -84,7 +84,7 @@ def eager(model: nn.Module) -> nn.Module:
 def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], is_timed: bool = True) -> ForwardOrder:
     """Run a forward pass to see the order, and some more with backward passes to time these.
 
-    Buffers, generators and gradients stay as they were.
+    Parameters, buffers, generators and gradients stay as they were.
 
     Parameters
     ----------
@@ -194,21 +194,23 @@ def is_raised(value: Tensor, inputs: list[Tensor]) -> bool:
 
 @contextmanager
 def _undisturbed(model: nn.Module) -> Iterator[None]:
-    """Put the buffers and the random generators back as they were; compile nothing meanwhile."""
-    kept = [
-        (module, name, buffer, None if buffer is None else buffer.detach().clone())
+    """Put parameters, buffers and the random generators back as they were; compile nothing meanwhile."""
+    kept: list[tuple[dict[str, Any], str, Tensor | None]] = [
+        (own, name, tensor)
         for module in model.modules()
-        for name, buffer in module._buffers.items()
+        for own in (module._parameters, module._buffers)
+        for name, tensor in own.items()
     ]
+    copies = {tensor: tensor.detach().clone() for *_, tensor in kept if tensor is not None}
     devices = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
     try:
         with torch.random.fork_rng(devices=devices), own_draws(0), torch.compiler.set_stance("force_eager"):
             yield
     finally:
-        for module, name, buffer, value in kept:
-            if buffer is not None and value is not None:
-                buffer.data.copy_(value)
-            module._buffers[name] = buffer
+        for own, name, tensor in kept:
+            own[name] = tensor
+        for tensor, value in copies.items():
+            tensor.data.copy_(value)
 
 
 def _copied(inputs: Any) -> Any:

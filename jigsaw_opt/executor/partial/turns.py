@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 import torch
-import torch.distributed as dist
-
-from jigsaw_opt.executor.partial.averaging import ParameterRun
 
 __all__ = ["Turns", "set_turns", "turns_of"]
 
@@ -25,10 +22,8 @@ class Turns(Protocol):
     def end_block(self, device: torch.device) -> None:
         """Tell that the block has ended on its device."""
 
-    def sending(
-        self, iteration: int, runs: list[ParameterRun], group: dist.ProcessGroup | None
-    ) -> Callable[[ParameterRun], Any]:
-        """Return a function that has a run of parameters exchanged in its turn, and returns what can be waited for."""
+    def transfer(self, iteration: int, bucket: int, is_first: bool, is_last: bool) -> AbstractContextManager[None]:
+        """Return the turn in which a part of a bucket is exchanged, its first and its last one or not."""
 
     def end_iteration(self) -> None:
         """Tell that all transfers of an iteration have ended."""

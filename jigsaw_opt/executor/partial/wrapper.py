@@ -7,11 +7,10 @@ turn gradients off and the cache of autocast need no care of their own, as none 
 
 from __future__ import annotations
 
-import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -20,44 +19,28 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.autograd import Variable
-from torch.nn.parameter import UninitializedParameter
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.exchange import GradientExchange
 from jigsaw_opt.executor.leveled_model import frozen
-from jigsaw_opt.executor.partial.agreement import require_equal_parameters, require_equal_shapes
+from jigsaw_opt.executor.partial.agreement import require_equal_parameters, require_equal_passes, require_equal_shapes
 from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of
 from jigsaw_opt.executor.partial.description import Description, describe
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule
+from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper
 from jigsaw_opt.executor.partial.outputs import mapped, tensors
 from jigsaw_opt.executor.partial.parts import ModelParts, agree, are_cuts, require_modules, split
+from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass
+from jigsaw_opt.executor.partial.requirements import place_in, require_trainable
+from jigsaw_opt.executor.partial.transfers import own_group, send
 from jigsaw_opt.executor.partial.turns import turns_of
 
 __all__ = ["PartialBackprop"]
 
 
-@dataclass(frozen=True)
-class _Forward:
-    """What a forward pass has fixed for the backward pass that follows."""
-
-    iteration: int
-    levels: tuple[int, ...]
-    beyond: list[nn.Parameter]
-    synchronise: bool
-
-
-@dataclass
-class _Backward:
-    """A backward pass under way."""
-
-    forward: _Forward
-    average: GradientAverage | None = None
-    reached: bool = False
-    frozen: list[nn.Parameter] = field(default_factory=list)
-    end: Callable[[], object] = field(default=lambda: None)
-
-
-class PartialBackprop(nn.Module):
+class PartialBackprop(ModuleWrapper):
     """A module that is trained by partial backpropagation, in one process or in all of a process group.
 
     Use it in place of the module, as `DistributedDataParallel`: averaged gradients are in ``.grad`` on all ranks when
@@ -115,26 +98,27 @@ class PartialBackprop(nn.Module):
         debug: int = 0,
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
-        super().__init__()
-        _require_trainable(module)
+        super().__init__(module)
         if not are_cuts(cuts) or debug < 0:
             raise UsageError("cuts are a list of names or a number, and numbers are at least 0")
         if not isinstance(cuts, int):
             require_modules(module, cuts)
-        self.module, self.iteration = module, 0
+        self.iteration = 0
         self._cuts, self._group, self._debug = cuts, process_group, debug
         self._broadcast_buffers, self._synchronise = broadcast_buffers, True
-        self.rank, self.workers = _place(process_group)
+        self.rank, self.workers = place_in(process_group)
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
-        if depth > 1 and levels != "full" and any(isinstance(m, nn.SyncBatchNorm) for m in module.modules()):
-            raise UsageError("SyncBatchNorm waits in its backward pass for workers that skip it: use BatchNorm")
-        self._levels = levels
-        self._rule: LevelRule = level_rule(levels, depth, self.workers, warm_up, granularity, seed)
+        require_trainable(module, PartialBackprop, is_partial=depth > 1 and levels != "full")
+        self._levels, self._schedule = levels, (depth, warm_up, granularity, seed)
+        self._rule: LevelRule = self._of_levels()
         self._forget()
-        self.register_load_state_dict_pre_hook(_add_prefix)  # type: ignore[no-untyped-call]
         if self.workers > 1:
             require_equal_shapes(module, process_group)
             broadcast([*module.parameters(), *module.buffers()], process_group)
+
+    def _of_levels(self) -> LevelRule:
+        depth, warm_up, granularity, seed = self._schedule
+        return level_rule(self._levels, depth, self.workers, warm_up, granularity, seed)
 
     def _forget(self) -> None:
         """Know nothing of the parts and of any pass."""
@@ -143,9 +127,11 @@ class PartialBackprop(nn.Module):
         self._runs: list[ParameterRun] = []
         self._runs_hold: list[tuple[int, torch.dtype, torch.device]] | None = None
         self._hooked: set[nn.Parameter] = set()
-        self._last: _Forward | None = None
-        self._entered: tuple[_Forward, list[Tensor]] | None = None
-        self._running: _Backward | None = None
+        self._facts: dict[str, str] = {}
+        self._last: ForwardPass | None = None
+        self._pending: list[ForwardPass] = []
+        self._entered: tuple[ForwardPass, list[Tensor]] | None = None
+        self._running: BackwardPass | None = None
 
     @_disable_dynamo
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -167,7 +153,8 @@ class PartialBackprop(nn.Module):
             turns.begin_block(self.iteration)
         levels = self._rule(self.iteration)
         beyond = parts.beyond(levels[self.rank])
-        self._last = _Forward(self.iteration, levels, beyond, self._synchronise)
+        self._last = ForwardPass(self.iteration, levels, beyond, self._synchronise)
+        self._pending.append(self._last)
         with frozen(beyond):
             self._entered = self._last, list(tensors((args, kwargs)))
             try:
@@ -201,6 +188,8 @@ class PartialBackprop(nn.Module):
             order = observe(self.module, args, kwargs)
             parts = split(self.module, order, self._cuts)
             self._parts = agree(parts, self.module, self._group) if self.workers > 1 else parts
+            if self.workers > 1:
+                own_group(self._group)  # all processes make it now, and none in a backward pass
             for module in order.raising:
                 module.register_forward_hook(partial(_lower, weakref.ref(self)))
         return self._parts
@@ -238,7 +227,13 @@ class PartialBackprop(nn.Module):
                 parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
                 self._hooked.add(parameter)
         self._trained, self._runs_hold = trained, hold
-        self._runs = runs_of(parts.buckets) if self.workers > 1 else []
+        if self.workers > 1:
+            self._runs = runs_of(parts.buckets)
+            held = list(self.named_parameters())
+            self._facts = {
+                "model": ", ".join(f"{name} {p.dtype}" for name, p in held),
+                "frozen parameters": ", ".join(name for name, p in held if not p.requires_grad) or "none",
+            }
 
     def _is_time_to_compare(self) -> bool:
         is_first = self._last is None or self._last.iteration != self.iteration
@@ -259,11 +254,16 @@ class PartialBackprop(nn.Module):
                 if is_raised(value, inputs):
                     value.requires_grad_(False)
 
-    def _begin(self, forward: _Forward, _: Tensor | None = None) -> None:
+    def _begin(self, forward: ForwardPass, _: Tensor | None = None) -> None:
         """Freeze during the backward pass what the forward pass froze: checkpointing runs parts of it again."""
         if self._running is not None:
             return
-        running = self._running = _Backward(forward)
+        if forward in self._pending:
+            self._pending.remove(forward)
+        running = self._running = BackwardPass(forward)
+        if forward.synchronise and self.workers > 1:
+            hook = partial(_refuse_step, frozenset(self._trained))
+            running.watch = register_optimizer_step_pre_hook(hook)
         running.frozen = [p for p in forward.beyond if p.requires_grad]
         for parameter in running.frozen:
             parameter.requires_grad_(False)
@@ -277,22 +277,34 @@ class PartialBackprop(nn.Module):
         if self._running is None:
             if self._last is None:
                 return
-            self._begin(self._last)
+            # The outputs are in objects in which none was seen, so which forward pass they are of is not known.
+            if len({forward.synchronise for forward in self._pending}) > 1:
+                raise UsageError(
+                    "a backward pass begins from an output that is in no tuple, list, dictionary or dataclass, after "
+                    "forward passes with and without no_sync(): do the backward pass of each before the next one"
+                )
+            self._begin(self._pending[-1] if self._pending else self._last)
         running = self._running
         assert running is not None
         forward = running.forward
         if not running.reached and forward.synchronise and self.workers > 1:
-            turns = turns_of(self._levels)
-            send = self._send if turns is None else turns.sending(forward.iteration, self._runs, self._group)
-            running.average = GradientAverage(self._runs, forward.levels, self.rank, send)
+            running.average = self._average(forward)
         running.reached = True
         if running.average is not None:
             running.average.arrived(parameter)
 
-    def _send(self, run: ParameterRun) -> Any:
-        return dist.all_reduce(run.flat, group=self._group, async_op=True)
+    def _average(self, forward: ForwardPass) -> GradientAverage:
+        exchange, turns = self._exchange(), turns_of(self._levels)
+        turn = {} if turns is None else {"turn": partial(turns.transfer, forward.iteration)}
+        facts = {"iteration": str(forward.iteration), "levels": str(forward.levels), **self._facts}
+        agree = partial(require_equal_passes, facts, self._trained[0].device, exchange.group)
+        return GradientAverage(self._runs, exchange, forward.levels, forward.levels[self.rank], agree, **turn)
 
-    def _finish(self, running: _Backward) -> None:
+    def _exchange(self) -> GradientExchange:
+        group = own_group(self._group)
+        return GradientExchange(dist.get_process_group_ranks(group), group=group)
+
+    def _finish(self, running: BackwardPass) -> None:
         turns = turns_of(self._levels) if running.reached and running.forward.synchronise else None
         try:
             forward = running.forward
@@ -301,7 +313,8 @@ class PartialBackprop(nn.Module):
             if running.average is not None:
                 running.average.finish()
                 if self._broadcast_buffers:
-                    broadcast(self.module.buffers(), self._group)
+                    told = partial(broadcast, list(self.module.buffers()), own_group(self._group))
+                    send(told, self._runs[0].stream).result()
             elif running.reached and forward.synchronise:
                 for parameter in forward.beyond:
                     parameter.grad = None  # as in several processes, where nobody has one
@@ -309,49 +322,45 @@ class PartialBackprop(nn.Module):
                 turns.end_iteration()
             if running.reached and forward.synchronise and forward.iteration == self.iteration:
                 self.iteration += 1
+                self._pending.clear()
         finally:
             running.end()
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name == "module":
-                raise
-            return getattr(self.module, name)
-
-    def __getstate__(self) -> dict[str, Any]:
+    def _unhooked(self) -> dict[str, Any]:
         """What a copy gets: it finds the parts anew, for its parameters have no hooks."""
         copy = PartialBackprop.__new__(PartialBackprop)
         copy.__dict__.update(self.__dict__)
         copy._forget()
         return copy.__dict__
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile the module within."""
-        self.module.compile(*args, **kwargs)
+    def __deepcopy__(self, memo: dict[int, Any]) -> PartialBackprop:
+        """Copy the module; the copy has the same levels and processes."""
+        memo |= {id(shared): shared for shared in (self._group, self._levels, self._rule)}
+        copied = memo[id(self)] = PartialBackprop.__new__(PartialBackprop)
+        copied.__dict__.update(deepcopy(self._unhooked(), memo))
+        return copied
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the module's, under its own names."""
-        return self.module.state_dict(*args, **kwargs)
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled; raise `UsageError` where the processes or the levels cannot be."""
+        if self._group is not None:
+            raise UsageError("a wrapper with a process group of its own cannot be pickled: save its state_dict()")
+        if "<" in getattr(self._levels, "__qualname__", ""):
+            raise UsageError("levels of a function within another one cannot be pickled: save state_dict()")
+        return {name: value for name, value in self._unhooked().items() if name != "_rule"}
 
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load one of the module."""
-        return self.module.load_state_dict(*args, **kwargs)
-
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yield the module's, under its own names."""
-        return self.module.named_parameters(*args, **kwargs)
-
-    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
-        """Yield the module's, under its own names."""
-        return self.module.named_buffers(*args, **kwargs)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be what was pickled, among the processes that are here."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.rank, self.workers = place_in(None)
+        self._rule = self._of_levels()
 
 
-def _end(wrapper: weakref.ref[PartialBackprop], running: _Backward) -> None:
+def _end(wrapper: weakref.ref[PartialBackprop], running: BackwardPass) -> None:
     """Set free what was frozen, whether the backward pass has ended well or not."""
     for parameter in running.frozen:
         parameter.requires_grad_(True)
+    if running.watch is not None:
+        running.watch.remove()
     owner = wrapper()
     if owner is not None and owner._running is running:
         owner._running = None
@@ -371,26 +380,7 @@ def _accumulated(wrapper: weakref.ref[PartialBackprop], parameter: Tensor) -> No
         owner._accumulated(parameter)
 
 
-def _add_prefix(wrapper: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
-    """Give the module's own names those under which the wrapper holds it."""
-    for key in [key for key in state if key.startswith(prefix)]:
-        state[f"{prefix}module.{key[len(prefix) :]}"] = state.pop(key)
-
-
-def _require_trainable(module: nn.Module) -> None:
-    parameters = list(module.parameters())
-    if any(isinstance(p, UninitializedParameter) for p in parameters):
-        raise UsageError("a lazy module has no parameters yet: run it once before it is wrapped")
-    if not any(p.requires_grad for p in parameters):
-        raise UsageError("no parameter of the module is trained")
-
-
-def _place(group: dist.ProcessGroup | None) -> tuple[int, int]:
-    """Return rank and number of workers."""
-    if dist.is_available() and dist.is_initialized():
-        if dist.get_rank(group) < 0:
-            raise UsageError("this process is not in the group that it was given")
-        return dist.get_rank(group), dist.get_world_size(group)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError("WORLD_SIZE is above 1: call torch.distributed.init_process_group first")
-    return 0, 1
+def _refuse_step(trained: frozenset[nn.Parameter], optimiser: torch.optim.Optimizer, *_: object) -> None:
+    """Raise `UsageError` in a step within the backward pass, when gradients are not averaged yet."""
+    if any(p in trained for group in optimiser.param_groups for p in group["params"]):
+        raise UsageError("an optimiser stepped before gradients were averaged: optimisers step after backward()")

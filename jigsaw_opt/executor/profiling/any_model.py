@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.batch_source import generators_kept, is_function, one_pass
 from jigsaw_opt.executor.devices import device_name
-from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of
+from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of, needs_closure
 from jigsaw_opt.executor.partial.forward_order import eager, observe
 from jigsaw_opt.executor.partial.parts import are_cuts, require_modules, split
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
@@ -207,6 +207,8 @@ def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_
         stepped = {p for group in optimiser.param_groups for p in group["params"]}
         if stepped.isdisjoint(model.parameters()):
             wrong.append("the optimiser steps no parameter of the model")
+        if needs_closure(optimiser):
+            wrong.append(f"the optimiser {type(optimiser).__name__} takes a step only with a function of the loss")
     if isinstance(batch, Iterator):
         wrong.append("batch is an iterator, which could not be put back: give the loader itself")
     for name, value in (("warm_up", warm_up), ("repeats", repeats)):

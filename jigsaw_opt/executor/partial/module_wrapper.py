@@ -1,0 +1,66 @@
+"""A module around another one that shows it under its own names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["ModuleWrapper"]
+
+
+class ModuleWrapper(nn.Module):
+    """What stands in place of a module: its attributes, parameters and states are the module's.
+
+    Parameters
+    ----------
+    module
+        What is wrapped.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.register_load_state_dict_pre_hook(_add_prefix)  # type: ignore[no-untyped-call]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":
+                raise
+            return getattr(self.module, name)
+
+    def _replicate_for_data_parallel(self) -> Any:
+        raise UsageError(
+            "DataParallel around PartialBackprop would train copies of it: start a process for each device"
+        )
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the module within."""
+        self.module.compile(*args, **kwargs)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the module's, under its own names."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load one of the module."""
+        return self.module.load_state_dict(*args, **kwargs)
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the module's, under its own names."""
+        return self.module.named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+        """Yield the module's, under its own names."""
+        return self.module.named_buffers(*args, **kwargs)
+
+
+def _add_prefix(wrapper: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    """Give the module's own names those under which the wrapper holds it."""
+    for key in [key for key in state if key.startswith(prefix)]:
+        state[f"{prefix}module.{key[len(prefix) :]}"] = state.pop(key)

@@ -1,0 +1,60 @@
+"""What a module and its process must be like to be trained by partial backpropagation."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import UninitializedParameter
+
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["place_in", "require_trainable"]
+
+
+def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: bool) -> None:
+    """Raise `UsageError` where a module cannot be trained in a wrapper.
+
+    Parameters
+    ----------
+    module
+        What is to be wrapped.
+    wrapper
+        The class of what wraps it, of which there is none inside.
+    is_partial
+        Whether some levels reach only a part of it.
+    """
+    parameters = list(module.parameters())
+    if any(isinstance(p, UninitializedParameter) for p in parameters):
+        raise UsageError("a lazy module has no parameters yet: run it once before it is wrapped")
+    if not any(p.requires_grad for p in parameters):
+        raise UsageError("no parameter of the module is trained")
+    for name, inside in module.named_modules():
+        if isinstance(inside, (nn.DataParallel, DistributedDataParallel, wrapper)):
+            kind, where = type(inside).__name__, f"its module {name!r}" if name else "the module"
+            raise UsageError(f"{where} is a {kind}, which trains workers of its own: wrap the module within it instead")
+        if is_partial and isinstance(inside, nn.SyncBatchNorm):
+            raise UsageError("SyncBatchNorm waits in its backward pass for workers that skip it: use BatchNorm")
+    expanded = [name for name, held in [*module.named_parameters(), *module.named_buffers()] if _is_expanded(held)]
+    if expanded:
+        raise UsageError(f"the numbers of {', '.join(expanded)} share memory, as expand() makes them: clone() them")
+
+
+def _is_expanded(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and any(
+        n > 1 and not step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+
+
+def place_in(group: dist.ProcessGroup | None) -> tuple[int, int]:
+    """Return rank and number of workers in a group; None for the default group, or for a worker alone without one."""
+    if dist.is_available() and dist.is_initialized():
+        if dist.get_rank(group) < 0:
+            raise UsageError("this process is not in the group that it was given")
+        return dist.get_rank(group), dist.get_world_size(group)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError("WORLD_SIZE is above 1: call torch.distributed.init_process_group first")
+    return 0, 1

@@ -1,0 +1,110 @@
+"""The thread of this process that exchanges gradients, in the order in which they are handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from itertools import count
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.executor.transfer_stream import TransferStream
+
+__all__ = ["own_group", "send"]
+
+T = TypeVar("T")
+_Task = tuple[Future[Any], Callable[[], Any]]
+
+_numbers = count()
+_groups: WeakKeyDictionary[dist.ProcessGroup, dist.ProcessGroup] = WeakKeyDictionary()
+
+
+class _TransferThread:
+    """A thread that does what it is given, one after the other; it does not keep the process alive."""
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[_Task] = SimpleQueue()
+        self._thread: Thread | None = None
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        if self._thread is None or not self._thread.is_alive():  # as in a process that was forked
+            self._tasks = SimpleQueue()
+            self._thread = Thread(target=_do_all, args=(self._tasks,), name="transfers", daemon=True)
+            self._thread.start()
+        future: Future[T] = Future()
+        self._tasks.put((future, work))
+        return future
+
+
+def _do_all(tasks: SimpleQueue[_Task]) -> None:
+    while True:
+        _do(*tasks.get())
+
+
+def _do(future: Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - who waits for it gets it
+        future.set_exception(error)
+
+
+_thread = _TransferThread()
+"""One for all models of a process: groups have a process once, so all processes must send in one order."""
+
+
+def send(work: Callable[[], T], stream: TransferStream) -> Future[T]:
+    """Have `work` done in the thread of transfers, after what the device has been asked for until now."""
+    number = next(_numbers)
+    stream.mark(number)
+
+    def do() -> T:
+        with stream.of(number):
+            return work()
+
+    return _thread.submit(do)
+
+
+def own_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    """Return a group of the same processes for the thread of transfers alone; all of them call this at the same time.
+
+    What the backward pass itself sends, as that of `SyncBatchNorm` does, goes another way.
+
+    Parameters
+    ----------
+    group
+        Of this process and others; None for the default group.
+    """
+    whole = group or dist.group.WORLD
+    assert whole is not None
+    if whole not in _groups:
+        _groups[whole] = _copied(whole)
+    return _groups[whole]
+
+
+def _copied(group: dist.ProcessGroup) -> dist.ProcessGroup:
+    ranks, rank = dist.get_process_group_ranks(group), dist.get_rank()
+    options = getattr(group._get_backend(_device_of(group)), "options", None)
+    timeout = getattr(options, "_timeout", None)
+    if len(ranks) == dist.get_world_size():
+        whole: dist.ProcessGroup = dist.new_group(ranks, timeout)
+        return whole
+    # Only these processes know of it. By ranks and by how many groups a process has, torch names such a group.
+    own = torch.tensor([len(dist.distributed_c10d._world.pg_names)], device=_device_of(group))
+    held = [torch.empty_like(own) for _ in ranks]
+    dist.all_gather(held, own, group=group)
+    for _ in range(int(max(held)) - int(own)):
+        dist.new_group([rank], timeout, use_local_synchronization=True)
+    part: dist.ProcessGroup = dist.new_group(ranks, timeout, use_local_synchronization=True)
+    return part
+
+
+def _device_of(group: dist.ProcessGroup) -> torch.device:
+    """Return a device whose tensors the group sends."""
+    return (
+        torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
+    )
