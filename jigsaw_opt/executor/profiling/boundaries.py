@@ -43,7 +43,7 @@ def boundaries(trainee: Trainee) -> Boundaries:
     bytes that are read of it, so connections that skip segments count as well. The batch itself does not.
     """
     batch = trainee.draw(0)
-    storages = _Storages((*trainee.held.parameters(), *trainee.held.buffers(), *tree_leaves(batch)))
+    storages = _StoragesRead((*trainee.held.parameters(), *trainee.held.buffers(), *tree_leaves(batch)))
     called: dict[str, int] = {}
 
     def enter(index: int, _: object) -> None:
@@ -65,7 +65,7 @@ def boundaries(trainee: Trainee) -> Boundaries:
     return Boundaries(sent, tuple(map(tuple, own)))
 
 
-class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _StoragesRead(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes which segment makes each storage, and what later ones read of it.
 
     Parameters
