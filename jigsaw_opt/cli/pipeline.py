@@ -146,7 +146,8 @@ def _require_job(arguments: argparse.Namespace) -> None:
     from jigsaw_opt.errors import UsageError
 
     if arguments.into is None:
-        if arguments.gpu_type is not None or arguments.iterations != 1 or arguments.weight != 1:
+        of_type = arguments.gpu_type is not None and arguments.stages is None
+        if of_type or arguments.iterations != 1 or arguments.weight != 1:
             raise UsageError("--gpu-type, --iterations and --weight are for --into")
         if arguments.transfer_bytes is not None:
             raise UsageError("--transfer-bytes is for --into; alone, a pipeline has delays: --transfer-us")

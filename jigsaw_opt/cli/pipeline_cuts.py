@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.effort import effort
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHOICES", "configure_cuts", "memory_of", "numbers_of", "require_none", "run_cuts"]
 
-CHOICES = ("bandwidth", "baseline")
+CHOICES = ("bandwidth", "virtual", "recompute", "batch", "profile_batch", "cuts", "baseline")
 """What is said only of a profile that is cut."""
 
 _YES = {True: "yes", False: "no"}
@@ -26,7 +27,27 @@ _SIZE = re.compile(rf"([0-9]+(?:\.[0-9]+)?) ?({'|'.join(_UNITS)})", re.ASCII)
 def configure_cuts(group: argparse._ArgumentGroup) -> None:
     """Add the arguments of a profile that is to be cut."""
     group.add_argument("--stages", type=int, metavar="N", help="cut PROFILE for so many devices")
-    group.add_argument("--bandwidth", type=int, metavar="RATE", help="bytes per second between neighbours")
+    group.add_argument(
+        "--bandwidth", type=int, metavar="RATE", help="bytes per second between neighbours (default: no time to send)"
+    )
+    group.add_argument(
+        "--virtual", type=numbers_of, metavar="V", help="stages of a device, also a range as in 1..3 (default: 1)"
+    )
+    group.add_argument(
+        "--recompute",
+        choices=("none", "all", "auto"),
+        help="stages that compute their activations again before their backward pass (default: none)",
+    )
+    group.add_argument(
+        "--batch", type=int, metavar="N", help="samples of a step, which its micro-batches share (default: as measured)"
+    )
+    group.add_argument(
+        "--profile-batch",
+        type=int,
+        metavar="N",
+        help="samples that were measured, where PROFILE does not say",
+    )
+    group.add_argument("--cuts", type=Path, metavar="FILE", help="write the stages with their layers, as a partition")
     group.add_argument(
         "--baseline",
         choices=_BASELINES,
@@ -71,23 +92,33 @@ def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
 
 def run_cuts(arguments: argparse.Namespace) -> int:
     """Read a profile, search, print what was found, write instance and plan."""
-    from jigsaw_opt.cli.output import ended
+    from dataclasses import replace
+
+    from jigsaw_opt.cli.output import emit, ended, require_output
     from jigsaw_opt.cli.progress import progress
+    from jigsaw_opt.cli.source import layer_graph
     from jigsaw_opt.documents import save_instance, save_plan
-    from jigsaw_opt.documents.readers import read_layer_graph
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.joint import plan_pipeline
+    from jigsaw_opt.planning.joint.comparison import partition_of
+    from jigsaw_opt.planning.partition.document import partition_tree
     from jigsaw_opt.solvers.interruptible import interruptible
+    from jigsaw_opt.text import json_text
 
+    require_output(arguments.cuts, arguments.partition, arguments.output, arguments.plan)
     if arguments.partition is None:
         raise UsageError("--stages cuts a profile: give its file")
     path = "/dev/stdin" if arguments.partition == "-" else arguments.partition
-    graph, choices = read_layer_graph(read_file(path), source=arguments.partition), _choices(arguments)
+    graph, choices = layer_graph(read_file(path), arguments.partition, arguments.gpu_type), _choices(arguments)
+    if arguments.profile_batch is not None:
+        graph = replace(graph, batch=arguments.profile_batch)
     limit = 30.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
     options = effort(arguments, time_limit=limit)
     with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
         found = plan_pipeline(graph, choices, options, name=arguments.name, report=report)
+    if arguments.cuts is not None:
+        emit((json_text(partition_tree(partition_of(found)), indent=2) + "\n").encode(), arguments.cuts)
     if arguments.output is not None:
         save_instance(found.instance, arguments.output)
     if arguments.plan is not None:
@@ -103,7 +134,10 @@ def _choices(arguments: argparse.Namespace) -> PipelineChoices:
         arguments.stages,
         arguments.micro_batches or (4 * arguments.stages,),
         memory=arguments.memory,
+        virtual=arguments.virtual or (1,),
+        recompute=arguments.recompute or "none",
         bandwidth=arguments.bandwidth,
+        batch=arguments.batch,
     )
 
 

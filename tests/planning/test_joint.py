@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, islice
 from random import Random
 
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import InfeasibleError
+from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
-from jigsaw_opt.planning.joint.choices import configurations
+from jigsaw_opt.planning.joint.choices import Recompute, configurations
+from jigsaw_opt.planning.joint.comparison import partition_of
+from jigsaw_opt.planning.joint.list_schedule import limits_of, list_schedule
 from jigsaw_opt.planning.joint.positions import positions_of
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
+from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.planning.pipeline.schedule import makespan_us
+from jigsaw_opt.planning.pipeline.reading import costs_of as pipeline_costs
+from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes, schedule_of
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
 from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.text import json_text
 
 LIMITS = Options(work_limit=5, threads=1)
 
@@ -50,10 +56,12 @@ def case(seed: int) -> tuple[LayerGraph, PipelineChoices]:
     graph = chain(random, random.randint(4, 5), split=seed % 4 >= 2)
     devices = random.randint(2, 3)
     memory = random.randint(30, 45) if seed % 2 else None
-    return graph, PipelineChoices(devices, (random.randint(2, 3),), memory, bandwidth=random.choice((1e6, 5e5)))
+    return graph, PipelineChoices(
+        devices, (random.randint(2, 3),), memory, bandwidth=random.choice((1_000_000, 500_000))
+    )
 
 
-def costs_of(graph: LayerGraph, ends: tuple[int, ...], rate: float) -> PipelineCosts:
+def costs_of(graph: LayerGraph, ends: tuple[int, ...], rate: int) -> PipelineCosts:
     """Costs of the stages of a chain, written out."""
     parts = [graph.layers[a:b] for a, b in zip((0, *ends[:-1]), ends, strict=True)]
     split = graph.layers[0].weight_us is not None
@@ -61,7 +69,7 @@ def costs_of(graph: LayerGraph, ends: tuple[int, ...], rate: float) -> PipelineC
         tuple(sum(it.forward_us for it in part) for part in parts),
         tuple(sum(it.backward_us - (it.weight_us or 0) for it in part) for part in parts),
         tuple(sum(it.weight_us or 0 for it in part) for part in parts) if split else (),
-        tuple(int(-(-part[-1].sent_bytes * 1e6 // rate)) for part in parts[:-1]),
+        tuple(-(-part[-1].sent_bytes * 10**6 // rate) for part in parts[:-1]),
         (),
         tuple(sum(it.parameter_bytes for it in part) for part in parts),
         tuple(sum(it.activation_bytes for it in part) for part in parts),
@@ -85,6 +93,55 @@ def least_by_cut(graph: LayerGraph, choices: PipelineChoices) -> dict[tuple[int,
 
 def table_of(graph: LayerGraph, choices: PipelineChoices) -> StageTable:
     return stage_table(positions_of(graph), choices, next(configurations(choices, graph)))
+
+
+@pytest.mark.parametrize("recompute", ["none", "all", "auto"])
+@pytest.mark.parametrize("split", [False, True])
+def test_list_schedules_keep_memory_and_the_bound(recompute: Recompute, split: bool) -> None:
+    random = Random(f"lists/{recompute}/{split}")
+    tried = 0
+    for _ in range(8):
+        graph = chain(random, random.randint(6, 9), split)
+        choices = PipelineChoices(3, (5,), random.randint(40, 70), recompute=recompute, bandwidth=2_000_000)
+        bound = ChainBound(table_of(graph, choices))
+        least = bound.least_us()
+        for cut in islice(bound.cuts(2 * least), 5) if least is not None else ():
+            problem = bound.table.problem(cut)
+            for limits in limits_of(problem):
+                found = list_schedule(problem, limits)
+                if found is None:
+                    continue
+                tried += 1
+                orders, end = found
+                assert max(peak_bytes(problem, orders)) <= problem.room
+                assert makespan_us(problem, orders) == end
+                assert least <= bound.bound_us(cut) <= end
+        if found is not None:
+            assert schedule_of(problem, found[0], "list", "list").makespan_us == found[1]
+    assert tried > 20
+
+
+def test_a_plan_becomes_a_partition_with_the_same_costs() -> None:
+    graph = chain(Random("partition"), 6, split=True)
+    choices = PipelineChoices(3, (4,), 60, recompute="auto", bandwidth=2_000_000)
+    found = plan_pipeline(graph, choices, LIMITS)
+    written = json_text(partition_tree(partition_of(found)))
+    assert pipeline_costs(decode_partition(written)) == found.pipeline.costs
+    assert [name for stage in partition_of(found).stages for name in stage.nodes] == [it.name for it in graph.layers]
+
+
+def test_fewer_samples_a_micro_batch_take_less_time() -> None:
+    graph = replace(chain(Random("samples"), 5, split=False), batch=4)
+    found = plan_pipeline(graph, PipelineChoices(2, (2, 3, 4), batch=16), LIMITS)
+    alone = plan_pipeline(graph, PipelineChoices(2, (4,), batch=16), LIMITS)
+    assert found.pipeline.layout.micro_batches == 4  # 3 divides no 16, and 2 are of 8 samples each
+    assert (found.makespan_us, found.bound_us) == (alone.makespan_us, alone.bound_us)
+    for choices, told in (
+        (PipelineChoices(2, (3,), batch=16), "no number of micro-batches divides"),
+        (PipelineChoices(2, (2,), batch=16), "of how many samples"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            plan_pipeline(graph if choices.micro_batches == (3,) else replace(graph, batch=None), choices, LIMITS)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -47,7 +47,7 @@ class PipelineChoices:
     memory: int | None = None
     virtual: tuple[int, ...] = (1,)
     recompute: Recompute = "none"
-    bandwidth: float | None = None
+    bandwidth: int | None = None
     latency_us: int = 0
     batch: int | None = None
 
@@ -67,6 +67,8 @@ class PipelineChoices:
                 wrong.append(f"numbers of {name} are at least 1, not {', '.join(map(str, values)) or 'none'}")
         if self.bandwidth is not None and not self.bandwidth > 0:
             wrong.append(f"the bandwidth is above 0, not {self.bandwidth}")
+        if self.batch is not None and self.batch < 1:
+            wrong.append(f"a step has at least 1 sample, not {self.batch}")
         if self.batch is None and len(set(self.micro_batches)) > 1:
             wrong.append("a range of micro-batches divides the samples of a step: say how many there are (batch)")
         if wrong:

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.planning import JointPlan
+from jigsaw_opt.planning.partition import Level, OuterStage, Partition, Stage
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes
 from jigsaw_opt.planning.pipeline.search import names_of
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
-__all__ = ["ScheduleRow", "baseline_us", "rows_of"]
+__all__ = ["ScheduleRow", "baseline_us", "partition_of", "rows_of"]
+
+_NO_TIME = 2**53 - 1
+"""Bytes per second where sending takes no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,54 @@ def baseline_us(plan: JointPlan, name: str) -> int:
     if not rows:
         raise InfeasibleError(f"{name} does not fit the placement or the memory on the balanced cut")
     return min(row.makespan_us for row in rows)
+
+
+def partition_of(plan: JointPlan) -> Partition:
+    """Return the stages of a plan as a partition, one level of machines.
+
+    Without a bandwidth sending takes no time, and the partition says that nothing is paid for it.
+    """
+    choices, positions = plan.table.choices, plan.table.positions
+    stages = tuple(_stage(plan, number) for number in range(len(plan.cut.ends)))
+    slowest = max(stage.time_s for stage in stages)
+    rate = choices.bandwidth or _NO_TIME
+    alone = sum(stage.compute_s for stage in stages)
+    parameters = sum(stage.parameter_bytes for stage in stages)
+    exchanged = 4 * (choices.devices - 1) * parameters / (rate * choices.devices)
+    return Partition(
+        "released",
+        choices.bandwidth is not None,
+        (Level(choices.devices, rate),),
+        slowest,
+        (alone + exchanged) / choices.devices,
+        alone,
+        stages,
+        tuple(OuterStage(1, (number, number + 1), 1, stage.time_s) for number, stage in enumerate(stages)),
+        choices.devices,
+        len(positions.layers) - 1,
+    )
+
+
+def _stage(plan: JointPlan, number: int) -> Stage:
+    table, span = plan.table, plan.cut.spans[number]
+    positions, last = table.positions, number == len(plan.cut.ends) - 1
+    forward, whole = int(table.forward_us[span]), int(table.backward_us[span] + table.weight_us[span])
+    parameters = int(positions.parameter_bytes[span[1]] - positions.parameter_bytes[span[0]])
+    again = plan.cut.recomputes[number]
+    return Stage(
+        positions.names(*span),
+        1,
+        (forward + whole) / 1e6,
+        forward,
+        whole,
+        parameters,
+        int(table.activation_bytes[span]),
+        0 if last else int(table.sent_bytes[span[1]]),
+        (forward * (1 + again) + whole) / 1e6,
+        int(table.static_bytes[span]) - parameters,
+        int(table.weight_us[span]) if table.configuration.layout.split else None,
+        again,
+    )
 
 
 def _row(pipeline: PipelineProblem, name: str, orders: Orders) -> ScheduleRow:

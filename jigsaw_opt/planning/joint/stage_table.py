@@ -144,5 +144,5 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
 
 
 def _transfer_us(size: int, choices: PipelineChoices) -> int:
-    moved = 0 if choices.bandwidth is None else ceil(Fraction(size * 10**6) / Fraction(choices.bandwidth))
+    moved = 0 if choices.bandwidth is None else ceil(Fraction(size * 10**6, choices.bandwidth))
     return choices.latency_us + moved

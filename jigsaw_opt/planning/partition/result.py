@@ -39,6 +39,8 @@ class Stage:
         Gradients and optimiser state; 0 where nothing is known of them.
     weight_us
         The part of `backward_us` for the gradients of the weights; None where it is not known of all layers.
+    recompute
+        Whether it computes its activations again before its backward pass, which takes `forward_us` more.
     """
 
     nodes: tuple[str, ...]
@@ -52,6 +54,7 @@ class Stage:
     time_s: float
     state_bytes: int = 0
     weight_us: int | None = None
+    recompute: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,23 @@ def costs_of(partition: Partition) -> PipelineCosts:
         )
     weights = [stage.weight_us for stage in stages if stage.weight_us is not None]
     parts = tuple(weights) if len(weights) == len(stages) else ()
+    again = [stage.recompute for stage in stages]
+    given = [0, *(stage.output_bytes for stage in stages[:-1])]
     return PipelineCosts(
         tuple(stage.forward_us for stage in stages),
-        tuple(stage.backward_us - part for stage, part in zip(stages, parts or [0] * len(stages), strict=True)),
+        tuple(
+            stage.backward_us - part + stage.forward_us * stage.recompute
+            for stage, part in zip(stages, parts or [0] * len(stages), strict=True)
+        ),
         parts,
         tuple(_transfer_us(partition, number) for number in range(len(stages) - 1)),
         tuple(stage.output_bytes for stage in stages[:-1]),
         tuple(stage.parameter_bytes + stage.state_bytes for stage in stages),
-        tuple(stage.activation_bytes for stage in stages),
+        tuple(
+            received if stage.recompute else stage.activation_bytes
+            for stage, received in zip(stages, given, strict=True)
+        ),
+        recomputed_bytes=tuple(stage.activation_bytes * stage.recompute for stage in stages) if any(again) else (),
     )
 
 
