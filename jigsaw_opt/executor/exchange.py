@@ -113,14 +113,17 @@ class GradientExchange:
         own = pieces.get(dist.get_rank())
         if own is None or len(pieces) == 1:
             return
-        others = {rank: piece for rank, piece in pieces.items() if piece is not own}
-        shares = {rank: torch.empty_like(own) for rank in others if own.numel()}
+        # Gloo sends from one process to another what is in the host's memory.
+        is_gloo = f"{own.device.type}:gloo" in dist.get_backend_config(self.group)
+        place = torch.device("cpu") if is_gloo else own.device
+        others = {rank: piece.to(place) for rank, piece in pieces.items() if piece is not own}
+        shares = {rank: torch.empty_like(own, device=place) for rank in others if own.numel()}
         sent = [dist.P2POp(dist.isend, _bytes(piece), rank, self.group) for rank, piece in others.items() if len(piece)]
         received = [dist.P2POp(dist.irecv, _bytes(share), rank, self.group) for rank, share in shares.items()]
         for work in dist.batch_isend_irecv([*sent, *received]):
             work.wait()
         for share in shares.values():
-            own.add_(share)
+            own.add_(share.to(own.device))
 
 
 def _bytes(tensor: Tensor) -> Tensor:

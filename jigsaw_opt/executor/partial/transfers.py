@@ -90,21 +90,21 @@ def _copied(group: dist.ProcessGroup) -> dist.ProcessGroup:
     ranks, rank = dist.get_process_group_ranks(group), dist.get_rank()
     options = getattr(group._get_backend(_device_of(group)), "options", None)
     timeout = getattr(options, "_timeout", None)
+    backend = dist.get_backend_config(group)
     if len(ranks) == dist.get_world_size():
-        whole: dist.ProcessGroup = dist.new_group(ranks, timeout)
+        whole: dist.ProcessGroup = dist.new_group(ranks, timeout, backend)
         return whole
     # Only these processes know of it. By ranks and by how many groups a process has, torch names such a group.
     own = torch.tensor([len(dist.distributed_c10d._world.pg_names)], device=_device_of(group))
     held = [torch.empty_like(own) for _ in ranks]
     dist.all_gather(held, own, group=group)
     for _ in range(int(max(held)) - int(own)):
-        dist.new_group([rank], timeout, use_local_synchronization=True)
-    part: dist.ProcessGroup = dist.new_group(ranks, timeout, use_local_synchronization=True)
+        dist.new_group([rank], timeout, backend, use_local_synchronization=True)
+    part: dist.ProcessGroup = dist.new_group(ranks, timeout, backend, use_local_synchronization=True)
     return part
 
 
 def _device_of(group: dist.ProcessGroup) -> torch.device:
     """Return a device whose tensors the group sends."""
-    return (
-        torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
-    )
+    has_cpu = "cpu:" in dist.get_backend_config(group)
+    return torch.device("cpu") if has_cpu else torch.device("cuda", torch.cuda.current_device())

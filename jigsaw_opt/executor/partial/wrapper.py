@@ -231,6 +231,7 @@ class PartialBackprop(ModuleWrapper):
             self._runs = runs_of(parts.buckets)
             held = list(self.named_parameters())
             self._facts = {
+                "broadcast_buffers": str(self._broadcast_buffers),
                 "model": ", ".join(f"{name} {p.dtype}" for name, p in held),
                 "frozen parameters": ", ".join(name for name, p in held if not p.requires_grad) or "none",
             }
