@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
+    from jigsaw_opt.planning.pipeline.model_parts import ModelParts
     from jigsaw_opt.planning.pipeline.torch_csv import CsvFormat
+    from jigsaw_opt.problem.instance import Instance
 
-HELP = "export a plan (perfetto, torch-csv) or a mixed-integer program (mps, lp), and read a solution of it"
+HELP = "export a plan (perfetto, or a pipeline for PyTorch and others) or a mixed-integer program (mps, lp)"
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
+_PIPELINES = ("torch-csv", "torchtitan", "megatron-layout")
+_OF_STAGES = ("torchtitan", "megatron-layout")
+_ONLY = {
+    "replay": ("perfetto",),
+    "format": ("torch-csv",),
+    "partition": _OF_STAGES,
+    "layers": _OF_STAGES,
+    "batch": ("torchtitan",),
+    "layout_of": ("megatron-layout",),
+    "max_coefficients": ("mps", "lp"),
+}
+"""Formats that an option goes with."""
 _SECONDS_BETWEEN_NOTES = 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a plan document (perfetto, torch-csv)")
+    parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a plan document; not for mps and lp")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, traced beside it")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--to", choices=("perfetto", "mps", "lp", "torch-csv"), help="format")
+    what.add_argument("--to", choices=("perfetto", "mps", "lp", *_PIPELINES), help="format")
     what.add_argument(
         "--read-solution",
         type=Path,
@@ -43,11 +57,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("compute_only", "compute_comms"),
         help="torch-csv: passes alone, or also what ranks send and receive (compute_only)",
     )
+    _configure_stages(parser.add_argument_group("modules of a pipeline's stages, for torchtitan and megatron-layout"))
     parser.add_argument(
         "--max-coefficients",
         type=int,
         metavar="N",
         help="write programs of at most so many coefficients (5000000)",
+    )
+
+
+def _configure_stages(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--partition",
+        type=Path,
+        metavar="FILE",
+        help="which layers each stage has: what jigsaw partition -o or jigsaw pipeline --cuts has written",
+    )
+    group.add_argument("--layers", type=Path, metavar="FILE", help="the layer profile, where its layers name modules")
+    group.add_argument("--batch", type=int, metavar="N", help="torchtitan: samples of a step on a rank")
+    group.add_argument(
+        "--layout-of",
+        metavar="PATTERNS",
+        help="megatron-layout: kinds of modules by patterns of their names, as in 'blocks.*=t,stem=E,head=L,norm=-'",
     )
 
 
@@ -57,19 +88,31 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.errors import UsageError
 
     require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay, arguments.read_solution)
-    if arguments.to in ("perfetto", "torch-csv") and arguments.plan is None:
+    planned = ("perfetto", *_PIPELINES)
+    if arguments.to in planned and arguments.plan is None:
         raise UsageError(f"{arguments.to} needs a plan: jigsaw export INSTANCE PLAN --to {arguments.to} -o FILE")
-    if arguments.to not in ("perfetto", "torch-csv") and arguments.plan is not None:
-        raise UsageError("a plan goes with --to perfetto and --to torch-csv only")
-    if arguments.to != "perfetto" and arguments.replay is not None:
-        raise UsageError("--replay goes with --to perfetto only")
-    if arguments.to != "torch-csv" and arguments.format is not None:
-        raise UsageError("--format goes with --to torch-csv only")
-    if arguments.max_coefficients is not None and arguments.to not in ("mps", "lp"):
-        raise UsageError("--max-coefficients goes with --to mps and --to lp only")
-    makers = {"perfetto": _trace, "mps": _program, "lp": _program, "torch-csv": _torch_csv, None: _plan}
+    if arguments.to not in planned and arguments.plan is not None:
+        raise UsageError(f"a plan goes with {_formats(planned)} only")
+    for option, formats in _ONLY.items():
+        if getattr(arguments, option) is not None and arguments.to not in formats:
+            raise UsageError(f"--{option.replace('_', '-')} goes with {_formats(formats)} only")
+    if arguments.to in _OF_STAGES and arguments.partition is None:
+        raise UsageError(f"{arguments.to} has the modules of each stage: give the partition, --partition FILE")
+    makers: dict[str | None, Callable[[argparse.Namespace], bytes]] = {
+        "perfetto": _trace,
+        "mps": _program,
+        "lp": _program,
+        "torch-csv": _torch_csv,
+        "torchtitan": _torchtitan,
+        "megatron-layout": _megatron_layout,
+        None: _plan,
+    }
     emit(makers[arguments.to](arguments), arguments.output)
     return 0
+
+
+def _formats(names: Sequence[str]) -> str:
+    return " and ".join(f"--to {name}" for name in names)
 
 
 def _trace(arguments: argparse.Namespace) -> bytes:
@@ -87,11 +130,90 @@ def _torch_csv(arguments: argparse.Namespace) -> bytes:
     form: CsvFormat = arguments.format or "compute_only"
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     found = torch_schedule(instance, plan, form)
-    others = [job.name for number, job in enumerate(instance.jobs) if number != found.job]
-    if others:
-        note(f"left out: job{'s' * (len(others) > 1)} {', '.join(others)}; the file has the pipeline alone")
+    _tell_others(instance, found.job)
     note(f"a schedule for torch.distributed.pipelining as PyTorch {KNOWN_TORCH} reads it, in the format {form}")
     return found.csv.encode()
+
+
+def _tell_others(instance: Instance, pipeline: int) -> None:
+    from jigsaw_opt.cli.output import note
+
+    others = [job.name for number, job in enumerate(instance.jobs) if number != pipeline]
+    if others:
+        note(f"left out: job{'s' * (len(others) > 1)} {', '.join(others)}; the file has the pipeline alone")
+
+
+def _torchtitan(arguments: argparse.Namespace) -> bytes:
+    """Return the configuration, when the schedule's file beside it is written."""
+    from jigsaw_opt.cli.output import emit, note, require_output
+    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule
+    from jigsaw_opt.planning.pipeline.torchtitan import KNOWN_TORCHTITAN, torchtitan_configuration, torchtitan_names
+
+    if arguments.output is None or arguments.output.suffix in ("", ".csv"):
+        raise UsageError("torchtitan writes a configuration, and a schedule beside it: give -o FILE.toml")
+    csv = arguments.output.with_suffix(".csv")
+    require_output(csv, arguments.instance, arguments.plan, arguments.partition, arguments.layers)
+    instance, plan = checked_plan(arguments.instance, arguments.plan)
+    found = torch_schedule(instance, plan)
+    parts = torchtitan_names(_model_parts(arguments, instance, found.job, found.layout.stages))
+    made = torchtitan_configuration(parts, found.layout, str(csv), arguments.batch)
+    _tell_others(instance, found.job)
+    if arguments.batch is None:
+        note("--batch says how many samples a step has; the configuration has one for each micro-batch")
+    note(f"a configuration for TorchTitan {KNOWN_TORCHTITAN}; later versions take these values in ParallelismConfig")
+    emit(found.csv.encode(), csv)
+    return made.encode()
+
+
+def _megatron_layout(arguments: argparse.Namespace) -> bytes:
+    from shlex import quote
+
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.planning.pipeline.megatron import megatron_layout
+    from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+
+    instance, plan = checked_plan(arguments.instance, arguments.plan)
+    job, layout = pipeline_of(instance, plan)
+    parts = _model_parts(arguments, instance, job, layout.stages)
+    text = megatron_layout(parts, layout, _kinds(arguments.layout_of))
+    _tell_others(instance, job)
+    note(f"{layout.stages // layout.gpus} virtual stages a rank; Megatron orders passes itself, not as the plan does")
+    return f"--pipeline-model-parallel-size {layout.gpus} --pipeline-model-parallel-layout {quote(text)}\n".encode()
+
+
+def _kinds(text: str | None) -> list[tuple[str, str]]:
+    """Patterns of names with their kinds."""
+    from jigsaw_opt.errors import UsageError
+
+    found = []
+    for word in [] if text is None else text.split(","):
+        pattern, _, kind = word.strip().rpartition("=")
+        if not pattern:
+            raise UsageError(f"--layout-of takes PATTERN=KIND, as in 'blocks.*=t,head=L', not {word!r}")
+        found.append((pattern, kind))
+    return found
+
+
+def _model_parts(arguments: argparse.Namespace, instance: Instance, job: int, stages: int) -> ModelParts:
+    from jigsaw_opt.documents import read_layers
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.recognising import expecting
+    from jigsaw_opt.planning.partition.document import decode_partition
+    from jigsaw_opt.planning.pipeline.model_parts import model_parts
+    from jigsaw_opt.problem.shape import ShapedJob
+
+    source, data = str(arguments.partition), read_file(arguments.partition)
+    with expecting(data, source, "partition"):
+        partition = decode_partition(data, source)
+    layers = None
+    if arguments.layers is not None:
+        layers = read_layers(read_file(arguments.layers), str(arguments.layers))
+    asked = instance.jobs[job]
+    assert isinstance(asked, ShapedJob), "a pipeline has a shape"
+    return model_parts(partition, asked.shape, stages, layers, source)
 
 
 def _program(arguments: argparse.Namespace) -> bytes:

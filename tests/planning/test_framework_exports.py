@@ -1,0 +1,233 @@
+"""Stages of pipelines as TorchTitan's configuration and Megatron's layout state them, read back by their own rules."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import encode_layers
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning.pipeline.megatron import megatron_layout
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.planning.pipeline.torchtitan import torchtitan_configuration, torchtitan_names
+from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+
+CHAIN = ("embeddings", *(f"layer{at}" for at in range(6)), "output")
+
+
+def unrolled(text: str) -> list[str]:
+    """Megatron's grammar: commas say nothing, ``(x)*n`` and then ``x*n`` repeat, ``|`` parts stages."""
+    text = text.replace(",", "")
+    text = re.sub(r"\(([^)]+)\)\*(\d+)", lambda it: it[1] * int(it[2]), text)
+    text = re.sub(r"(.)\*(\d+)", lambda it: it[1] * int(it[2]), text)
+    return text.split("|")
+
+
+def test_the_grammar_is_megatron_s() -> None:
+    assert unrolled("Et*3|(tt|)*29,m|L") == ["Ettt", *["tt"] * 29, "m", "L"]
+
+
+def drawn(seed: int) -> tuple[tuple[tuple[str, ...], ...], PipelineLayout]:
+    """Stages of a transformer, and where they are."""
+    random = Random(seed)
+    blocks, gpus, virtual = random.randint(8, 40), random.randint(1, 3), random.randint(1, 2)
+    names = ["tok_embeddings", *(f"layers.{at}" for at in range(blocks)), "norm", "output"]
+    return parts_of(random, names, gpus * virtual), PipelineLayout(tuple(range(gpus)) * virtual, 4, False)
+
+
+def parts_of(random: Random, names: list[str], stages: int) -> tuple[tuple[str, ...], ...]:
+    cuts = [0, *sorted(random.sample(range(1, len(names)), stages - 1)), len(names)]
+    return tuple(tuple(names[low:high]) for low, high in pairwise(cuts))
+
+
+def kinds_of(parts: tuple[tuple[str, ...], ...]) -> list[str]:
+    kinds = {"tok_embeddings": "E", "norm": "", "output": "L"}
+    return ["".join(kinds.get(name, "t") for name in part) for part in parts]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_layout_is_read_back(seed: int) -> None:
+    parts, layout = drawn(seed)
+    assert unrolled(megatron_layout(parts, layout)) == kinds_of(parts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_megatron_s_own_class_reads_a_layout(seed: int) -> None:
+    core = pytest.importorskip("megatron.core.transformer.pipeline_parallel_layer_layout", reason="no megatron-core")
+    parts, layout = drawn(seed)
+    read = core.PipelineParallelLayerLayout(megatron_layout(parts, layout), layout.gpus)
+    read.validate_layer_layout(sum(stage.count("t") for stage in kinds_of(parts)), None)
+    words = {"embedding": "E", "decoder": "t", "loss": "L"}
+    found = [
+        "".join(words[layer.name] for layer in read.layout[stage % layout.gpus][stage // layout.gpus])
+        for stage in range(layout.stages)
+    ]
+    assert found == kinds_of(parts)
+
+
+def test_kinds_of_modules_are_given_by_patterns() -> None:
+    parts = (("stem", "blocks.0"), ("blocks.1", "norm"), ("mtp.0", "head"))
+    layout, kinds = PipelineLayout((0, 1, 2), 4, False), [("stem", "E"), ("blocks.*", "t"), ("mtp.*", "m")]
+    assert megatron_layout(parts, layout, kinds) == "Et|t|mL"
+    with pytest.raises(UsageError, match=r"not known what stem, mtp\.0 are.*--layout-of"):
+        megatron_layout(parts, layout)
+    with pytest.raises(UsageError, match='kinds of modules are E, t, m, L, -, not "x"'):
+        megatron_layout(parts, layout, [*kinds, ("head", "x")])
+
+
+@pytest.mark.parametrize(
+    ("parts", "gpu_of", "message"),
+    [
+        ((("layers.0",), ("layers.1", "output")), (0, 1), "one E, all t, all m and one L in this order, not .*ttL"),
+        ((("embed_tokens", "output"), ("layers.1",)), (0, 1), "in this order, not .*ELt"),
+        ((("embeddings", "layer0"), ("layer1",), ("layer2",), ("output",)), (0, 1, 1, 0), "there and back"),
+    ],
+)
+def test_what_megatron_refuses_is_refused(
+    parts: tuple[tuple[str, ...], ...], gpu_of: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        megatron_layout(parts, PipelineLayout(gpu_of, 4, False))
+
+
+def test_heads_of_several_tokens_are_in_the_last_stage_of_a_rank() -> None:
+    kinds = [("m*", "m")]
+    loop = PipelineLayout((0, 1, 0, 1), 4, False)
+    assert megatron_layout((("wte",), ("h.0",), ("m0", "m1"), ("loss",)), loop, kinds) == "E|t|mm|L"
+    with pytest.raises(UsageError, match="last stage of their rank"):
+        megatron_layout((("wte", "h.0"), ("m0",), ("loss",), ()), loop, kinds)
+    with pytest.raises(UsageError, match="all heads of several tokens"):
+        megatron_layout((("wte",), ("h.0",), ("m0",), ("m1", "loss")), loop, kinds)
+
+
+@pytest.mark.parametrize(
+    ("gpu_of", "style"),
+    [((0, 1), "PipelineScheduleMulti"), ((0, 1, 0, 1), "PipelineScheduleMulti"), ((0, 1, 1, 0), "ZBVZeroBubble")],
+)
+def test_a_configuration_is_toml(gpu_of: tuple[int, ...], style: str) -> None:
+    parts = parts_of(Random(0), ["tok_embeddings", "layers.0", "layers.1", 'a"b\\', "é\n"], len(gpu_of))
+    read = tomllib.loads(torchtitan_configuration(parts, PipelineLayout(gpu_of, 8, True), "run/x.csv", 16))
+    assert read == {
+        "training": {"local_batch_size": 16},
+        "parallelism": {
+            "pipeline_parallel_degree": 2,
+            "pipeline_parallel_schedule": style,
+            "pipeline_parallel_schedule_csv": "run/x.csv",
+            "pipeline_parallel_microbatch_size": 2,
+            "module_fqns_per_model_part": [list(part) for part in parts],
+        },
+    }
+
+
+def test_stages_are_where_torchtitan_places_them() -> None:
+    schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    for gpu_of in ((0, 1, 2, 0, 1, 2), (0, 1, 2, 2, 1, 0)):
+        layout = PipelineLayout(gpu_of, 8, True)
+        text = torchtitan_configuration((("a",),) * 6, layout, "x.csv", None)
+        name = tomllib.loads(text)["parallelism"]["pipeline_parallel_schedule"]
+        made = schedules.get_schedule_class(name)
+        turning = issubclass(made, schedules.ScheduleZBVZeroBubble)
+        places = zip(range(3), range(5, 2, -1), strict=True) if turning else ((rank, rank + 3) for rank in range(3))
+        assert [gpu_of[stage] for pair in places for stage in pair] == [0, 0, 1, 1, 2, 2]
+        assert turning or issubclass(made, schedules.PipelineScheduleMulti)
+
+
+def test_stages_elsewhere_and_odd_batches_are_refused() -> None:
+    with pytest.raises(UsageError, match="in turn on all ranks, or there and back once"):
+        torchtitan_configuration((("a",),) * 4, PipelineLayout((0, 0, 1, 1), 8, True), "x.csv", 8)
+    for batch in (12, 0):
+        with pytest.raises(UsageError, match=f"{batch} samples of a step do not divide into 8 micro-batches"):
+            torchtitan_configuration((("a",),) * 2, PipelineLayout((0, 1), 8, True), "x.csv", batch)
+
+
+def test_layers_of_a_counted_transformer_have_torchtitan_s_names() -> None:
+    assert torchtitan_names((CHAIN[:2], CHAIN[2:3], CHAIN[6:])) == (
+        ("tok_embeddings", "layers.0"),
+        ("layers.1",),
+        ("layers.5", "norm", "output"),
+    )
+    own = (("output", "layer0"), ("mine",))
+    assert torchtitan_names(own) == own
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An instance, a plan and a partition of four layers, one of which is made of two modules."""
+    monkeypatch.chdir(tmp_path)
+    names = ("tok_embeddings", "layers.0", "middle", "output")
+    layers = tuple(
+        MeasuredLayer(name, 10 + at, 20, 1, 1, modules=("layers.1", "layers.2") if name == "middle" else ())
+        for at, name in enumerate(names)
+    )
+    Path("layers.json").write_bytes(encode_layers(LayerGraph(layers, chain_edges(4))))
+    machines = ["--machines", "2", "--bandwidth", "1000000", "--no-replication"]
+    assert main(["partition", "layers.json", *machines, "-o", "cut.json"]) == 0
+    assert main(["pipeline", "cut.json", "--micro-batches", "4", "-o", "i.json", "--plan", "p.json"]) == 0
+    return tmp_path
+
+
+EXPORT = ["export", "i.json", "p.json", "--partition", "cut.json", "--to"]
+
+
+def test_files_of_the_command_line(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main([*EXPORT, "torchtitan", "--layers", "layers.json", "--batch", "8", "-o", "run.toml"]) == 0
+    told = capsys.readouterr().err
+    assert "wrote run.csv" in told and "TorchTitan 0.2" in told
+    read = tomllib.loads(Path("run.toml").read_text())["parallelism"]
+    modules = [["tok_embeddings", "layers.0"], ["layers.1", "layers.2", "output"]]
+    assert read["module_fqns_per_model_part"] == modules
+    assert read["pipeline_parallel_schedule_csv"] == "run.csv"
+    assert main(["export", "i.json", "p.json", "--to", "torch-csv", "-o", "same.csv"]) == 0
+    assert Path("run.csv").read_text() == Path("same.csv").read_text()
+    capsys.readouterr()
+    assert main([*EXPORT, "megatron-layout", "--layers", "layers.json", "-o", "-"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|ttL'\n"
+    assert "1 virtual stages a rank; Megatron orders passes itself" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["megatron-layout", "-o", "-"], 2, "it is not known what middle are"),
+        (["megatron-layout", "--layout-of", "middle", "-o", "-"], 2, "--layout-of takes PATTERN=KIND"),
+        (["torchtitan", "-o", "-"], 2, "give -o FILE.toml"),
+        (["torchtitan", "-o", "run.csv"], 2, "give -o FILE.toml"),
+        (["torchtitan", "--layout-of", "a=t", "-o", "run.toml"], 2, "--layout-of goes with --to megatron-layout only"),
+        (["torch-csv", "-o", "run.csv"], 2, "--partition goes with --to torchtitan and --to megatron-layout only"),
+        (["torchtitan", "--batch", "7", "-o", "run.toml"], 2, "7 samples of a step do not divide into 4"),
+    ],
+)
+def test_wrong_options(
+    options: list[str], code: int, message: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*EXPORT, *options]) == code
+    assert message in capsys.readouterr().err
+    assert not Path("run.toml").exists() and not Path("run.csv").exists()
+
+
+def test_another_partition_is_refused(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "i.json", "p.json", "--to", "torchtitan", "-o", "run.toml"]) == 2
+    assert "give the partition, --partition FILE" in capsys.readouterr().err
+    tree = json.loads(Path("cut.json").read_text())
+    tree["stages"][1]["forward_us"] += 1
+    tree["stages"][0]["nodes"][0] = "strange"
+    Path("cut.json").write_text(json.dumps(tree))
+    assert main([*EXPORT, "torchtitan", "--layers", "layers.json", "-o", "run.toml"]) == 3
+    told = capsys.readouterr().err
+    assert "cut.json: $.stages[1].forward_us: is 26, and in the pipeline it takes 25 us" in told
+    assert 'cut.json: $.stages[0].nodes[0]: the layer profile has no layer "strange"' in told
+    Path("cut.json").write_text(json.dumps(tree | {"stages": tree["stages"][:1]}))
+    assert main([*EXPORT, "torchtitan", "-o", "run.toml"]) == 3
+    assert "there are 1, and the pipeline has 2 stages" in capsys.readouterr().err
+    assert main(["export", "i.json", "p.json", "--to", "torchtitan", "--partition", "i.json", "-o", "run.toml"]) == 3
+    assert "looks like an instance, not a partition" in capsys.readouterr().err
+    assert not Path("run.csv").exists()
