@@ -42,6 +42,14 @@ def _print_summary(replay: Replay) -> None:
         "busy",
     )
     print_table(headers, [(row, *_cells(summary)) for row, summary in rows], headers[1:])
+    if replay.kinds:
+        print()
+        kinds = [
+            (kind, it.count, it.planned_us, it.measured_us, _percent(it.error)) for kind, it in replay.kinds.items()
+        ]
+        print_table(
+            ("", "measured", "planned us", "took us", "error"), kinds, ("measured", "planned us", "took us", "error")
+        )
     _print_gpus(replay.gpus)
     speed_up = replay.speed_up()
     if speed_up is not None and replay.baseline is not None:
@@ -128,5 +136,6 @@ def _as_json(replay: Replay) -> dict[str, Any]:
         "summary": {**asdict(replay.summary), "error": replay.summary.error},
         "baseline": baseline,
         "speed_up": replay.speed_up(),
+        **({"kinds": {kind: asdict(error) for kind, error in replay.kinds.items()}} if replay.kinds else {}),
         "gpus": [asdict(gpu) for gpu in replay.gpus],
     }

@@ -12,14 +12,17 @@ from typing import Any
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.recognising import stated_kind
 from jigsaw_opt.errors import Problem
-from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, Transfer
+from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, ShapedIteration, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
+    KindError,
     MeasuredBlock,
     MeasuredGpu,
     MeasuredIteration,
     MeasuredJob,
+    MeasuredOperation,
     MeasuredPhase,
+    MeasuredStep,
     Replay,
     ReplaySummary,
     Timeline,
@@ -91,7 +94,7 @@ def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:
 
 def _check_timeline(phase: Phase, found: Timeline, place: Place, report: Report) -> None:
     """All jobs of a phase on their GPUs, and no more passes than there were."""
-    planned = [job for job in phase.jobs if isinstance(job, JobPlan)]
+    planned = phase.jobs
     if [(job.name, job.gpus) for job in found.jobs] != [(job.name, job.gpus) for job in planned]:
         report.add((place, "jobs"), "are others than the plan's, or on other GPUs")
     else:
@@ -101,7 +104,7 @@ def _check_timeline(phase: Phase, found: Timeline, place: Place, report: Report)
         report.add((place, "origins_us"), "more than there are passes over a finite plan")
 
 
-def _check_job(job: JobPlan, measured: MeasuredJob, passes: int, place: Place, report: Report) -> None:
+def _check_job(job: JobPlan | ShapedJobPlan, measured: MeasuredJob, passes: int, place: Place, report: Report) -> None:
     """All iterations from the first one on, each with the levels and buckets of the plan.
 
     Only a run that was interrupted, which has no digests, has fewer.
@@ -113,10 +116,24 @@ def _check_job(job: JobPlan, measured: MeasuredJob, passes: int, place: Place, r
         report.add((place, "iterations"), f"{left}; {passes} passes over {count} are needed")
     for number, found in enumerate(measured.iterations):
         planned, where = job.iterations[(first + number) % count], ((place, "iterations"), number)
+        if isinstance(planned, ShapedIteration) or isinstance(found, MeasuredStep):
+            _check_step(planned, found, where, report)
+            continue
         if [block.level for block in found.blocks] != [block.level for block in planned.blocks]:
             report.add((where, "blocks"), f"need the {len(planned.blocks)} levels of the plan")
         if [transfer.bucket for transfer in found.transfers] != [transfer.bucket for transfer in planned.transfers]:
             report.add((where, "transfers"), f"need the {len(planned.transfers)} buckets of the plan")
+
+
+def _check_step(
+    planned: Iteration | ShapedIteration, found: MeasuredIteration | MeasuredStep, where: Place, report: Report
+) -> None:
+    """As many operations as the shape has."""
+    alike = isinstance(planned, ShapedIteration) and isinstance(found, MeasuredStep)
+    for name in ("blocks", "transfers"):
+        count = len(getattr(planned, name))
+        if not alike or len(getattr(found, name)) != count:
+            report.add((where, name), f"need the {count} {name} of the plan")
 
 
 def encode_replay(replay: Replay) -> bytes:
@@ -133,7 +150,8 @@ def encode_replay(replay: Replay) -> bytes:
         head |= {"gpus": gpus, "parameters_sha256": dict(replay.parameters_sha256)}
         tail = '  "phases": [\n' + ",\n".join(map(_phase, replay.phases)) + "\n  ]"
     else:
-        head |= {"summary": asdict(replay.summary), "gpus": gpus}
+        kinds = {"kinds": {kind: asdict(error) for kind, error in replay.kinds.items()}} if replay.kinds else {}
+        head |= {"summary": asdict(replay.summary), **kinds, "gpus": gpus}
         tail = f'  "timeline": {_timeline(replay.timeline)},\n  "baseline": {_baseline(replay.baseline)}'
     fields = [f"  {json_text(key)}: {json_text(value)},\n" for key, value in head.items()]
     return ("{\n" + "".join(fields) + tail + "\n}\n").encode()
@@ -168,7 +186,8 @@ def _job(job: MeasuredJob) -> str:
     }
     fields = ", ".join(f"{json_text(key)}: {json_text(value)}" for key, value in head.items())
     iterations = ",".join(f"\n      {json_text(asdict(iteration))}" for iteration in job.iterations)
-    return f'    {{{fields}, "iterations": [{iterations}]}}'
+    key = "steps" if any(job.steps()) else "iterations"
+    return f'    {{{fields}, "{key}": [{iterations}]}}'
 
 
 def _of_passes(tree: Json) -> Replay:
@@ -176,7 +195,8 @@ def _of_passes(tree: Json) -> Replay:
     baseline = told and Baseline(told["policy"], ReplaySummary(**told["summary"]), _read_timeline(told["timeline"]))
     phases = (MeasuredPhase.only(ReplaySummary(**tree["summary"]), timeline),)
     digests = {job.name: job.parameters_sha256 for job in timeline.jobs if job.parameters_sha256}
-    return Replay(**_head(tree), phases=phases, parameters_sha256=digests, baseline=baseline)
+    kinds = {kind: KindError(**error) for kind, error in tree.get("kinds", {}).items()}
+    return Replay(**_head(tree), phases=phases, parameters_sha256=digests, baseline=baseline, kinds=kinds)
 
 
 def _of_phases(tree: Json) -> Replay:
@@ -199,13 +219,17 @@ def _read_timeline(tree: Json) -> Timeline:
     return Timeline(tree["passes"], tuple(tree["origins_us"]), tuple(_read_job(job) for job in tree["jobs"]))
 
 
-def _read_job(tree: Json) -> MeasuredJob:
-    iterations = tuple(
-        MeasuredIteration(
-            tuple(MeasuredBlock(**block) for block in iteration["blocks"]),
-            tuple(Transfer(**transfer) for transfer in iteration["transfers"]),
-        )
-        for iteration in tree["iterations"]
+def _read_iteration(tree: Json) -> MeasuredIteration | MeasuredStep:
+    if "loss" in tree:
+        operations = {key: tuple(MeasuredOperation(**it) for it in tree[key]) for key in ("blocks", "transfers")}
+        return MeasuredStep(**operations, loss=tree["loss"])
+    return MeasuredIteration(
+        tuple(MeasuredBlock(**block) for block in tree["blocks"]),
+        tuple(Transfer(**transfer) for transfer in tree["transfers"]),
     )
+
+
+def _read_job(tree: Json) -> MeasuredJob:
+    iterations = tuple(map(_read_iteration, tree["steps"] if "steps" in tree else tree["iterations"]))
     digests = tuple(tree["parameters_sha256"])
     return MeasuredJob(tree["name"], tuple(tree["gpus"]), tree["first_iteration"], iterations, digests)

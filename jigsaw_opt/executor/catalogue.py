@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from jigsaw_opt.planning.pipeline.recognising import layout_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["FAMILIES", "KNOWN", "check_trust", "require_data_parallel", "require_entries", "resolve"]
+__all__ = ["FAMILIES", "KNOWN", "check_trust", "require_entries", "resolve", "stages_entry"]
 
 Value = int | str | tuple[int, ...]
 Arguments = Mapping[str, Value]
@@ -149,19 +150,48 @@ def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report
             report.add((place, name), "must be at least 2 for pairs of sentences; is 1")
 
 
-def require_data_parallel(instance: Instance) -> None:
-    """Refuse jobs with a shape, which are not carried out.
+def stages_entry(instance: Instance, trusted: Collection[str]) -> Mapping[str, Any] | None:
+    """Return how the stages of an instance's pipeline are built; None where it has data-parallel jobs alone.
+
+    A job without an entry takes the function that is trusted, if there is one alone.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    trusted
+        ``module:function`` that may be imported.
 
     Raises
     ------
     InvalidInputError
-        With all of them.
+        A job has a shape that is no pipeline, or a pipeline is there beside other jobs, or its entry is missing or
+        wrong; with every problem.
     """
+    shaped = {number: job for number, job in enumerate(instance.jobs) if isinstance(job, ShapedJob)}
+    if not shaped:
+        return None
     report = Report()
-    for index, job in enumerate(instance.jobs):
-        if isinstance(job, ShapedJob):
-            report.add((("$", "jobs"), index), f"job {job.name!r} has a shape; only data-parallel jobs are carried out")
+    for number, job in shaped.items():
+        place: Place = (("$", "jobs"), number)
+        layout = layout_of(job.shape)
+        if isinstance(layout, str):
+            carried = "data-parallel jobs and pipelines are carried out"
+            report.add(place, f"job {job.name!r} has a shape and is no pipeline: {layout}; {carried}")
+        elif len(instance.jobs) > 1:
+            report.add(place, f"job {job.name!r} is a pipeline beside other jobs; pipelines are carried out alone")
     report.raise_if_any()
+    [(number, job)] = shaped.items()
+    entry, place = job.executor, (("$", "jobs"), number)
+    if entry is None and len(trusted) == 1:
+        entry = {"train": next(iter(trusted)), "arguments": {}, "cuts": []}
+    if entry is None:
+        report.add(place, 'has no "executor" entry, so it cannot be built', "--trust module:function names one")
+    else:
+        check_trust(entry["train"], trusted, ((place, "executor"), "train"), report)
+        _check_own(entry, (place, "executor"), report)
+    report.raise_if_any()
+    return entry
 
 
 def require_entries(instance: Instance, trusted: Collection[str]) -> None:

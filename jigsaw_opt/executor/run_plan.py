@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import CheckFailedError, UsageError, require_a
+from jigsaw_opt.errors import CheckFailedError, UsageError, argument, require_a
 from jigsaw_opt.executor import require_torch
-from jigsaw_opt.executor.catalogue import require_data_parallel, require_entries
+from jigsaw_opt.executor.catalogue import require_entries, stages_entry
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.system.former_names import former_names
 
@@ -42,7 +42,8 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     CheckFailedError
         The plan breaks a rule.
     InvalidInputError
-        A job has a shape, models do not say how they are built, or a checkpoint is not there; with every problem.
+        A shaped job is no pipeline, or not alone; models do not say how they are built, or a checkpoint is not there;
+        with every problem.
     MissingEngineError
         PyTorch is not installed.
     RunFailedError
@@ -55,11 +56,27 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     violations = check(request.instance, request.plan)
     if violations:
         raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
-    require_data_parallel(request.instance)
-    require_entries(request.instance, request.trusted)
+    entry = stages_entry(request.instance, request.trusted)
+    if entry is None:
+        require_entries(request.instance, request.trusted)
+    else:
+        _require_whole(request)
     require_torch()
     from jigsaw_opt.executor.devices import device_of
+    from jigsaw_opt.executor.pipeline.launch import replay_pipeline
     from jigsaw_opt.executor.replay.launch import replay
 
     device_of(request.device)  # refuses one that is not there
-    return replay(request)
+    return replay(request) if entry is None else replay_pipeline(request, entry)
+
+
+def _require_whole(request: ReplayRequest) -> None:
+    """Refuse what only data-parallel jobs have."""
+    wrong = []
+    if request.baseline is not None:
+        wrong.append("a baseline is for data-parallel jobs")
+    if request.device == "cuda" and request.backend != "nccl":
+        backend = argument("backend", "nccl")
+        wrong.append(f"stages on CUDA send what they have by NCCL, with a device for each process: {backend}")
+    if wrong:
+        raise UsageError(*wrong)

@@ -21,7 +21,7 @@ from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica
 from jigsaw_opt.executor.transfer_stream import transfer_stream
 from jigsaw_opt.executor.zoo.network import moved
 
-__all__ = ["OPTIMISERS", "TrainingRecipe", "Worker", "block_and_send", "launch", "train_iteration"]
+__all__ = ["OPTIMISERS", "TrainingRecipe", "Worker", "block_and_send", "copied", "launch", "train_iteration"]
 
 OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = MappingProxyType(
     {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -185,7 +185,7 @@ class Worker:
             **self.replica.state(),
         }
         copies: dict[tuple[object, ...], Tensor] = {}
-        return {name: _copied(part, copies) for name, part in whole.items()}
+        return {name: copied(part, copies) for name, part in whole.items()}
 
     def held_bytes(self) -> int:
         """Return the bytes that stay on the device between blocks: weights, gradients and the optimiser's state.
@@ -223,7 +223,7 @@ class Worker:
         ready(bucket)
 
 
-def _copied(tree: Any, copies: dict[tuple[object, ...], Tensor]) -> Any:
+def copied(tree: Any, copies: dict[tuple[object, ...], Tensor]) -> Any:
     """Return a copy of nested lists and dictionaries, all tensors on the CPU; one with several names is copied once."""
     if isinstance(tree, Tensor):
         key = (tree.data_ptr(), tree.dtype, *tree.shape, *tree.stride())
@@ -231,8 +231,8 @@ def _copied(tree: Any, copies: dict[tuple[object, ...], Tensor]) -> Any:
             copies[key] = tree.detach().to("cpu", copy=True)
         return copies[key]
     if type(tree) in (dict, OrderedDict):
-        return {key: _copied(value, copies) for key, value in tree.items()}
-    return [_copied(item, copies) for item in tree] if isinstance(tree, list) else tree
+        return {key: copied(value, copies) for key, value in tree.items()}
+    return [copied(item, copies) for item in tree] if isinstance(tree, list) else tree
 
 
 def launch(

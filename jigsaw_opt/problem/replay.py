@@ -5,8 +5,8 @@ Times are microseconds after the moment when all processes began, or the phase d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from jigsaw_opt.errors import UsageError
@@ -14,11 +14,14 @@ from jigsaw_opt.problem.plan import Transfer
 
 __all__ = [
     "Baseline",
+    "KindError",
     "MeasuredBlock",
     "MeasuredGpu",
     "MeasuredIteration",
     "MeasuredJob",
+    "MeasuredOperation",
     "MeasuredPhase",
+    "MeasuredStep",
     "Policy",
     "Replay",
     "ReplaySummary",
@@ -50,6 +53,27 @@ class MeasuredIteration:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredOperation:
+    """A block or transfer of a pipeline, by its name in the shape."""
+
+    name: str
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """An iteration of a pipeline: its blocks and transfers in the order of the shape, and the mean loss.
+
+    A transfer starts when the pass ends that it has the result of, and ends when the pass that takes the result has it.
+    """
+
+    blocks: tuple[MeasuredOperation, ...]
+    transfers: tuple[MeasuredOperation, ...]
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredJob:
     """One job's iterations.
 
@@ -62,15 +86,27 @@ class MeasuredJob:
     iterations
         One behind the other; where a plan was carried out several times, of all passes.
     parameters_sha256
-        By worker, digest of its parameters at the end; equal where all workers agree to the last bit. Empty where the
-        run was interrupted.
+        By worker, digest of its parameters at the end; equal where all workers agree to the last bit. Of a pipeline by
+        slot, each of which has parameters of its own. Empty where the run was interrupted.
     """
 
     name: str
     gpus: tuple[str, ...]
     first_iteration: int
-    iterations: tuple[MeasuredIteration, ...]
+    iterations: tuple[MeasuredIteration | MeasuredStep, ...]
     parameters_sha256: tuple[str, ...]
+
+    def numbered(self) -> Iterator[tuple[int, MeasuredIteration]]:
+        """Yield the iterations of a data-parallel job with their numbers."""
+        for number, iteration in enumerate(self.iterations, self.first_iteration):
+            if isinstance(iteration, MeasuredIteration):
+                yield number, iteration
+
+    def steps(self) -> Iterator[tuple[int, MeasuredStep]]:
+        """Yield the iterations of a pipeline with their numbers."""
+        for number, iteration in enumerate(self.iterations, self.first_iteration):
+            if isinstance(iteration, MeasuredStep):
+                yield number, iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +184,26 @@ class ReplaySummary:
 
 
 @dataclass(frozen=True, slots=True)
+class KindError:
+    """Durations of the passes of one kind of a pipeline, or of what is sent, predicted against measured.
+
+    Parameters
+    ----------
+    count
+        How many were measured.
+    planned_us, measured_us
+        Median durations.
+    error
+        Median size of the error of a duration, relative to the planned one.
+    """
+
+    count: int
+    planned_us: int
+    measured_us: int
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredPhase:
     """A phase that was carried out, or the first of its repetitions.
 
@@ -217,6 +273,8 @@ class Replay:
         By job and worker, digest of its parameters at the end; empty where the run was interrupted.
     baseline
         None where none was asked for.
+    kinds
+        Of a pipeline, errors by kind of pass (``F``, ``B``, ``W``) and of what is ``sent``; empty of other jobs.
     """
 
     instance: str
@@ -227,6 +285,7 @@ class Replay:
     phases: tuple[MeasuredPhase, ...]
     parameters_sha256: Mapping[str, tuple[str, ...]]
     baseline: Baseline | None = None
+    kinds: Mapping[str, KindError] = field(default_factory=dict)
 
     @property
     def counts_repeats(self) -> bool:

@@ -165,6 +165,8 @@ class ShapedJob(CheckedPart, definition="job"):
         On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
     route_policy
         Which policy of the cluster its routes keep; None for none.
+    executor
+        How the executor builds the stages of a pipeline; solvers ignore it.
     """
 
     name: str
@@ -175,3 +177,4 @@ class ShapedJob(CheckedPart, definition="job"):
     deadline_us: int | None = None
     pace_us: int | None = None
     route_policy: str | None = None
+    executor: Mapping[str, Any] | None = None

@@ -8,16 +8,16 @@ each of these is a cyclic plan with a picture of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jigsaw_opt.errors import TooLargeError, require_a
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, ShapedJobPlan
-from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredPhase
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, ShapedJobPlan
+from jigsaw_opt.problem.replay import MeasuredJob, MeasuredPhase
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterLanes", "Interval", "Lane", "Picture", "period_picture", "picture"]
 
 _MOST_LANES = 1_000_000
+_Job = JobPlan | ShapedJobPlan | MeasuredJob
 
 
 class Interval(NamedTuple):
@@ -209,30 +210,38 @@ class ClusterLanes:
             lane.intervals.sort()
         return lanes
 
-    def intervals(self, index: int, job: JobPlan | MeasuredJob, first: int = 0) -> Iterator[tuple[Lane, Interval]]:
-        """Intervals of job number `index`, whose iterations count from `first`, each with its lane."""
+    def intervals(
+        self, index: int, asked: Job | ShapedJob, job: _Job, first: int = 0
+    ) -> Iterator[tuple[Lane, Interval]]:
+        """Intervals of job number `index` of the instance, whose iterations count from `first`, each with its lane."""
+        if isinstance(asked, ShapedJob):
+            return self._shaped_intervals(index, cut_shape(asked), job, first)
+        return self._data_parallel_intervals(index, job, first)
+
+    def _data_parallel_intervals(self, index: int, job: _Job, first: int) -> Iterator[tuple[Lane, Interval]]:
         routes = self._routes.under(self._policies[job.name])
         channel = routes.channel(Counter(self._server_of[gpu.rsplit("/", 1)[0]] for gpu in job.gpus))
         gpus, links = [self.gpus[gpu] for gpu in job.gpus], [self.links[k] for k in channel.links] if channel else []
-        iterations: Sequence[Iteration | MeasuredIteration] = job.iterations
+        iterations: Iterable[Any] = job.iterations
         for number, iteration in enumerate(iterations, first):
-            blocks: Sequence[Block | MeasuredBlock] = iteration.blocks
-            for worker, (lane, block) in enumerate(zip(gpus, blocks, strict=True)):
+            for worker, (lane, block) in enumerate(zip(gpus, iteration.blocks, strict=True)):
                 yield lane, Interval(block.start_us, block.end_us, index, number, worker, block.level)
             for transfer in iteration.transfers:
                 for lane in links:
                     yield lane, Interval(transfer.start_us, transfer.end_us, index, number, transfer.bucket, 0)
 
-    def shaped_intervals(self, index: int, graph: ShapedGraph, job: ShapedJobPlan) -> Iterator[tuple[Lane, Interval]]:
-        """Intervals of job number `index`, which has a shape, each with its lane."""
+    def _shaped_intervals(
+        self, index: int, graph: ShapedGraph, job: _Job, first: int
+    ) -> Iterator[tuple[Lane, Interval]]:
         lanes = [self._lanes_of(graph, job, operation) for operation in range(graph.size)]
-        for number, iteration in enumerate(job.iterations):
+        iterations: Iterable[Any] = job.iterations
+        for number, iteration in enumerate(iterations, first):
             for operation, done in enumerate((*iteration.blocks, *iteration.transfers)):
                 level = int(operation < graph.blocks)
                 for lane in lanes[operation]:
                     yield lane, Interval(done.start_us, done.end_us, index, number, operation, level)
 
-    def _lanes_of(self, graph: ShapedGraph, job: ShapedJobPlan, operation: int) -> list[Lane]:
+    def _lanes_of(self, graph: ShapedGraph, job: _Job, operation: int) -> list[Lane]:
         """GPUs of a block, links of a transfer."""
         gpus = [job.gpus[slot] for slot in graph.takes_part[operation]]
         if operation < graph.blocks:
@@ -263,11 +272,7 @@ def picture(instance: Instance, plan: Plan) -> Picture:
         )
     board, period = ClusterLanes(instance), plan.period_us
     for index, (asked, job) in enumerate(zip(instance.jobs, plan.jobs, strict=True)):
-        if isinstance(job, JobPlan):
-            found = board.intervals(index, job)
-        elif isinstance(asked, ShapedJob):
-            found = board.shaped_intervals(index, cut_shape(asked), job)
-        for lane, interval in found:
+        for lane, interval in board.intervals(index, asked, job):
             lane.intervals.extend(_wrapped(interval, period))
     end = period or max(map(job_end, plan.jobs))
     return Picture(instance, plan, board.lanes, end, memory=memory_use(instance, plan))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.replay import Replay, Timeline
 from jigsaw_opt.text import duration
 from jigsaw_opt.views.lanes import ClusterLanes, Interval, Lane, Picture, picture
@@ -30,17 +30,18 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
     if plan.is_phased:
         return _phases_picture(picture(instance, plan), replay)
     planned, measured = ClusterLanes(instance), ClusterLanes(instance, "measured")
-    for index, (job, found) in enumerate(zip(plan.data_parallel, replay.timeline.jobs, strict=True)):
-        for lane, interval in planned.intervals(index, job):
+    jobs = zip(instance.jobs, plan.jobs, replay.timeline.jobs, strict=True)
+    for index, (asked, job, found) in enumerate(jobs):
+        for lane, interval in planned.intervals(index, asked, job):
             lane.intervals.extend(_passes(interval, job, found.first_iteration, plan, replay.timeline))
-        for lane, interval in measured.intervals(index, found, found.first_iteration):
+        for lane, interval in measured.intervals(index, asked, found, found.first_iteration):
             lane.intervals.append(interval)
     begin = _begin(plan, replay.timeline)
     for lane in planned.lanes:
         lane.intervals[:] = [i._replace(start_us=i.start_us - begin, end_us=i.end_us - begin) for i in lane.intervals]
     for lane in measured.lanes:
         lane.intervals[:] = _apart(lane.intervals)
-    idle = planned.gpus.keys() - chain.from_iterable(job.gpus for job in plan.data_parallel)
+    idle = planned.gpus.keys() - chain.from_iterable(job.gpus for job in plan.jobs)
     pairs = zip(planned.lanes, measured.lanes, strict=True)
     lanes = tuple(lane for pair in pairs for lane in (pair[:1] if pair[0].name in idle else pair))
     end = max((interval.end_us for lane in lanes for interval in lane.intervals), default=0)
@@ -68,7 +69,9 @@ def _phases_picture(drawn: Picture, replay: Replay) -> Picture:
     return replace(drawn, lanes=tuple(lanes), end_us=end, facts=tuple(facts), measured=measured)
 
 
-def _passes(interval: Interval, job: JobPlan, first: int, plan: Plan, found: Timeline) -> Iterator[Interval]:
+def _passes(
+    interval: Interval, job: JobPlan | ShapedJobPlan, first: int, plan: Plan, found: Timeline
+) -> Iterator[Interval]:
     """A planned interval in every pass in which its iteration was carried out."""
     for turn, origin in _origins(plan, found):
         iteration = turn * len(job.iterations) + interval.iteration
@@ -80,9 +83,7 @@ def _passes(interval: Interval, job: JobPlan, first: int, plan: Plan, found: Tim
 def _origins(plan: Plan, found: Timeline) -> list[tuple[int, int]]:
     """Passes that were carried out, and what their planned times count from."""
     if plan.period_us is not None:
-        begun = min(
-            m.first_iteration // len(job.iterations) for job, m in zip(plan.data_parallel, found.jobs, strict=True)
-        )
+        begun = min(m.first_iteration // len(job.iterations) for job, m in zip(plan.jobs, found.jobs, strict=True))
         return [(turn, turn * plan.period_us) for turn in range(begun, found.passes)]
     return list(enumerate(found.origins_us, found.passes - len(found.origins_us)))
 
@@ -93,7 +94,7 @@ def _begin(plan: Plan, found: Timeline) -> int:
         return 0
     return min(
         block.start_us + measured.first_iteration // len(job.iterations) * plan.period_us
-        for job, measured in zip(plan.data_parallel, found.jobs, strict=True)
+        for job, measured in zip(plan.jobs, found.jobs, strict=True)
         for block in job.iterations[measured.first_iteration % len(job.iterations)].blocks
     )
 
@@ -115,6 +116,8 @@ def _facts(replay: Replay) -> Iterator[tuple[str, str]]:
     if summary.busy_measured is not None:
         yield "GPUs busy", f"{100 * summary.busy_measured:.1f} % ({100 * summary.busy_predicted:.1f} % planned)"
     yield "blocks off by", f"{100 * summary.block_error:.1f} %"
+    for kind, error in replay.kinds.items():
+        yield f"{kind} off by", f"{100 * error.error:.1f} %"
     speed_up = replay.speed_up()
     if speed_up is not None and speed_up[1] is not None and replay.baseline is not None:
         yield f"speed-up over {replay.baseline.policy}", f"{speed_up[1]:.3f} ({speed_up[0]:.3f} predicted)"

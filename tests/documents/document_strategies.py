@@ -141,6 +141,11 @@ def shapes(draw: st.DrawFn) -> Shape:
     )
 
 
+own_stages = st.fixed_dictionaries(
+    {"train": texts, "arguments": fields["arguments"], "cuts": st.lists(texts, unique=True, max_size=2)}
+)
+
+
 @st.composite
 def instances(draw: st.DrawFn) -> Instance:
     known = draw(st.dictionaries(names, models(), min_size=1, max_size=2))
@@ -158,6 +163,7 @@ def instances(draw: st.DrawFn) -> Instance:
             draw(deadlines),
             draw(paces),
             draw(policies),
+            draw(st.none() | own_stages),
         )
         if draw(st.booleans())
         else Job(

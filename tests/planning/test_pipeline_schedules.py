@@ -11,8 +11,9 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
+from jigsaw_opt.planning.pipeline.recognising import orders_of
 from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule, peak_bytes, require_memory, schedule_of
-from jigsaw_opt.planning.pipeline.search import orders_of, search_schedule
+from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
 from jigsaw_opt.solvers.options import Options
 

@@ -31,7 +31,7 @@ from jigsaw_opt.problem.replay import (
 )
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["replay_of", "summary", "timeline"]
+__all__ = ["StoppingClock", "compared", "mean_distance", "replay_of", "summary", "timeline"]
 
 _DIGITS = 4
 
@@ -174,7 +174,7 @@ def timeline(
     parameters
         Digests by job and worker; empty where the run was interrupted. Then iterations count that all workers ended.
     """
-    clock = _Stopping(part.saves for part in parts)
+    clock = StoppingClock(part.saves for part in parts)
     blocks = {b[:3]: clock.block(b) for part in parts for b in part.blocks}
     transfers: dict[tuple[int, int, int], list[TransferRecord]] = {}
     for part in parts:
@@ -212,7 +212,7 @@ def _whole(
     return last
 
 
-class _Stopping:
+class StoppingClock:
     """A clock that stands still while workers are saved, for as long as the process that has saved longest so far."""
 
     def __init__(self, saves: Iterable[Sequence[tuple[int, int]]]) -> None:
@@ -264,14 +264,42 @@ def summary(plan: Plan, found: Timeline) -> ReplaySummary:
         What it took; at least one block.
     """
     cyclic = plan.period_us is not None
-    predicted = plan.period_us or max(map(job_end, plan.data_parallel))
-    measured = _period(plan, found) if cyclic else _makespan(plan, found)
-    errors = [(b.end_us - b.start_us) / planned - 1 for planned, b in _pairs(plan, found)]
-    sizes = sorted(map(abs, errors))
-    moved = [abs(m.end_us - m.start_us - p.end_us + p.start_us) for p, m in _transfer_pairs(plan, found)]
-    gpus = {gpu for job in plan.data_parallel for gpu in job.gpus}
     planned_us = sum(b.end_us - b.start_us for job in plan.data_parallel for i in job.iterations for b in i.blocks)
-    busy_us = median(_busy_by_pass(plan, found).values() or [0])
+    return compared(
+        plan,
+        _period(plan, found) if cyclic else _makespan(plan, found),
+        ((planned, b.end_us - b.start_us) for planned, b in _pairs(plan, found)),
+        ((p.end_us - p.start_us, m.end_us - m.start_us) for p, m in _transfer_pairs(plan, found)),
+        (planned_us, median(_busy_by_pass(plan, found).values() or [0])),
+    )
+
+
+def compared(
+    plan: Plan,
+    measured: int | None,
+    blocks: Iterable[tuple[int, int]],
+    transfers: Iterable[tuple[int, int]],
+    busy_us: tuple[int, float],
+) -> ReplaySummary:
+    """Compare a plan with what was measured.
+
+    Parameters
+    ----------
+    plan
+        What was carried out.
+    measured
+        Its makespan or period in microseconds; None where the run was too short to tell.
+    blocks, transfers
+        Planned and measured duration of each, at least one block.
+    busy_us
+        Time of all blocks of a pass, planned and measured.
+    """
+    cyclic = plan.period_us is not None
+    predicted = plan.period_us or max(map(job_end, plan.jobs))
+    errors = [found / planned - 1 for planned, found in blocks]
+    sizes = sorted(map(abs, errors))
+    moved = [abs(found - planned) for planned, found in transfers]
+    gpus = {gpu for job in plan.jobs for gpu in job.gpus}
     objective: Literal["makespan", "period"] = "period" if cyclic else "makespan"
     return ReplaySummary(
         objective=objective,
@@ -281,15 +309,15 @@ def summary(plan: Plan, found: Timeline) -> ReplaySummary:
         block_error_p90=round(quantiles(sizes, n=10, method="inclusive")[-1] if len(sizes) > 1 else sizes[0], _DIGITS),
         block_bias=round(median(errors), _DIGITS),
         transfer_error_us=round(median(moved)) if moved else None,
-        busy_predicted=round(planned_us / (len(gpus) * predicted), _DIGITS),
-        busy_measured=None if measured is None else round(busy_us / (len(gpus) * measured), _DIGITS),
+        busy_predicted=round(busy_us[0] / (len(gpus) * predicted), _DIGITS),
+        busy_measured=None if measured is None else round(busy_us[1] / (len(gpus) * measured), _DIGITS),
     )
 
 
 def _pairs(plan: Plan, found: Timeline) -> Iterator[tuple[int, MeasuredBlock]]:
     """Planned duration of each measured block, and the block."""
     for job, measured in zip(plan.data_parallel, found.jobs, strict=True):
-        for number, iteration in enumerate(measured.iterations, measured.first_iteration):
+        for number, iteration in measured.numbered():
             planned = job.iterations[number % len(job.iterations)]
             for expected, block in zip(planned.blocks, iteration.blocks, strict=True):
                 yield expected.end_us - expected.start_us, block
@@ -297,7 +325,7 @@ def _pairs(plan: Plan, found: Timeline) -> Iterator[tuple[int, MeasuredBlock]]:
 
 def _transfer_pairs(plan: Plan, found: Timeline) -> Iterator[tuple[Transfer, Transfer]]:
     for job, measured in zip(plan.data_parallel, found.jobs, strict=True):
-        for number, iteration in enumerate(measured.iterations, measured.first_iteration):
+        for number, iteration in measured.numbered():
             yield from zip(job.iterations[number % len(job.iterations)].transfers, iteration.transfers, strict=True)
 
 
@@ -318,7 +346,7 @@ def _by_pass(plan: Plan, found: Timeline) -> dict[int, list[MeasuredIteration]]:
     """Iterations of all jobs in each pass that was carried out wholly."""
     passes: dict[int, list[MeasuredIteration]] = {turn: [] for turn in _whole_passes(plan, found)}
     for job, measured in zip(plan.data_parallel, found.jobs, strict=True):
-        for number, iteration in enumerate(measured.iterations, measured.first_iteration):
+        for number, iteration in measured.numbered():
             if number // len(job.iterations) in passes:
                 passes[number // len(job.iterations)].append(iteration)
     return passes
@@ -348,12 +376,13 @@ def _makespan(plan: Plan, found: Timeline) -> int | None:
 
 def _period(plan: Plan, found: Timeline) -> int | None:
     """Mean distance of the ends of passes, without the first ones, where the pipeline fills."""
-    ends = list(_ends_by_pass(plan, found).values())
-    first = min(
-        len(ends) // 2,
-        1
-        + max(b.start_us for j in plan.data_parallel for i in j.iterations for b in i.blocks) // (plan.period_us or 1),
-    )
+    last = max(b.start_us for j in plan.data_parallel for i in j.iterations for b in i.blocks)
+    return mean_distance(list(_ends_by_pass(plan, found).values()), 1 + last // (plan.period_us or 1))
+
+
+def mean_distance(ends: Sequence[int], left_out: int) -> int | None:
+    """Mean distance of moments without the first ones, at most half of them; None where less than two are left."""
+    first = min(len(ends) // 2, left_out)
     if len(ends) - first < 2:
         return None
     return max(1, round((ends[-1] - ends[first]) / (len(ends) - 1 - first)))

@@ -6,11 +6,12 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain
 from types import TracebackType
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,11 +26,12 @@ from jigsaw_opt.executor.replay.phases import jobs_in_phases
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
 from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest
-from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Replay
 from jigsaw_opt.text import printable
 
-__all__ = ["replay"]
+__all__ = ["in_processes", "machine_of", "replay"]
+
+T = TypeVar("T")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -55,9 +57,9 @@ def replay(request: ReplayRequest) -> Replay | None:
     usual = None
     if request.baseline is not None:
         usual = baseline_plan(request.instance, request.plan, request.baseline)
-    cut, machine = request.cut(), _machine(request, len(gpus))
+    cut, machine = request.cut(), machine_of(request, len(gpus))
     try:
-        found = _reports(cut, gpus, usual)
+        found = in_processes(run_rank, gpus, cut, usual)
     except InterruptedGroupError as error:
         reports = _answers(error, len(gpus), max(len(group.phases) for group in request.plan.groups))
         measured = None if reports is None else replay_of(request, usual, reports, machine)
@@ -87,33 +89,63 @@ def _saved(request: ReplayRequest) -> dict[str, int] | None:
     return {job.name: iteration for job, iteration in zip(jobs, saved, strict=True)}
 
 
-def _reports(request: ReplayRequest, gpus: Sequence[str], usual: Plan | None) -> list[RankReport] | None:
-    """What was found in a process for each GPU; None in all but the first where torchrun has started them."""
+def in_processes(
+    function: Callable[..., list[T] | None], gpus: Sequence[str], request: ReplayRequest, *arguments: Any
+) -> list[T] | None:
+    """Call a function in a process for each GPU, and return what the first one does.
+
+    Parameters
+    ----------
+    function
+        Takes the request and the arguments.
+    gpus
+        Names of the GPUs.
+    request, *arguments
+        What it is given; the request says how processes meet and where they are saved.
+
+    Returns
+    -------
+    list or None
+        None in all processes but the first one, where torchrun has started them.
+
+    Raises
+    ------
+    RunFailedError
+        A process was killed.
+    InterruptedGroupError
+        A signal came that asks to end.
+    UsageError
+        There are too few devices, or torchrun has started another number of processes.
+    """
     if request.checkpoint is not None and int(os.environ.get("LOCAL_RANK", 0)) == 0:
         Checkpoint(request.checkpoint, request).open(request.resume)
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        return _joined(request, gpus, usual)
-    return _started(request, gpus, usual)
+        return _joined(function, gpus, request, *arguments)
+    return _started(function, gpus, request, *arguments)
 
 
-def _started(request: ReplayRequest, gpus: Sequence[str], usual: Plan | None) -> list[RankReport]:
+def _started(
+    function: Callable[..., list[T] | None], gpus: Sequence[str], request: ReplayRequest, *arguments: Any
+) -> list[T]:
     if request.backend == "nccl" and torch.cuda.device_count() < len(gpus):
         raise UsageError(f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share")
     try:
-        found = run_group(run_rank, len(gpus), request, usual, backend=request.backend, timeout=TIMEOUT)[0]
+        found = run_group(function, len(gpus), request, *arguments, backend=request.backend, timeout=TIMEOUT)[0]
     except LostProcessError as error:
         raise RunFailedError(f"the process of {gpus[error.rank]} {error.how}") from error
     assert found is not None
     return found
 
 
-def _joined(request: ReplayRequest, gpus: Sequence[str], usual: Plan | None) -> list[RankReport] | None:
+def _joined(
+    function: Callable[..., list[T] | None], gpus: Sequence[str], request: ReplayRequest, *arguments: Any
+) -> list[T] | None:
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
         raise UsageError(f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}")
     with _EndAtOnce():
         dist.init_process_group(request.backend, timeout=TIMEOUT)
-        found = run_rank(request, usual)
+        found = function(request, *arguments)
         dist.destroy_process_group()
     return found
 
@@ -133,7 +165,8 @@ class _EndAtOnce(AbstractContextManager[None]):
         os._exit(code)
 
 
-def _machine(request: ReplayRequest, processes: int) -> dict[str, str | int]:
+def machine_of(request: ReplayRequest, processes: int) -> dict[str, str | int]:
+    """Return what may explain the times of a run in so many processes."""
     cuda = request.device == "cuda"
     return {
         "device": torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine(),

@@ -32,7 +32,7 @@ from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.report import Place
 
-__all__ = ["TIMEOUT", "run_rank"]
+__all__ = ["TIMEOUT", "device_of_process", "run_rank"]
 
 TIMEOUT = timedelta(minutes=30)
 """Longest wait for another process; one that has ended is noticed at once."""
@@ -72,7 +72,7 @@ class _RankProcess:
 
     def __init__(self, request: ReplayRequest, usual: Plan | None) -> None:
         self.request, self.rank = request, dist.get_rank()
-        self.device = _device(request, int(os.environ.get("LOCAL_RANK", self.rank)))
+        self.device = device_of_process(request, int(os.environ.get("LOCAL_RANK", self.rank)))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._main_store, self.store = _store(self.control)
         jobs = jobs_in_phases(request.instance, request.plan)
@@ -228,7 +228,7 @@ class _RankProcess:
         run.close()
 
 
-def _device(request: ReplayRequest, local: int) -> torch.device:
+def device_of_process(request: ReplayRequest, local: int) -> torch.device:
     """The device of this process; on a CPU, its share of the cores and threads."""
     torch.set_num_threads(request.threads)
     if request.device == "cpu":

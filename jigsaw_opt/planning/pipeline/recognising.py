@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from itertools import pairwise, product
 
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
-from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.planning.pipeline.search import orders_of
+from jigsaw_opt.planning.pipeline.orders import Kind, Orders, Pass, PipelineLayout
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 
-__all__ = ["layout_of", "pipeline_of"]
+__all__ = ["layout_of", "orders_of", "pipeline_of"]
 
 _BLOCK = re.compile(r"([FBW])(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})")
 """Kind, micro-batch and stage."""
@@ -57,6 +56,30 @@ def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
     if any(order != orders[0] for order in orders):
         raise UsageError("the plan orders the passes of some iteration otherwise than those of another")
     return number, layout
+
+
+def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) -> Orders:
+    """By GPU, the passes of a pipeline in the order of a plan.
+
+    Parameters
+    ----------
+    instance, plan
+        The instance, and a correct plan that does not repeat phases.
+    job, iteration
+        Number of the pipeline among the jobs, and the iteration.
+    """
+    asked, done = instance.jobs[job], plan.jobs[job]
+    assert isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan), "a pipeline has a shape"
+    orders: dict[str, list[tuple[int, Pass]]] = {slot.name: [] for slot in asked.shape.slots}
+    for block, run in zip(asked.shape.blocks, done.iterations[iteration].blocks, strict=True):
+        orders[block.slots[0]].append((run.start_us, _pass(block.name)))
+    return [[it for _, it in sorted(order, key=lambda at: at[0])] for order in orders.values()]
+
+
+def _pass(name: str) -> Pass:
+    batch, _, stage = name[1:].partition(".")
+    kinds: dict[str, Kind] = {"F": "F", "B": "B", "W": "W"}
+    return Pass(kinds[name[0]], int(batch), int(stage))
 
 
 def layout_of(shape: Shape) -> PipelineLayout | str:

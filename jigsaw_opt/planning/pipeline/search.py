@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, Pass, PipelineLayout
+from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import peak_bytes, timetable_of_orders
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance
 from jigsaw_opt.problem.instance import Horizon, Instance
-from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.listed import offering, solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result
 
-__all__ = ["fitting", "names_of", "orders_of", "search_schedule"]
+__all__ = ["fitting", "names_of", "search_schedule"]
 
 
 def search_schedule(
@@ -70,27 +68,3 @@ def names_of(layout: PipelineLayout) -> list[str]:
         return ["v-half"]
     wrapped = layout.gpu_of == there * layout.chunks
     return ["interleaved"] if wrapped and layout.micro_batches % layout.gpus == 0 else []
-
-
-def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) -> Orders:
-    """By GPU, the passes of a pipeline in the order of a plan.
-
-    Parameters
-    ----------
-    instance, plan
-        The instance, and a correct plan that does not repeat phases.
-    job, iteration
-        Number of the pipeline among the jobs, and the iteration.
-    """
-    asked, done = instance.jobs[job], plan.jobs[job]
-    assert isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan), "a pipeline has a shape"
-    orders: dict[str, list[tuple[int, Pass]]] = {slot.name: [] for slot in asked.shape.slots}
-    for block, run in zip(asked.shape.blocks, done.iterations[iteration].blocks, strict=True):
-        orders[block.slots[0]].append((run.start_us, _pass(block.name)))
-    return [[it for _, it in sorted(order, key=lambda at: at[0])] for order in orders.values()]
-
-
-def _pass(name: str) -> Pass:
-    batch, _, stage = name[1:].partition(".")
-    kinds = {"F": "F", "B": "B", "W": "W"}
-    return Pass(kinds[name[0]], int(batch), int(stage))  # type: ignore[arg-type]

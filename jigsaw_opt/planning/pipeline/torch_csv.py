@@ -13,13 +13,12 @@ from operator import itemgetter
 from typing import Literal
 
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
-from jigsaw_opt.planning.pipeline.recognising import pipeline_of
-from jigsaw_opt.planning.pipeline.search import orders_of
+from jigsaw_opt.planning.pipeline.recognising import orders_of, pipeline_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Execution, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["KNOWN_TORCH", "CsvFormat", "TorchSchedule", "torch_schedule"]
+__all__ = ["KNOWN_TORCH", "CsvFormat", "TorchSchedule", "planned_times", "torch_schedule"]
 
 CsvFormat = Literal["compute_only", "compute_comms"]
 KNOWN_TORCH = "2.13"
@@ -87,15 +86,24 @@ def torch_schedule(instance: Instance, plan: Plan, form: CsvFormat = "compute_on
     return TorchSchedule(job, layout, tuple(map(tuple, ranks)), {actions[it]: _name(it) for it in actions})
 
 
+def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> list[dict[str, tuple[int, int]]]:
+    """By iteration, planned start and end of each action that carries out a block, in microseconds."""
+    found = []
+    for iteration in range(instance.jobs[schedule.job].iterations):
+        times = _times(instance, plan, schedule.job, iteration)
+        found.append({it: (times[name].start_us, times[name].end_us) for it, name in schedule.planned.items()})
+    return found
+
+
 def _name(it: Pass) -> str:
     return f"{it.kind}{it.micro_batch}.{it.stage}"
 
 
-def _times(instance: Instance, plan: Plan, job: int) -> dict[str, Execution]:
-    """When each block of a pipeline runs in its first iteration."""
+def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Execution]:
+    """When each block of a pipeline runs in an iteration."""
     asked, done = instance.jobs[job], plan.jobs[job]
     assert isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan), "a pipeline has a shape"
-    return dict(zip((block.name for block in asked.shape.blocks), done.iterations[0].blocks, strict=True))
+    return dict(zip((block.name for block in asked.shape.blocks), done.iterations[iteration].blocks, strict=True))
 
 
 def _with_messages(

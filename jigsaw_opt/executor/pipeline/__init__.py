@@ -1,0 +1,1 @@
+"""Pipelines carried out by PyTorch's own runtime, `torch.distributed.pipelining`."""

@@ -1,0 +1,229 @@
+"""From what the processes of a pipeline found to a replay, and predicted against measured. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean, median
+from typing import NamedTuple
+
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.documents.replay import plan_sha256
+from jigsaw_opt.executor.pipeline.records import Action, StageReport
+from jigsaw_opt.executor.replay.evaluation import StoppingClock, compared, mean_distance
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule
+from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
+from jigsaw_opt.problem.replay import (
+    KindError,
+    MeasuredGpu,
+    MeasuredJob,
+    MeasuredOperation,
+    MeasuredPhase,
+    MeasuredStep,
+    Replay,
+    Timeline,
+)
+from jigsaw_opt.problem.shape import Shape, ShapedJob
+
+__all__ = ["pipeline_replay"]
+
+_DIGITS = 4
+_WAITED_US = 50
+"""A wait that is shorter says only that what was waited for had come before."""
+
+Span = tuple[int, int]
+
+
+class _RunStep(NamedTuple):
+    """An iteration: by block when it ran, and when it waited for what it takes; and its loss."""
+
+    ran: dict[str, Span]
+    waited: dict[str, Span]
+    loss: float
+
+
+def pipeline_replay(
+    request: ReplayRequest, schedule: TorchSchedule, found: Sequence[StageReport], machine: Mapping[str, str | int]
+) -> Replay:
+    """The replay of a pipeline.
+
+    Parameters
+    ----------
+    request, schedule
+        What was carried out.
+    found
+        By process; each has taken at least one step.
+    machine
+        What may explain the times.
+    """
+    asked, done = request.instance.jobs[schedule.job], request.plan.jobs[schedule.job]
+    assert isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan), "a pipeline has a shape"
+    clock = StoppingClock(report.saves for report in found)
+    first, count = found[0].steps[0].iteration, min(len(report.steps) for report in found)
+    steps = [_step(clock, schedule, found, number) for number in range(count)]
+    digests = _digests(schedule, found)
+    passes = -(-(first + count) // len(done.iterations))
+    origins = tuple(map(clock.moment, found[0].origins_us[: passes - first // len(done.iterations)]))
+    measured = tuple(_measured(asked.shape, step) for step in steps)
+    timeline = Timeline(passes, origins, (MeasuredJob(done.name, done.gpus, first, measured, digests),))
+    durations = list(_durations(asked.shape, schedule, done, first, steps))
+    sent = list(_sent(asked.shape, done, first, steps))
+    summary = compared(
+        request.plan,
+        _measured_us(request.plan, timeline),
+        [(planned, took) for _, planned, took in durations],
+        [(planned, took) for _, planned, took in sent],
+        _busy_us(done, timeline),
+    )
+    planned_bytes = _planned_bytes(asked.shape, done)
+    return Replay(
+        instance=request.instance.name,
+        instance_sha256=instance_sha256(request.instance),
+        plan_sha256=plan_sha256(request.plan),
+        machine=machine,
+        gpus=tuple(
+            MeasuredGpu(gpu, report.memory_bytes, planned)
+            for gpu, report, planned in zip(done.gpus, found, planned_bytes, strict=True)
+        ),
+        phases=(MeasuredPhase.only(summary, timeline),),
+        parameters_sha256={done.name: digests} if digests else {},
+        kinds=_kinds([*durations, *sent]),
+    )
+
+
+def _step(clock: StoppingClock, schedule: TorchSchedule, found: Sequence[StageReport], number: int) -> _RunStep:
+    """What all processes did in a step."""
+    records = [report.steps[number] for report in found]
+    ran = _spans(clock, schedule, (it for record in records for it in record.actions))
+    waited = _spans(clock, schedule, (it for record in records for it in record.receipts))
+    return _RunStep(ran, waited, fmean(record.loss for record in records if record.loss is not None))
+
+
+def _spans(clock: StoppingClock, schedule: TorchSchedule, actions: Iterable[Action]) -> dict[str, Span]:
+    """Begin and end of actions by block, each as long as before: its own process saved nothing meanwhile."""
+    starts = ((name, clock.moment(start), end - start) for name, start, end in actions)
+    return {schedule.planned[name]: (start, start + length) for name, start, length in starts}
+
+
+def _measured(shape: Shape, step: _RunStep) -> MeasuredStep:
+    """A step in the order of the shape."""
+    blocks = tuple(MeasuredOperation(block.name, *step.ran[block.name]) for block in shape.blocks)
+    transfers = []
+    for name, (before, after) in _ends(shape).items():
+        start = step.ran[before][1]
+        transfers.append(MeasuredOperation(name, start, max(start, step.waited[after][1])))
+    return MeasuredStep(blocks, tuple(transfers), step.loss)
+
+
+def _ends(shape: Shape) -> dict[str, tuple[str, str]]:
+    """By transfer, the block whose result it is and the one that takes it."""
+    before = {edge.after: edge.before for edge in shape.edges}
+    after = {edge.before: edge.after for edge in shape.edges}
+    return {it.name: (before[it.name], after[it.name]) for it in shape.transfers}
+
+
+def _digests(schedule: TorchSchedule, found: Sequence[StageReport]) -> tuple[str, ...]:
+    """By slot, digests of its stages; empty after an interrupt."""
+    digests = {stage: digest for report in found for stage, digest in report.digests.items()}
+    gpu_of = enumerate(schedule.layout.gpu_of)
+    by_slot: list[list[str]] = [[] for _ in found]
+    for stage, gpu in gpu_of if digests else ():
+        by_slot[gpu].append(digests[stage])
+    return tuple(map("+".join, by_slot)) if digests else ()
+
+
+def _durations(
+    shape: Shape, schedule: TorchSchedule, done: ShapedJobPlan, first: int, steps: Sequence[_RunStep]
+) -> Iterator[tuple[str, int, int]]:
+    """Kind of each pass, planned and measured duration; of a split one of stage 0 both parts together, as ``W``."""
+    for number, step in enumerate(steps, first):
+        planned = dict(
+            zip(
+                (block.name for block in shape.blocks),
+                done.iterations[number % len(done.iterations)].blocks,
+                strict=True,
+            )
+        )
+        for name, (start, end) in step.ran.items():
+            kind, length, took = name[0], planned[name].end_us - planned[name].start_us, end - start
+            if schedule.layout.split and name.endswith(".0") and kind != "F":
+                if kind == "B":
+                    continue
+                other = f"B{name[1:]}"
+                length += planned[other].end_us - planned[other].start_us
+                took += step.ran[other][1] - step.ran[other][0]
+            yield kind, length, took
+
+
+def _sent(shape: Shape, done: ShapedJobPlan, first: int, steps: Sequence[_RunStep]) -> Iterator[tuple[str, int, int]]:
+    """Planned and measured duration of transfers that somebody waited for; of others nobody knows when they ended."""
+    for number, step in enumerate(steps, first):
+        planned = done.iterations[number % len(done.iterations)].transfers
+        for it, (before, after) in zip(planned, _ends(shape).values(), strict=True):
+            start, end = step.waited[after]
+            if end - start >= _WAITED_US:
+                yield "sent", it.end_us - it.start_us, max(0, end - step.ran[before][1])
+
+
+def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:
+    """Errors by kind."""
+    kinds: dict[str, list[Span]] = {}
+    for kind, planned, took in durations:
+        kinds.setdefault(kind, []).append((planned, took))
+    return {
+        kind: KindError(
+            len(pairs),
+            round(median(planned for planned, _ in pairs)),
+            round(median(took for _, took in pairs)),
+            round(median(abs(took / planned - 1) for planned, took in pairs), _DIGITS),
+        )
+        for kind, pairs in sorted(kinds.items())
+    }
+
+
+def _passes(plan: Plan, timeline: Timeline) -> dict[int, list[MeasuredStep]]:
+    """Steps by pass over the plan, of passes that were wholly carried out in this run."""
+    count = len(plan.jobs[0].iterations)
+    found: dict[int, list[MeasuredStep]] = {}
+    for number, step in timeline.jobs[0].steps():
+        found.setdefault(number // count, []).append(step)
+    return {turn: steps for turn, steps in found.items() if len(steps) == count}
+
+
+def _measured_us(plan: Plan, timeline: Timeline) -> int | None:
+    """The median makespan, or the mean period without the first ones."""
+    passes = _passes(plan, timeline)
+    ends = {turn: max(block.end_us for step in steps for block in step.blocks) for turn, steps in passes.items()}
+    if plan.period_us is not None:
+        last = max(block.start_us for it in plan.jobs[0].iterations for block in it.blocks)
+        return mean_distance(list(ends.values()), 1 + last // plan.period_us)
+    begun = timeline.passes - len(timeline.origins_us)
+    spans = [end - timeline.origins_us[turn - begun] for turn, end in ends.items()]
+    return max(1, round(median(spans))) if spans else None
+
+
+def _busy_us(done: ShapedJobPlan, timeline: Timeline) -> tuple[int, float]:
+    """Time of all blocks of a pass, planned and the median of the measured ones."""
+    planned = sum(block.end_us - block.start_us for it in done.iterations for block in it.blocks)
+    by_step = [sum(it.end_us - it.start_us for it in step.blocks) for _, step in timeline.jobs[0].steps()]
+    return planned, len(done.iterations) * median(by_step)
+
+
+def _planned_bytes(shape: Shape, done: ShapedJobPlan) -> list[int]:
+    """By slot, the most that it holds in an iteration."""
+    times = dict(zip((block.name for block in shape.blocks), done.iterations[0].blocks, strict=True))
+    slot_of = {block.name: block.slots[0] for block in shape.blocks}
+    changes: dict[str, list[tuple[int, int]]] = {slot.name: [] for slot in shape.slots}
+    for hold in shape.holds:
+        changes[slot_of[hold.start]] += [
+            (times[hold.start].start_us, hold.bytes),
+            (times[hold.end].end_us, -hold.bytes),
+        ]
+    found = []
+    for slot in shape.slots:
+        held = most = slot.memory
+        for _, change in sorted(changes[slot.name]):  # what ends comes first
+            held += change
+            most = max(most, held)
+        found.append(most)
+    return found

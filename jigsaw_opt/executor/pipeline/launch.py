@@ -1,0 +1,65 @@
+"""Carrying a pipeline out: in processes of this machine, or in those that torchrun has started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jigsaw_opt.executor.pipeline.evaluation import pipeline_replay
+from jigsaw_opt.executor.pipeline.rank_process import run_stages
+from jigsaw_opt.executor.processes import InterruptedGroupError
+from jigsaw_opt.executor.replay.checkpoint import Checkpoint
+from jigsaw_opt.executor.replay.launch import in_processes, machine_of
+from jigsaw_opt.executor.replay.records import InterruptedRunError
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule
+from jigsaw_opt.problem.replay import Replay
+
+__all__ = ["replay_pipeline"]
+
+
+def replay_pipeline(request: ReplayRequest, entry: Mapping[str, Any]) -> Replay | None:
+    """Carry the plan of a pipeline out on PyTorch's runtime.
+
+    Parameters
+    ----------
+    request
+        The plan of an instance with a pipeline alone, and how.
+    entry
+        How its stages are built.
+
+    Returns
+    -------
+    Replay or None
+        None in all processes but the first one, where torchrun has started them.
+
+    Raises
+    ------
+    RunFailedError
+        A process was killed, a stage raised, or a loss is no number. No process is left.
+    InterruptedRunError
+        A signal ended it; it has what was measured.
+    InvalidInputError, UsageError
+        The stages cannot be built, a checkpoint is not there, the processes do not fit the plan.
+    MissingEngineError
+        This version of PyTorch has another runtime.
+    """
+    schedule = torch_schedule(request.instance, request.plan, "compute_comms")
+    gpus = request.plan.jobs[schedule.job].gpus
+    machine = machine_of(request, len(gpus))
+    try:
+        found = in_processes(run_stages, gpus, request, schedule, entry)
+    except InterruptedGroupError as error:
+        told = [report for report in error.found if report is not None]
+        whole = len(told) == len(gpus) and all(report.steps for report in told)
+        measured = pipeline_replay(request, schedule, told, machine) if whole else None
+        raise InterruptedRunError(measured, _saved(request, len(gpus))) from error
+    return None if found is None else pipeline_replay(request, schedule, found, machine)
+
+
+def _saved(request: ReplayRequest, processes: int) -> dict[str, int] | None:
+    """After how many iterations all processes are saved on this machine; None without a checkpoint."""
+    if request.checkpoint is None:
+        return None
+    [job] = request.instance.jobs
+    return {job.name: Checkpoint(request.checkpoint, request).saved([processes])[0]}

@@ -1,0 +1,177 @@
+"""Stages of the user's own model, as their function returns it with its data, loss and optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.batch_source import BatchSource
+from jigsaw_opt.executor.own_code import blame_own_code, own_function
+from jigsaw_opt.executor.own_fields import fields_of, unknown_keys
+from jigsaw_opt.executor.randomness import draw_number, own_draws
+from jigsaw_opt.executor.replay.request import ReplaySettings
+from jigsaw_opt.executor.worker import OPTIMISERS
+from jigsaw_opt.problem.rules.report import Place
+
+__all__ = ["OwnStages", "own_stages", "stage_modules"]
+
+_SPELLINGS: dict[str, tuple[str, ...]] = {
+    "model": ("model",),
+    "loader": ("loader",),
+    "loss": ("loss",),
+    "optimiser": ("optimiser", "optimizer"),
+    "schedule": ("schedule", "scheduler"),
+}
+_REQUIRED = ("model", "loader", "loss")
+
+
+@dataclass(frozen=True)
+class OwnStages:
+    """The stages of one process, on its device.
+
+    Parameters
+    ----------
+    modules
+        By number of the stage.
+    names
+        By stage of the whole model, what stands before names of its parameters in the whole model.
+    loss
+        Mean loss of outputs and targets.
+    optimiser, schedule
+        Of the stages' parameters; a schedule goes on after each step.
+    source
+        Of the batches, the same in all processes.
+    """
+
+    modules: Mapping[int, nn.Module]
+    names: Sequence[str]
+    loss: Callable[[Any, Any], Tensor]
+    optimiser: Optimizer
+    schedule: Any
+    source: BatchSource
+
+
+def own_stages(
+    entry: Mapping[str, Any],
+    place: Place,
+    given: Mapping[str, Any],
+    own: Sequence[int],
+    stages: int,
+    settings: ReplaySettings,
+) -> OwnStages:
+    """Build the stages of this process by the function that is trusted, from the same random numbers in all processes.
+
+    Parameters
+    ----------
+    entry, place
+        The `executor` entry of the job, and where it stands.
+    given
+        What the run gives to the function: ``rank``, ``world`` and ``device``.
+    own, stages
+        The stages of this process, of how many.
+    settings
+        Optimiser and seed, where the function returns no optimiser.
+
+    Raises
+    ------
+    InvalidInputError
+        The function does not take these arguments.
+    UsageError
+        What it returns is no model in so many stages, or something is missing.
+    PluginError
+        It raised; the message has the line.
+    """
+    name, arguments = entry["train"], {**given, **entry["arguments"]}
+    function, device = own_function(name, arguments, place), given["device"]
+    with own_draws(draw_number(settings.seed, 0, 0)), blame_own_code(name):
+        made = function(**arguments)
+        found = _fields(name, made)
+        modules, names = stage_modules(name, found["model"], entry["cuts"], stages)
+        mine = {stage: modules[stage].to(device) for stage in own}
+        loss = found["loss"].to(device) if isinstance(found["loss"], nn.Module) else found["loss"]
+        trained = [p for module in mine.values() for p in module.parameters() if p.requires_grad]
+        optimiser = found["optimiser"]
+        if optimiser is None:
+            optimiser = OPTIMISERS[settings.optimiser]([{"params": trained}], **settings.options)
+        elif not isinstance(optimiser, Optimizer):
+            optimiser = optimiser(trained)
+        return OwnStages(mine, names, loss, optimiser, found["schedule"], BatchSource(found["loader"], device))
+
+
+def _fields(name: str, made: Any) -> dict[str, Any]:
+    """Fields of what the function returned, None for those that it may leave out."""
+    found = fields_of(made, _SPELLINGS)
+    wrong = unknown_keys(made, _SPELLINGS)
+    wrong += [f"has no {field!r}" for field in _REQUIRED if field not in found]
+    wrong += [f"has a {field} that is no function" for field in ("loss", "optimiser") if _is_no_function(found, field)]
+    if wrong:
+        raise UsageError(*(f"what {name} returns {problem}" for problem in wrong))
+    return dict.fromkeys(_SPELLINGS) | found
+
+
+def _is_no_function(found: Mapping[str, Any], field: str) -> bool:
+    value = found.get(field)
+    optional = field == "optimiser" and (value is None or isinstance(value, Optimizer))
+    return field in found and not optional and not callable(value)
+
+
+def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tuple[list[nn.Module], list[str]]:
+    """Return a module a stage, and what stands before the names of its parameters in the whole model.
+
+    Parameters
+    ----------
+    name
+        Who returned the model.
+    model
+        A `Sequential`, or a list with a module a stage.
+    cuts
+        Names of the first module of each stage but the first, in a `Sequential`; none where it has a module a stage.
+    stages
+        Their number.
+
+    Raises
+    ------
+    UsageError
+        It does not have so many stages.
+    """
+    named = list(model.named_children()) if isinstance(model, (nn.Sequential, nn.ModuleList)) else []
+    if cuts:
+        known = [child for child, _ in named]
+        at = [known.index(cut) for cut in cuts if cut in known]
+        if type(model) is not nn.Sequential or at != sorted({*at} - {0}) or not len(cuts) == len(at) == stages - 1:
+            wanted = (
+                f"{stages} stages need {stages - 1} cuts, modules of a Sequential in its order without the first one"
+            )
+            shown = ", ".join(map(repr, known)) or f"a model of type {type(model).__name__}"
+            raise UsageError(f"{wanted}; {name} returns {shown}, and the cuts are {', '.join(map(repr, cuts))}")
+        modules: list[nn.Module] = [_part(named[a:b]) for a, b in pairwise([0, *at, len(named)])]
+        names = [""] * stages
+    else:
+        listed = [(f"{k}", module) for k, module in enumerate(model)] if isinstance(model, (list, tuple)) else named
+        modules, names = [module for _, module in listed], [f"{child}." for child, _ in listed]
+        if len(modules) != stages or not all(isinstance(module, nn.Module) for module in modules):
+            shown = f"{len(modules)} modules" if modules else f"an object of type {type(model).__name__}"
+            raise UsageError(
+                f"the plan has {stages} stages, and the model that {name} returns is {shown}: "
+                'return a module a stage, or a Sequential and say its "cuts"'
+            )
+    owner: dict[nn.Parameter, int] = {}
+    for stage, module in enumerate(modules):
+        for parameter in module.parameters():
+            if owner.setdefault(parameter, stage) != stage:
+                raise UsageError(f"stages {owner[parameter]} and {stage} of what {name} returns share a parameter")
+    return modules, names
+
+
+def _part(children: Sequence[tuple[str, nn.Module]]) -> nn.Sequential:
+    """A part of a `Sequential`, whose modules keep their names."""
+    part = nn.Sequential()
+    for name, child in children:
+        part.add_module(name, child)
+    return part

@@ -1,0 +1,229 @@
+"""What each process of a pipeline does, from building its stages to handing over what it found."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.errors import JigsawError, RunFailedError, UsageError
+from jigsaw_opt.executor.own_code import told
+from jigsaw_opt.executor.pipeline.own_stages import own_stages
+from jigsaw_opt.executor.pipeline.records import StageReport, StepRecord
+from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
+from jigsaw_opt.executor.pipeline.timed_stage import ActionLog, TimedStage, pipeline_runtime
+from jigsaw_opt.executor.processes import allow_children, report_so_far
+from jigsaw_opt.executor.replay.checkpoint import Checkpoint
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.rank_process import TIMEOUT, device_of_process
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule, planned_times
+from jigsaw_opt.problem.rules.report import Place
+
+__all__ = ["StageProcess", "run_stages"]
+
+
+def run_stages(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> list[StageReport] | None:
+    """Do the part of this process, which has joined the default process group.
+
+    Parameters
+    ----------
+    request
+        What to do.
+    schedule
+        The actions of all processes, with sends and receives.
+    entry
+        How the stages are built.
+
+    Returns
+    -------
+    list of StageReport or None
+        In the first process, what each one found.
+    """
+    own = StageProcess(request, schedule, entry)
+    report = own.replay()
+    found: list[StageReport] | None = [report] * dist.get_world_size() if own.rank == 0 else None
+    dist.gather_object(report, found, 0, own.control)
+    dist.barrier(own.control)
+    return found
+
+
+class StageProcess:
+    """One process: its stages, PyTorch's runtime, and what was measured so far.
+
+    Parameters
+    ----------
+    request, schedule, entry
+        As in `run_stages`.
+
+    Attributes
+    ----------
+    modules : mapping
+        Its stages by number.
+    """
+
+    def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:
+        logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
+        allow_children()
+        self.request, self.schedule, self.rank = request, schedule, dist.get_rank()
+        self._device = device_of_process(request, int(os.environ.get("LOCAL_RANK", self.rank)))
+        self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        self._clock = ReplayClock(self.control)
+        self._log = ActionLog(self._clock, self._device)
+        layout = schedule.layout
+        stages = [stage for stage, gpu in enumerate(layout.gpu_of) if gpu == self.rank]
+        place: Place = ((("$", "jobs"), schedule.job), "executor")
+        given = {"rank": self.rank, "world": layout.gpus, "device": self._device}
+        own = own_stages(entry, place, given, stages, layout.stages, request)
+        self.modules = own.modules
+        self._worker = StageWorker(self.rank, own, request.seed, self._device)
+        self._is_first, self._is_last = 0 in stages, layout.stages - 1 in stages
+        self._stages = [TimedStage(own.modules[s], s, layout.stages, self._device, self._log) for s in stages]
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "schedule.csv")
+            path.write_text(schedule.csv)
+            self._runtime = pipeline_runtime(self._stages, layout, own.loss, str(path), self._log)
+        self._times = planned_times(request.instance, request.plan, schedule)
+        self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
+        self._saved, self._begin, self._report = 0, 0, StageReport()
+        report_so_far(lambda: replace(self._report, passes=None, steps=list(self._report.steps)))
+
+    def replay(self) -> StageReport:
+        """Carry the plan out."""
+        if self._checkpoint is not None and self.request.resume:
+            self._resume(self._checkpoint)
+        held = self._warm_up()
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+        self._begin = self._clock.meet()
+        count, first = len(self._times), self._worker.iteration
+        while not self._is_over():
+            zero = self._zero(first)
+            for number in range(self._worker.iteration % count, count):
+                self._step(zero, number)
+                if self.request.every and self._worker.iteration % self.request.every == 0:
+                    self._save()
+        self._save()
+        memory = torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else held
+        passes = self._worker.iteration // count
+        self._report = replace(self._report, passes=passes, digests=self._worker.digests(), memory_bytes=memory)
+        return self._report
+
+    def _resume(self, checkpoint: Checkpoint) -> None:
+        [done] = checkpoint.last_whole([range(self.schedule.layout.gpus)], self.control)
+        if self.request.passes is not None and done >= self.request.passes * len(self._times):
+            raise UsageError(
+                f"the checkpoint has all of {self.request.passes} passes over the plan; --iterations takes more"
+            )
+        if done:
+            checkpoint.load(self.schedule.job, self._worker, done)  # type: ignore[arg-type]
+        self._saved = done
+
+    def _warm_up(self) -> int:
+        """Take steps that nobody measures, at least one, and go back; return the most bytes held on a CPU."""
+        initial, saved = self._worker.state(), 0
+        for turn in range(max(1, self.request.warm_up)):
+            self._log.counts_bytes = turn == 0 and self._device.type == "cpu"
+            with _blamed(f"rank {self.rank}, before the clock started"):
+                self.run_passes()
+                self._worker.end()
+        by_stage = {stage.stage_index: stage.saved_bytes for stage in self._stages}
+        held = most = 0
+        for action in self.schedule.ranks[self.rank]:
+            if action in self.schedule.planned:
+                kind = action.lstrip("0123456789")[0]
+                saved = by_stage[int(action.partition(kind)[0])]
+                held += {"F": saved, "I": 0, "B": -saved, "W": -saved}[kind]
+                most = max(most, held)
+        most += self._worker.held_bytes()
+        self._worker.load(initial)
+        return most
+
+    def _is_over(self) -> bool:
+        passes = self._worker.iteration // len(self._times)
+        if self.request.minutes is None:
+            return passes >= (self.request.passes or 0)
+        late = torch.tensor(self._clock.now() - self._begin >= 60e6 * self.request.minutes and passes > 0)
+        dist.broadcast(late, 0, self.control)
+        return bool(late)
+
+    def _zero(self, first: int) -> int:
+        """Return the moment that planned times of the next pass count from."""
+        turn, number = divmod(self._worker.iteration, len(self._times))
+        left = min(start for own in self._times[number:] for start, _ in own.values())
+        if self.request.plan.period_us is not None:
+            return self._begin + (turn - first // len(self._times)) * self.request.plan.period_us - left
+        origin = self._clock.meet()
+        self._report.origins_us.append(origin - self._begin)
+        return origin - (left if number else 0)
+
+    def _step(self, zero: int, number: int) -> None:
+        if self.request.pace:
+            self._log.starts = {it: zero + start for it, (start, _) in self._times[number].items()}
+        iteration = self._worker.iteration
+        where = f"rank {self.rank}, iteration {iteration}"
+        with _blamed(where):
+            losses = self.run_passes()
+        actions, receipts = (
+            [(name, a - self._begin, b - self._begin) for name, a, b in kept] for kept in self._log.end()
+        )
+        loss = sum(losses) / len(losses) if losses else None
+        if loss is not None and not math.isfinite(loss):
+            raise RunFailedError(f"{where}: the loss is {loss}")
+        self._report.steps.append(StepRecord(iteration, actions, receipts, loss))
+        with _blamed(where):
+            self._worker.end()
+
+    def run_passes(self) -> list[float]:
+        """Run all passes of the next batch; return the losses of the micro-batches, if they are here."""
+        inputs, targets = self._worker.begin(self.schedule.layout.micro_batches)
+        losses: list[torch.Tensor] = []
+        self._log.begin()
+        self._runtime.step(
+            *(inputs if self._is_first else ()),
+            target=targets if self._is_last else None,
+            losses=losses,
+            return_outputs=False,
+        )
+        self._log.counts_bytes = False
+        return [float(loss.detach()) for loss in losses]
+
+    def _save(self) -> None:
+        if self._checkpoint is not None and self._worker.iteration > self._saved:
+            start = self._clock.now() - self._begin
+            self._checkpoint.save(self.schedule.job, self._worker)  # type: ignore[arg-type]
+            self._report.saves.append((start, self._clock.now() - self._begin))
+            self._saved = self._worker.iteration
+
+
+_TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parent)
+
+
+def _is_of_a_message(error: Exception) -> bool:
+    """Whether the innermost line that raised an error is one that talks to other processes."""
+    innermost = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    return error.__cause__ is None and any(innermost.is_relative_to(folder) for folder in _TALKING)
+
+
+@contextmanager
+def _blamed(where: str) -> Iterator[None]:
+    """Say of what the user's code raises in the block where it happened; PyTorch wraps errors of stages."""
+    try:
+        yield
+    except JigsawError:
+        raise
+    except Exception as error:
+        if _is_of_a_message(error):
+            raise  # another process is gone, and is told
+        cause = error.__cause__ if error.__cause__ is not None else error
+        raise RunFailedError(f"{where}: {told(cause)}") from error

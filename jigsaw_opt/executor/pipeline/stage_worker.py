@@ -1,0 +1,126 @@
+"""The stages of one process with their optimiser and data: what trains, and what a checkpoint holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from hashlib import sha256
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.likeness import ANYTHING
+from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets
+from jigsaw_opt.executor.pipeline.own_stages import OwnStages
+from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
+from jigsaw_opt.executor.worker import copied
+from jigsaw_opt.executor.zoo.network import moved
+
+__all__ = ["StageWorker"]
+
+
+class StageWorker:
+    """What one process trains of a pipeline.
+
+    What it draws depends on seed, process and iteration alone, and the batch of an iteration is the same everywhere.
+
+    Parameters
+    ----------
+    number
+        Of the process.
+    own
+        Its stages.
+    seed
+        Of what is drawn.
+    device
+        Where it is.
+
+    Attributes
+    ----------
+    iteration : int
+        Steps taken so far.
+    """
+
+    def __init__(self, number: int, own: OwnStages, seed: int, device: torch.device) -> None:
+        self.number, self.own, self.iteration = number, own, 0
+        self._seed, self._device = seed, device
+
+    def begin(self, micro_batches: int) -> tuple[tuple[Any, ...], Any]:
+        """Clear the gradients; return what the first stage takes, and the targets, of the next batch."""
+        self.own.optimiser.zero_grad()
+        for module in self.own.modules.values():
+            module.zero_grad()
+        with own_draws(draw_number(self._seed, 0, self.iteration)):
+            inputs, targets = inputs_and_targets(moved(self.own.source.take(), self._device), False)
+        given, named = arguments_of(inputs)
+        sizes = {len(it) if isinstance(it, Tensor) and it.dim() else -1 for it in (*given, targets)}
+        if named or len(sizes) != 1 or sizes == {-1}:
+            raise UsageError(
+                "a pipeline takes batches of inputs, one tensor or several, and targets, a tensor of as many samples"
+            )
+        if (size := sizes.pop()) % micro_batches:
+            raise UsageError(f"a batch has {size} samples, which {micro_batches} micro-batches do not divide")
+        begin_draws(draw_number(self._seed, 1 + self.number, self.iteration))
+        return given, targets
+
+    def end(self) -> None:
+        """Take the optimiser's step."""
+        self.own.optimiser.step()
+        if self.own.schedule is not None:
+            self.own.schedule.step()
+        self.iteration += 1
+
+    def state(self) -> dict[str, Any]:
+        """Everything that training depends on, copied to the CPU: parameters and buffers under the model's names."""
+        optimiser, schedule = self.own.optimiser.state_dict(), self.own.schedule
+        whole = {"iteration": self.iteration, "model": self._model(), "optimiser": optimiser}
+        whole |= {"loader": self.own.source.state()}
+        whole |= {} if schedule is None else {"schedule": schedule.state_dict()}
+        copies: dict[tuple[object, ...], Tensor] = {}
+        return {name: copied(part, copies) for name, part in whole.items()}
+
+    def trained_state(self, iteration: int) -> dict[str, Any]:
+        """What `state` gives after so many iterations, but for the values of the tensors."""
+        schedule = {} if self.own.schedule is None else {"schedule": ANYTHING}
+        optimiser = dict.fromkeys(self.own.optimiser.state_dict(), ANYTHING)
+        loader = self.own.source.likeness()
+        return {"iteration": iteration, "model": self._model(), "optimiser": optimiser, "loader": loader, **schedule}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Return to a `state`."""
+        for stage, module in self.own.modules.items():
+            module.load_state_dict({key: state["model"][self.own.names[stage] + key] for key in module.state_dict()})
+        self.own.optimiser.load_state_dict(deepcopy(state["optimiser"]))
+        self.own.source.load(state["loader"])
+        if self.own.schedule is not None:
+            self.own.schedule.load_state_dict(deepcopy(state["schedule"]))
+        self.iteration = state["iteration"]
+
+    def held_bytes(self) -> int:
+        """Bytes of parameters, buffers, gradients, and of what the optimiser keeps, as they are now."""
+        tensors: list[Tensor] = []
+        for module in self.own.modules.values():
+            for parameter in module.parameters():
+                kept = self.own.optimiser.state.get(parameter, {}).values()
+                tensors += [parameter, *(it for it in kept if isinstance(it, Tensor) and it.dim())]
+                tensors += [parameter.grad] if parameter.grad is not None else []
+            tensors += module.buffers()
+        return sum(tensor.nbytes for tensor in tensors)
+
+    def digests(self) -> dict[int, str]:
+        """By stage, digest of its trained parameters."""
+        return {stage: _digest(module) for stage, module in self.own.modules.items()}
+
+    def _model(self) -> dict[str, Any]:
+        named = ((self.own.names[stage], module) for stage, module in self.own.modules.items())
+        return {before + key: value for before, module in named for key, value in module.state_dict().items()}
+
+
+def _digest(module: nn.Module) -> str:
+    digest = sha256()
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            digest.update(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

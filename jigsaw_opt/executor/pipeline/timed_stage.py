@@ -1,0 +1,222 @@
+"""PyTorch's stages and runtime of pipelines, which note when each action begins and ends.
+
+The runtime is private to PyTorch: it was tried with the version that `KNOWN_TORCH` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from jigsaw_opt.errors import MissingEngineError
+from jigsaw_opt.executor.memory import saved_by_segment
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH
+
+try:
+    from torch.distributed.pipelining import PipelineStage
+    from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+except ImportError as error:
+    raise MissingEngineError(f"the pipeline runtime of PyTorch {KNOWN_TORCH}", f"torch=={KNOWN_TORCH}.*") from error
+
+__all__ = ["ActionLog", "TimedStage", "pipeline_runtime"]
+
+_USED = ("_load_csv", "step")
+
+
+class ActionLog:
+    """What this process did in one step, and when.
+
+    Parameters
+    ----------
+    clock
+        On which moments are told.
+    device
+        Where the stages are. On CUDA a moment is an event of the current stream, so that nothing waits to tell it.
+
+    Attributes
+    ----------
+    starts
+        By action, the moment before which it does not begin; empty where it begins as soon as it can.
+    counts_bytes
+        Whether stages count what their forward passes save.
+    """
+
+    def __init__(self, clock: ReplayClock, device: torch.device) -> None:
+        self._clock, self._device = clock, device
+        self.starts: Mapping[str, int] = {}
+        self.counts_bytes = False
+        self._begin: tuple[int, Any] = 0, None
+        self._actions: list[list[Any]] = []
+        self._receipts: list[list[Any]] = []
+
+    def begin(self) -> None:
+        """Forget what was before, and have moments count from now."""
+        self._actions, self._receipts = [], []
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+            self._begin = self._clock.now(), self._mark()
+
+    def end(self) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+        """Return actions, and what was received, each with the moments of its begin and its end."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return tuple([(name, self._moment(one), self._moment(other)) for name, one, other in kept]  # type: ignore[return-value]
+                     for kept in (self._actions, self._receipts))  # fmt: skip
+
+    @contextmanager
+    def action(self, name: str) -> Iterator[None]:
+        """Note an action, which begins no earlier than it may."""
+        if name in self.starts:
+            self._clock.wait_until(self.starts[name])
+        start = self._mark()
+        yield
+        self._actions.append([name, start, self._mark()])
+
+    @contextmanager
+    def receipt(self, name: str) -> Iterator[None]:
+        """Note a wait for what another stage has sent."""
+        start = self._mark()
+        yield
+        self._receipts.append([name, start, self._mark()])
+
+    def with_loss(self, loss: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
+        """Return a loss whose time is part of the forward pass before it."""
+
+        def timed(outputs: Any, targets: Any) -> Tensor:
+            found = loss(outputs, targets)
+            if self._actions:
+                self._actions[-1][2] = self._mark()
+            return found
+
+        return timed
+
+    def _mark(self) -> Any:
+        if self._device.type != "cuda":
+            return self._clock.now()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def _moment(self, mark: Any) -> int:
+        if self._device.type != "cuda":
+            return int(mark)
+        begin_us, first = self._begin
+        return begin_us + int(1000 * first.elapsed_time(mark))
+
+
+class TimedStage(PipelineStage):
+    """A stage of a pipeline that notes its actions.
+
+    Parameters
+    ----------
+    module
+        The stage, on its device.
+    index, stages
+        Which stage it is, of how many.
+    device
+        Where it is.
+    log
+        Of this process.
+
+    Attributes
+    ----------
+    saved_bytes : int
+        The most that a forward pass saved for the backward pass, where the log had it counted.
+    """
+
+    def __init__(self, module: nn.Module, index: int, stages: int, device: torch.device, log: ActionLog) -> None:
+        super().__init__(module, index, stages, device)
+        self._log, self.saved_bytes = log, 0
+
+    def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
+        """Run a forward pass."""
+        if self._log.counts_bytes:
+            return self._counted(fwd_chunk_id, *args, **kwargs)
+        with self._log.action(f"{self.stage_index}F{fwd_chunk_id}"):
+            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+
+    def backward_one_chunk(
+        self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
+    ) -> None:
+        """Run a backward pass, or its part for the gradient of the input."""
+        with self._log.action(f"{self.stage_index}{'B' if full_backward else 'I'}{bwd_chunk_id}"):
+            super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
+
+    def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
+        """Run the part of a backward pass for the gradients of the weights."""
+        with self._log.action(f"{self.stage_index}W{bwd_chunk_id}"):
+            super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
+
+    def _counted(self, number: int, *args: Any, **kwargs: Any) -> Any:
+        kept: list[Any] = []
+
+        def forward(_: Callable[[int], None]) -> Tensor:
+            kept.append(super(TimedStage, self).forward_one_chunk(number, *args, **kwargs))
+            return kept[0]  # type: ignore[no-any-return]
+
+        self.saved_bytes = max(self.saved_bytes, *saved_by_segment(forward, self.submod.parameters(), 1))
+        return kept[0]
+
+
+class _Receipts(dict[tuple[int, int], list[Any]]):
+    """What the runtime is to receive, by stage and micro-batch; waiting for it is noted under the name of the pass."""
+
+    def __init__(self, log: ActionLog, kind: str) -> None:
+        super().__init__()
+        self._log, self._kind = log, kind
+
+    def pop(self, key: tuple[int, int]) -> list[Any]:  # type: ignore[override]
+        """Return what is to be waited for, and forget it."""
+        stage, batch = key
+        return [_Received(super().pop(key), self._log, f"{stage}{self._kind}{batch}")]
+
+
+class _Received:
+    """What one pass waits for, as if it were one message."""
+
+    def __init__(self, works: Sequence[Any], log: ActionLog, name: str) -> None:
+        self._works, self._log, self._name = works, log, name
+
+    def wait(self) -> None:
+        """Return when all of it is there."""
+        with self._log.receipt(self._name):
+            for work in self._works:
+                work.wait()
+
+
+def pipeline_runtime(
+    stages: Sequence[TimedStage], layout: PipelineLayout, loss: Callable[[Any, Any], Tensor], csv: str, log: ActionLog
+) -> Any:
+    """Return PyTorch's runtime for the stages of this process, with a schedule that has sends and receives.
+
+    Parameters
+    ----------
+    stages
+        Of this process.
+    layout
+        Of the whole pipeline.
+    loss
+        The mean loss over a micro-batch.
+    csv
+        Path of the schedule.
+    log
+        Where actions are noted.
+
+    Raises
+    ------
+    MissingEngineError
+        This version of PyTorch has another runtime.
+    """
+    if not all(hasattr(_PipelineScheduleRuntime, name) for name in _USED):
+        raise MissingEngineError(f"the pipeline runtime of PyTorch {KNOWN_TORCH}", f"torch=={KNOWN_TORCH}.*")
+    made: Any = _PipelineScheduleRuntime
+    runtime = made(list(stages), n_microbatches=layout.micro_batches, loss_fn=log.with_loss(loss))
+    runtime._load_csv(csv, format="compute_comms")
+    runtime.fwd_recv_ops, runtime.bwd_recv_ops = _Receipts(log, "F"), _Receipts(log, "I" if layout.split else "B")
+    return runtime

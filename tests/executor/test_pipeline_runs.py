@@ -1,0 +1,268 @@
+"""Pipelines on PyTorch's runtime: gradients, orders, replays, checkpoints, and what ends a run."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from pipelines_run import Case, case_of, is_as_planned, named_cases, on_processes  # noqa: E402
+from replayed import run  # noqa: E402
+from torch import nn  # noqa: E402
+
+from jigsaw_opt.documents import (  # noqa: E402
+    instance_sha256,
+    load_instance,
+    load_plan,
+    load_replay,
+    save_instance,
+    save_plan,
+)
+from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of  # noqa: E402
+from jigsaw_opt.errors import InvalidInputError, UsageError  # noqa: E402
+from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402
+from jigsaw_opt.executor.pipeline.evaluation import pipeline_replay  # noqa: E402
+from jigsaw_opt.executor.pipeline.own_stages import stage_modules  # noqa: E402
+from jigsaw_opt.executor.pipeline.records import StageReport, StepRecord  # noqa: E402
+from jigsaw_opt.executor.run_plan import run_plan  # noqa: E402
+from jigsaw_opt.instances.catalogue import load  # noqa: E402
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402
+from jigsaw_opt.planning.pipeline.schedule import schedule_of  # noqa: E402
+from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
+from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
+from jigsaw_opt.planning.pipeline.torch_csv import planned_times, torch_schedule  # noqa: E402
+from jigsaw_opt.problem.replay import KindError  # noqa: E402
+from jigsaw_opt.problem.shape import ShapedJob  # noqa: E402
+from jigsaw_opt.views.html import timeline_html  # noqa: E402
+from jigsaw_opt.views.replay import replay_picture  # noqa: E402
+from tests.random_pipelines import random_orders, random_pipeline  # noqa: E402
+
+
+@pytest.mark.slow
+def test_gradients_are_those_of_the_whole_model_and_orders_those_of_the_plans() -> None:
+    cases = list(named_cases(2, 4))
+    seeds = (seed for seed in range(100) if random_pipeline(seed).layout.gpus == 2)
+    for seed, _ in zip(seeds, range(12), strict=False):
+        pipeline = random_pipeline(seed)
+        cases.append(case_of(f"random {seed}", pipeline, random_orders(pipeline, seed)))
+    assert any(case.layout.stages == 4 for case in cases) and len(cases) == 20
+    for case, found in on_processes(cases):
+        assert all(rank.largest > 1e-3 and rank.difference < 1e-6 for rank in found), case.name
+        assert is_as_planned(case, found), case.name
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A pipeline of two stages with its entry, and a plan for it."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    instance, plan = folder / "instance.json", folder / "plan.json"
+    options = ("--forward-us", "900,900", "--backward-us", "1,900", "--weight-us", "1700,900", "--transfer-us", 100)
+    assert run("pipeline", *options, "--micro-batches", 3, "--schedule", "zb-h1", "-q",
+               "-o", instance, "--plan", plan) == 0  # fmt: skip
+    return instance, plan
+
+
+def with_entry(files: tuple[Path, Path], folder: Path, **arguments: Any) -> tuple[Path, Path]:
+    """The instance with an entry, and its plan, in a folder."""
+    entry = {"train": "piped:net", "arguments": arguments, "cuts": ["2"]}
+    before, paths = load_instance(files[0]), (folder / "instance.json", folder / "plan.json")
+    [job] = before.jobs
+    assert isinstance(job, ShapedJob)
+    instance = replace(before, jobs=(replace(job, executor=entry),))
+    save_instance(instance, paths[0])
+    save_plan(replace(load_plan(files[1]), instance_sha256=instance_sha256(instance)), paths[1])
+    return paths
+
+
+@pytest.mark.slow
+def test_a_run_is_measured_and_goes_on_from_a_checkpoint(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, replays = with_entry(files, tmp_path), [tmp_path / f"{name}.json" for name in ("whole", "rest")]
+    common = (*own, "--trust", "piped:net", "--warm-up", 1)
+    assert run("run", *common, "--iterations", 4, "--pace", "-o", replays[0]) == 0
+    told = capsys.readouterr().out
+    assert all(kind in told for kind in ("F ", "B ", "W ", "makespan"))
+    saved = tmp_path / "saved"
+    assert run("run", *common, "--iterations", 2, "--checkpoint", saved, "--checkpoint-every", 1) == 0
+    assert run("run", *common, "--iterations", 4, "--checkpoint", saved, "--resume", "-o", replays[1]) == 0
+    whole, rest = (load_replay(path) for path in replays)
+    [job], [later] = whole.timeline.jobs, rest.timeline.jobs
+    assert (len(job.iterations), later.first_iteration, len(later.iterations)) == (4, 2, 2)
+    assert len(set(job.parameters_sha256)) == 2 and later.parameters_sha256 == job.parameters_sha256
+    assert [step.loss for _, step in later.steps()] == [step.loss for _, step in job.steps()][2:]
+    names = torch.load(saved / "job0-worker1-iteration4.pt", weights_only=True)["model"].keys()
+    assert names == {"3.weight", "3.bias"}
+    planned = load_plan(own[1]).jobs[0].iterations[0].blocks
+    for origin, (_, step) in zip(whole.timeline.origins_us, job.steps(), strict=True):
+        assert all(found.start_us >= origin + it.start_us for found, it in zip(step.blocks, planned, strict=True))
+
+
+@pytest.mark.slow
+def test_a_lost_process_ends_the_others_with_one_message(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for fault, told in {
+        "kill": "server/1 was ended by SIGKILL",
+        "raise": "ValueError: a fault on purpose (piped.py",
+    }.items():
+        own = with_entry(files, tmp_path, fault=fault, after=8)
+        begun = time.monotonic()
+        assert run("run", *own, "--trust", "piped:net", "--minutes", 1, "--warm-up", 1) == 1
+        assert time.monotonic() - begun < 50, "it does not wait for what never comes"
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert len(lines) == 1 and told.partition(" (")[0] in lines[0]
+
+
+def case() -> Case:
+    """Two GPUs, two micro-batches, split backward passes and transfers."""
+    problem = PipelineProblem(
+        PipelineCosts((100, 100), (1, 100), (200, 100), (50,), (), (7, 7), (20, 10)), PipelineLayout((0, 1), 2, True)
+    )
+    orders = random_orders(problem, 3)
+    return case_of("small", problem, orders)
+
+
+def reports(of: Case, iterations: int, late: int) -> list[StageReport]:
+    """What processes would report that do everything as planned, each pass so much longer, each send with a wait."""
+    schedule = torch_schedule(of.instance, of.plan, "compute_comms")
+    [times] = planned_times(of.instance, of.plan, schedule)
+    found = []
+    for rank, actions in enumerate(schedule.ranks):
+        steps, origins = [], []
+        for number in range(iterations):
+            zero = 10_000 * number
+            own = [it for it in actions if it in times]
+            ran = [(it, zero + times[it][0], zero + times[it][1] + late) for it in own]
+            takes = {"0I", "0B", "1F"}
+            waits = [(it, start - 60, start) for it, start, _ in ran if it[:2] in takes]
+            steps.append(StepRecord(number, ran, waits, 0.5 if rank == 1 else None))
+            origins.append(zero)
+        found.append(StageReport(steps, origins, iterations, {rank: f"digest{rank}"}, 10 + rank))
+    return found
+
+
+def test_a_replay_compares_passes_by_kind_and_comes_back_from_its_document() -> None:
+    of, late = case(), 30
+    schedule = torch_schedule(of.instance, of.plan, "compute_comms")
+    replay = pipeline_replay(of.request(), schedule, reports(of, 3, late), {"kind": "cpu"})
+    assert replay.summary.predicted_us == of.plan.objective
+    assert replay.summary.measured_us == of.plan.objective + late
+    # Both parts of the backward pass of stage 0 are one, as PyTorch does all of it in the second.
+    assert replay.kinds["F"] == KindError(12, 100, 130, 0.3)
+    assert replay.kinds["B"] == KindError(6, 100, 130, 0.3)
+    assert replay.kinds["W"] == KindError(12, 150, 196, 0.2993)
+    assert replay.kinds["sent"].count == 12 and replay.kinds["sent"].planned_us == 50
+    assert [gpu.memory_bytes for gpu in replay.gpus] == [10, 11]
+    assert replay.gpus[0].planned_memory_bytes >= 7 + 20 and replay.gpus[1].planned_memory_bytes >= 7 + 10
+    again = decode_replay(encode_replay(replay))
+    assert again == replay
+    require_replay_of(of.plan, again, "replay")
+    shorter = replace(again.timeline.jobs[0].iterations[0], blocks=())
+    broken = replace(again.timeline.jobs[0], iterations=(shorter, *again.timeline.jobs[0].iterations[1:]))
+    phases = (replace(again.phases[0], timeline=replace(again.timeline, jobs=(broken,))),)
+    with pytest.raises(InvalidInputError, match="need the 12 blocks of the plan"):
+        require_replay_of(of.plan, replace(again, phases=phases), "replay")
+
+
+def test_a_replay_is_drawn_below_its_plan() -> None:
+    of = case()
+    schedule = torch_schedule(of.instance, of.plan, "compute_comms")
+    replay = pipeline_replay(of.request(), schedule, reports(of, 2, 0), {})
+    drawn = replay_picture(of.instance, of.plan, replay)
+    lanes = {lane.name: lane for lane in drawn.lanes}
+    for gpu in ("server/0", "server/1"):
+        planned, measured = lanes[gpu].intervals, lanes[f"{gpu} measured"].intervals
+        assert [it.number for it in measured] == [it.number for it in planned] and len(planned) == 12
+        assert [it.start_us for it in measured] == [it.start_us for it in planned]
+    assert ("F off by", "0.0 %") in drawn.facts
+    assert timeline_html(drawn).count("measured")
+
+
+def test_an_interrupted_replay_has_the_steps_that_all_have_taken() -> None:
+    of = case()
+    schedule = torch_schedule(of.instance, of.plan, "compute_comms")
+    found = [replace(report, passes=None, digests={}) for report in reports(of, 3, 0)]
+    found[1].steps.pop()
+    replay = pipeline_replay(of.request(), schedule, found, {})
+    assert len(replay.timeline.jobs[0].iterations) == 2 and replay.parameters_sha256 == {}
+    require_replay_of(of.plan, replay, "replay")
+
+
+def test_periods_are_mean_distances_of_ends() -> None:
+    problem = PipelineProblem(PipelineCosts((100, 100), (100, 100), (), (50,)), PipelineLayout((0, 1), 2, False))
+    instance, plan = schedule_of(problem, random_orders(problem, 3), "pipeline", "random").cyclic
+    of = Case("cyclic", instance, plan)
+    schedule = torch_schedule(instance, plan, "compute_comms")
+    found = [replace(report, origins_us=[]) for report in reports(of, 8, 0)]
+    replay = pipeline_replay(of.request(passes=8), schedule, found, {})
+    assert (replay.summary.objective, replay.summary.measured_us) == ("period", 10_000)
+
+
+@pytest.mark.parametrize(
+    ("model", "cuts", "told"),
+    [
+        (
+            nn.Sequential(nn.ReLU(), nn.ReLU()),
+            [],
+            "the plan has 3 stages, and the model that own:net returns is 2 modules",
+        ),
+        (nn.ReLU(), [], "is an object of type ReLU"),
+        (nn.Sequential(nn.ReLU(), nn.ReLU(), nn.ReLU()), ["1"], "3 stages need 2 cuts"),
+        (nn.Sequential(nn.ReLU(), nn.ReLU(), nn.ReLU()), ["2", "1"], "in its order without the first one"),
+        (nn.Sequential(nn.ReLU(), nn.ReLU(), nn.ReLU()), ["0", "1"], "in its order without the first one"),
+        (nn.Sequential(nn.ReLU(), nn.ReLU(), nn.ReLU()), ["1", "3"], "own:net returns '0', '1', '2'"),
+        ([nn.ReLU()] * 3, ["1", "2"], "returns a model of type list"),
+        ([nn.Linear(1, 1)] * 3, [], "stages 0 and 1 of what own:net returns share a parameter"),
+    ],
+)
+def test_models_that_are_not_in_stages_are_refused(model: Any, cuts: list[str], told: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(told)):
+        stage_modules("own:net", model, cuts, 3)
+
+
+def test_parts_keep_the_names_of_the_whole() -> None:
+    whole = nn.Sequential(OrderedDict(a=nn.Linear(1, 1), b=nn.ReLU(), c=nn.Linear(1, 1)))
+    for cuts in (["c"], []):
+        model = whole if cuts else nn.Sequential(OrderedDict(a=whole.a, c=whole.c))
+        modules, names = stage_modules("own:net", model, cuts, 2)
+        found = [name + key for name, module in zip(names, modules, strict=True) for key in module.state_dict()]
+        assert found == ["a.weight", "a.bias", "c.weight", "c.bias"]
+
+
+def test_the_function_is_named_by_the_job_or_trusted_alone() -> None:
+    instance = case().instance
+    assert stages_entry(instance, ["own:net"]) == {"train": "own:net", "arguments": {}, "cuts": []}
+    assert stages_entry(load("server/plain"), ["own:net"]) is None
+    for trusted in ([], ["own:net", "own:other"]):
+        with pytest.raises(InvalidInputError, match='has no "executor" entry'):
+            stages_entry(instance, trusted)
+    named = replace(instance.jobs[0], executor={"train": "my:net", "arguments": {"rank": 1}, "cuts": []})
+    with pytest.raises(InvalidInputError) as error:
+        stages_entry(replace(instance, jobs=(named,)), ["own:net"])
+    assert [problem.path for problem in error.value.problems] == [
+        "$.jobs[0].executor.train",
+        "$.jobs[0].executor.arguments.rank",
+    ]
+
+
+def test_other_shapes_and_mixed_instances_are_refused() -> None:
+    problem = PipelineProblem(PipelineCosts((5, 5), (5, 5), (), (), (4,)), PipelineLayout((0, 1), 2, False))
+    with pytest.raises(InvalidInputError, match="is a pipeline beside other jobs"):
+        stages_entry(add_pipeline(load("server/plain"), problem, "mine"), ["own:net"])
+    with pytest.raises(InvalidInputError, match="has a shape and is no pipeline: block"):
+        stages_entry(load("shop/job-6x4"), ["own:net"])
+
+
+def test_what_only_data_parallel_jobs_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="a baseline is for data-parallel jobs"):
+        run_plan(case().request(trusted=("own:net",), baseline="gang"))
+    with pytest.raises(UsageError, match="stages on CUDA send what they have by NCCL"):
+        run_plan(case().request(trusted=("own:net",), device="cuda"))
