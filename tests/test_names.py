@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
 
 
@@ -23,6 +25,7 @@ def classes() -> dict[str, list[tuple[str, bool]]]:
     return found
 
 
+@pytest.mark.slow
 def test_classes_that_share_a_name_inherit_from_one_of_them() -> None:
     found = classes()
     assert {"Instance", "OperationGraph", "Rounding"} <= found.keys()
@@ -46,6 +49,7 @@ def identifiers(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_name_has_a_word_that_is_no_term() -> None:
     words = {
         (path.relative_to(PACKAGE).as_posix(), name)

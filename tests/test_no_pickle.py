@@ -46,6 +46,7 @@ def unsafe(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
+@pytest.mark.slow
 def test_nothing_unpickles() -> None:
     used = {module: set(unsafe(ast.parse((PACKAGE / module).read_text()))) for module in MODULES}
     assert {module: names for module, names in used.items() if names} == ALLOWED

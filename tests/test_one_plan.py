@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
 METHOD = PACKAGE / "solvers" / "phased"
 """The method that makes phased plans is one of many, and bears their name."""
@@ -34,6 +36,7 @@ def named(package: Path, method: Path) -> Iterator[str]:
                 yield f"{name}:{node.name}"
 
 
+@pytest.mark.slow
 def test_nothing_has_a_twin_for_phased_plans() -> None:
     assert list(named(PACKAGE, METHOD)) == list(ALLOWED)
 

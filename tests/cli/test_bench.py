@@ -152,6 +152,7 @@ def shifted(folder: Path, other: Path, factor: float) -> Path:
     return other
 
 
+@pytest.mark.slow
 def test_worse_runs_than_older_ones_are_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     names = [f"tiny/0{k:02}" for k in (0, 4, 8, 12, 16, 20, 24, 28)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, islice
+from itertools import combinations
 from random import Random
 
 import pytest
@@ -14,9 +14,11 @@ from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import Recompute, configurations
 from jigsaw_opt.planning.joint.comparison import partition_of
+from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.list_schedule import limits_of, list_schedule
 from jigsaw_opt.planning.joint.positions import positions_of
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
+from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.reading import costs_of as pipeline_costs
@@ -76,12 +78,12 @@ def costs_of(graph: LayerGraph, ends: tuple[int, ...], rate: int) -> PipelineCos
     )
 
 
-def least_by_cut(graph: LayerGraph, choices: PipelineChoices) -> dict[tuple[int, ...], int]:
+def least_by_cut(graph: LayerGraph, choices: PipelineChoices, gpu_of: tuple[int, ...]) -> dict[tuple[int, ...], int]:
     """By cut, the shortest step that an exact method proves; without those that do not fit."""
     found = {}
     size, split = len(graph.layers), graph.layers[0].weight_us is not None
-    layout = PipelineLayout(tuple(range(choices.devices)), choices.micro_batches[0], split)
-    for inner in combinations(range(1, size), choices.devices - 1):
+    layout = PipelineLayout(gpu_of, choices.micro_batches[0], split)
+    for inner in combinations(range(1, size), layout.stages - 1):
         ends = (*inner, size)
         problem = PipelineProblem(costs_of(graph, ends, choices.bandwidth or 1), layout, choices.memory)
         result = solve(pipeline_instance(problem, "cut", "finite"), "cpsat", Options(threads=1))
@@ -99,26 +101,26 @@ def table_of(graph: LayerGraph, choices: PipelineChoices) -> StageTable:
 @pytest.mark.parametrize("split", [False, True])
 def test_list_schedules_keep_memory_and_the_bound(recompute: Recompute, split: bool) -> None:
     random = Random(f"lists/{recompute}/{split}")
-    tried = 0
+    found = []
     for _ in range(8):
         graph = chain(random, random.randint(6, 9), split)
         choices = PipelineChoices(3, (5,), random.randint(40, 70), recompute=recompute, bandwidth=2_000_000)
         bound = ChainBound(table_of(graph, choices))
-        least = bound.least_us()
-        for cut in islice(bound.cuts(2 * least), 5) if least is not None else ():
+        least = bound.least_us
+        for cut in (bound.open_cuts(2 * least, 100_000) or ())[:5] if least is not None else ():
             problem = bound.table.problem(cut)
             for limits in limits_of(problem):
-                found = list_schedule(problem, limits)
-                if found is None:
+                scheduled = list_schedule(problem, limits)
+                if scheduled is None:
                     continue
-                tried += 1
-                orders, end = found
+                orders, end = scheduled
+                found.append((problem, orders, end))
                 assert max(peak_bytes(problem, orders)) <= problem.room
                 assert makespan_us(problem, orders) == end
-                assert least <= bound.bound_us(cut) <= end
-        if found is not None:
-            assert schedule_of(problem, found[0], "list", "list").makespan_us == found[1]
-    assert tried > 20
+                assert least <= cut_bound_us(problem) <= end
+    assert len(found) > 20
+    for problem, orders, end in found[::20]:
+        assert schedule_of(problem, orders, "list", "list").makespan_us == end
 
 
 def test_a_plan_becomes_a_partition_with_the_same_costs() -> None:
@@ -148,18 +150,43 @@ def test_fewer_samples_a_micro_batch_take_less_time() -> None:
 def test_the_proven_optimum_is_that_of_all_cuts(seed: int) -> None:
     pytest.importorskip("ortools")
     graph, choices = case(seed)
-    least = least_by_cut(graph, choices)
+    least = least_by_cut(graph, choices, tuple(range(choices.devices)))
     bound = ChainBound(table_of(graph, choices))
     for ends, makespan in least.items():
-        assert bound.bound_us(Cut(ends, (False,) * len(ends))) <= makespan
+        assert cut_bound_us(bound.table.problem(Cut(ends, (False,) * len(ends)))) <= makespan
     if not least:
         with pytest.raises(InfeasibleError):
             plan_pipeline(graph, choices, LIMITS)
         return
-    within = bound.least_us()
+    within = bound.least_us
     assert within is not None
     assert within <= min(least.values())
     found = plan_pipeline(graph, choices, LIMITS)
     assert (found.makespan_us, found.bound_us) == (min(least.values()),) * 2
     assert check(found.instance, found.plan) == ()
     assert makespan_us(found.pipeline, found.orders) <= found.makespan_us
+
+
+@pytest.mark.parametrize("seed", [0, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 5))])
+def test_the_proven_optimum_of_two_stages_a_device_is_that_of_all_cuts_and_placements(seed: int) -> None:
+    pytest.importorskip("ortools")
+    random = Random(f"virtual/{seed}")
+    graph = chain(random, random.randint(5, 6), split=seed % 3 == 2)
+    memory = random.randint(35, 60) if seed % 2 else None
+    choices = PipelineChoices(2, (2,), memory, virtual=(2,), bandwidth=1_000_000)
+    best: list[int] = []
+    for configuration in configurations(choices, graph):
+        least = least_by_cut(graph, choices, configuration.layout.gpu_of)
+        bound = VirtualBound(stage_table(positions_of(graph), choices, configuration))
+        best += least.values()
+        assert bound.least_us is None or not least or bound.least_us <= min(least.values())
+        assert bound.least_us is not None or not least
+        for ends, makespan in least.items():
+            assert cut_bound_us(bound.table.problem(Cut(ends, (False,) * 4))) <= makespan
+    if not best:
+        with pytest.raises(InfeasibleError):
+            plan_pipeline(graph, choices, LIMITS)
+        return
+    found = plan_pipeline(graph, choices, LIMITS)
+    assert (found.makespan_us, found.bound_us) == (min(best), min(best))
+    assert check(found.instance, found.plan) == ()

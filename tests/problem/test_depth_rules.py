@@ -62,6 +62,7 @@ def test_every_solver_keeps_a_rule_of_ones_own(solver: str, pair: Instance) -> N
     assert (result.objective, result.bound) == (twin.objective, twin.bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["cpsat", "search"])
 def test_a_rule_of_ones_own_on_the_cyclic_horizon(solver: str) -> None:
     instance = with_depth(load("tiny/004"), TwoTier(1))

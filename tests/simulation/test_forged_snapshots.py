@@ -211,6 +211,7 @@ def change_somewhere(tree: Tree, draw: random.Random) -> None:
             box[key] = copy.deepcopy(draw.choice((*VALUES, *TREES)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", CASES)
 def test_whatever_is_changed_it_is_refused_or_goes_on(text: str) -> None:
     where, draw, seen = CASES[text](), random.Random(text), Counter[str]()

@@ -37,6 +37,7 @@ def test_every_policy_has_a_case() -> None:
     assert {text.partition(":")[0] for text in CASES} == set(names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", CASES)
 def test_the_end_is_the_same(text: str) -> None:
     where = CASES[text]()

@@ -138,7 +138,7 @@ def test_an_engine_that_does_not_listen_is_left_behind() -> None:
 @pytest.mark.parametrize("solver", ["cpsat", "auto"])
 def test_the_program_ends_with_its_exit_code(solver: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    arguments = ["solve", "server/weighted", "--solver", solver, "--time-limit", "1", "--json", "-o", str(plan)]
+    arguments = ["solve", "server/weighted", "--solver", solver, "--time-limit", "4", "--json", "-o", str(plan)]
     ended = subprocess.run(
         [sys.executable, "-c", DEAF, *arguments], capture_output=True, text=True, timeout=2 * LONG, check=False
     )

@@ -118,6 +118,7 @@ def test_a_solver_that_hands_nothing_through_says_so(options: Options, pair: Ins
         solve(pair, "greedy", options)
 
 
+@pytest.mark.slow
 def test_the_models_of_the_search_and_of_a_re_solve_take_them_too() -> None:
     pytest.importorskip("ortools")
     instance = load("server/weighted")

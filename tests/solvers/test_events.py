@@ -88,6 +88,7 @@ def ended(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["greedy", "cpsat", "ilp", "search", "portfolio"])
 def test_the_plan_of_an_event_is_checked_and_has_the_events_figures(solver: str) -> None:
     seen: list[tuple[Event, Plan | None]] = []

@@ -16,6 +16,7 @@ from jigsaw_opt.solvers.solve import solve
 from tests.extreme_instances import enlarged, extreme_instance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", names())
 @pytest.mark.parametrize("seed", [11, 142])
 def test_products_beyond_64_bits_keep_a_checked_plan_and_an_honest_bound(solver: str, seed: int) -> None:

@@ -134,6 +134,7 @@ def test_smiths_rule_on_one_gpu() -> None:
         assert value == sum(weights[k] * end for k, end in zip(order, ends, strict=True))
 
 
+@pytest.mark.slow
 def test_identical_machines_within_the_ratio_of_longest_first() -> None:
     draw = Random(3)
     for _ in range(20):

@@ -126,6 +126,7 @@ def test_loads_are_those_of_the_berths_and_come_back() -> None:
     assert hierarchy.fullest(groups) == pytest.approx(fullest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "seed", "changes"),
     [("cluster", 3, {"servers": 16}), ("rack", 7, {"load": 150}), ("server", 15, {}), ("pod", 4, {"servers": 8})],
@@ -142,6 +143,7 @@ def test_what_is_laid_in_groups_keeps_every_rule(family: str, seed: int, changes
     assert insert(data, nested(data), least - 1, 1) is None
 
 
+@pytest.mark.slow
 def test_groups_exchange_jobs_until_all_have_room() -> None:
     data = ground_of(CROWDED)
     period = lower_bound(data.operations).value * 105 // 100
@@ -151,6 +153,7 @@ def test_groups_exchange_jobs_until_all_have_room() -> None:
     assert not check(CROWDED, plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_reassigning_makes_loads_even_and_keeps_count_of_them(threads: int) -> None:
     data = ground_of(CROWDED)
@@ -185,6 +188,7 @@ class Everyone(dict[NoGood, int]):
         return 2**60
 
 
+@pytest.mark.slow
 def test_no_goods_that_were_not_timed_are_not_tried_again() -> None:
     data = ground_of(CROWDED)
     least = lower_bound(data.operations).value

@@ -92,6 +92,7 @@ def slower(instance: Instance, factor: int) -> Instance:
     return replace(instance, cluster=replace(cluster, servers=servers, links=links), models=models, jobs=jobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_long_times_keep_their_last_microsecond(no_warm_start: None, objective: str, engine: str) -> None:

@@ -45,6 +45,7 @@ def solved(instance: Instance, kind: FileKind, engine: str, folder: Path) -> Pat
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["highs", "cbc"])
 @pytest.mark.parametrize("kind", ["mps", "lp"])
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])

@@ -62,6 +62,7 @@ def tight(seed: int, horizon: Horizon, objective: Objective) -> Instance:
     return replace(instance, cluster=replace(instance.cluster, servers=servers))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_the_optimum(horizon: Horizon, objective: Objective, seed: int) -> None:

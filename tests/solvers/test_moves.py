@@ -34,6 +34,7 @@ def test_a_third_party_registers_a_move(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert result.plan is not None
 
 
+@pytest.mark.slow
 def test_what_moves_earn_is_recorded() -> None:
     result = solve(generate("server", 2), "search", Options(threads=1, work_limit=0.3))
     assert result.objective is not None
@@ -95,6 +96,7 @@ def test_the_command_line_takes_parameters_and_shows_what_moves_earned(
     assert "2 problems" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_orders_of_insertion_are_annealed_for_weighted_completions_alone() -> None:
     """The move alone makes plans better, the same ones for a seed, and every one of them passes the checker."""
     params = SearchParams(without=tuple(name for name in names() if name != "order_insertion"))

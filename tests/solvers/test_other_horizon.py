@@ -105,6 +105,7 @@ def test_it_does_not_apply_on_the_finite_horizon() -> None:
     assert not OtherHorizon.applies(context_of(control_of(instance), []))
 
 
+@pytest.mark.slow
 def test_where_it_is_left_out_all_others_are_made() -> None:
     control = control_of(crowded(), SearchParams(without=("other_horizon",)))
     assert Driver(control, only=OtherHorizon).run() in (StoppedBy.TIME, StoppedBy.PROOF)

@@ -68,6 +68,7 @@ def test_the_old_plan_is_kept_where_nothing_is_better() -> None:
         assert again(asked, old, fix).objective <= old.objective
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_what_changes_after_a_moment_leaves_the_past_as_it_was(objective: str) -> None:
     asked = instance(*JOBS, objective=objective)

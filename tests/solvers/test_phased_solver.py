@@ -104,6 +104,7 @@ def test_a_time_limit_is_kept() -> None:
     assert result.plan is not None and check(asked, result.plan) == ()
 
 
+@pytest.mark.slow
 def test_releases_and_deadlines_are_kept() -> None:
     jobs = (
         Job("a", "net", 2, 50_000, depth=StaircaseDepth()),

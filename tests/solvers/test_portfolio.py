@@ -87,6 +87,7 @@ def test_a_second_search_follows_where_the_exact_model_does_not_fit_or_has_had_i
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
 
 
+@pytest.mark.slow
 def test_the_second_search_for_a_period_looks_at_the_finite_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
@@ -102,6 +103,7 @@ def test_the_second_search_for_a_period_looks_at_the_finite_horizon(monkeypatch:
     assert made == [(0, None), (1, OtherHorizon)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_same_seed_and_work_with_one_worker_give_the_same_plan(horizon: Horizon, objective: Objective) -> None:
     instance = generate("server", 5, objective=objective)
@@ -187,6 +189,7 @@ def test_the_stop_rules_hold_for_all_parts(workers: int) -> None:
     assert run(instance, workers, target=10**12).stopped_by is StoppedBy.TARGET
 
 
+@pytest.mark.slow
 def test_is_no_worse_than_the_search_and_the_bound_is_no_weaker() -> None:
     instance = load("server/fast")
     alone, together = solve(instance, "search", Options(threads=1, work_limit=0.1)), run(instance, work_limit=0.3)
@@ -195,6 +198,7 @@ def test_is_no_worse_than_the_search_and_the_bound_is_no_weaker() -> None:
     assert together.bound >= alone.bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_where_the_model_does_not_fit_there_is_a_plan_all_the_same(
     workers: int, monkeypatch: pytest.MonkeyPatch

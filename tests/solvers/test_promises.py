@@ -79,6 +79,7 @@ def test_shaped_jobs_agree_with_brute_force(horizon: Horizon, objective: Objecti
     assert found["infeasible"] and found["optimal"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["greedy", "search", "auto"])
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_whatever_is_found_keeps_what_was_promised(horizon: Horizon, objective: Objective, solver: str) -> None:
@@ -124,6 +125,7 @@ def test_the_integer_program_agrees_with_brute_force(
     assert found["infeasible"] > 2 and found["optimal"] > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["greedy", "search", "cpsat", "auto", "ilp"])
 def test_a_deadline_turns_the_order_round(solver: str) -> None:
     assert solved(two_on_one_gpu(), solver).objective == 10 + 50
@@ -190,6 +192,7 @@ def test_others_refuse_promises_by_name() -> None:
         solve(two_on_one_gpu(deadline_us=60), Careless())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promises", [{"deadline_us": 45}, {"pace_us": 30}])
 def test_solving_anew_keeps_promises(promises: dict[str, int]) -> None:
     promised = two_on_one_gpu(**promises)

@@ -85,6 +85,7 @@ def test_plans_of_changed_random_instances_are_correct_and_keep_placements(
     assert found >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_what_has_started_stays_and_nothing_else_starts_before(objective: Objective) -> None:
     found = 0

@@ -90,6 +90,7 @@ def test_plans_with_extreme_numbers_are_correct() -> None:
     assert found >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion", "period"])
 def test_is_better_than_the_placements_that_it_begins_with(objective: Objective) -> None:
     better = 0
@@ -142,6 +143,7 @@ def test_assignments_that_are_forgotten_make_no_other_plan() -> None:
     assert remembered.plan.jobs == forgotten.plan.jobs
 
 
+@pytest.mark.slow
 def test_more_work_is_never_worse() -> None:
     instance = generate("server", 2)
     values = [searched(instance, work).objective for work in (0.0, 0.1, 0.6)]
@@ -189,6 +191,7 @@ def test_it_is_cancelled_while_it_runs() -> None:
     assert result.objective == plans[-1]
 
 
+@pytest.mark.slow
 def test_without_limits_it_ends_by_itself(pair: Instance) -> None:
     params = SearchParams(driver=DriverParams(patience=4))
     result = solve(random_instance(5, "finite", "makespan", 8), "search", Options(threads=1, params=params))

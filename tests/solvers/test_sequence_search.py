@@ -159,6 +159,7 @@ def test_finds_the_best_order_and_levels_of_a_placement(objective: Objective) ->
     assert reached <= 1.003 * least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_jobs_that_move_keep_every_rule(objective: Objective) -> None:
     moved = found = 0

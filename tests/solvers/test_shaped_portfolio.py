@@ -62,6 +62,7 @@ def test_it_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon)
     assert first.plan.jobs == second.plan.jobs
 
 
+@pytest.mark.slow
 def test_moves_of_shaped_jobs_are_chosen_and_left_out_as_others_are() -> None:
     instance = shop_instance(Shop(6, 5, jobs=3, objective="weighted_completion"), "moves")
     options = Options(threads=1, work_limit=0.5)

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.planning.joint.cut_bound import NEVER
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
 from jigsaw_opt.problem.clock import look
 
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainBound"]
 
-_NEVER = 2**60
-"""More than any time, and small enough to be added to itself."""
+_MOST_STARTS = 8
+"""Cuts that reach the bound, from which a search begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ class ChainBound:
     ----------
     table
         Costs of every stage.
+
+    Attributes
+    ----------
+    least_us
+        The least makespan that the conditions leave; None where no cut fits into memory.
     """
 
     def __init__(self, table: StageTable) -> None:
@@ -73,13 +80,22 @@ class ChainBound:
         fits = {again: self._places(again) for again in modes}
         added = {again: self._added(again, fits[again]) for again in modes}
         self._stages = self._asked(added, fits)
+        self.least_us = self._least_us()
 
-    def least_us(self) -> int | None:
-        """Return the least makespan that the conditions leave; None where no cut fits into memory."""
+    def starts(self) -> list[Cut]:
+        """Return cuts to begin a search with: some that reach the bound."""
+        return [] if self.least_us is None else list(islice(self._cuts(self.least_us), _MOST_STARTS))
+
+    def open_cuts(self, limit_us: int, most: int) -> list[Cut] | None:
+        """Return all cuts that may have a makespan of at most `limit_us`; None where they are more than `most`."""
+        found = list(islice(self._cuts(limit_us), most + 1))
+        return found if len(found) <= most else None
+
+    def _least_us(self) -> int | None:
         high = 1
         while not self._completes(high):
             high *= 2
-            if high >= _NEVER // 4:
+            if high >= NEVER // 4:
                 return None
         low = high // 2
         while low + 1 < high:
@@ -91,8 +107,7 @@ class ChainBound:
                 low = middle
         return high
 
-    def cuts(self, limit_us: int) -> Iterator[Cut]:
-        """Go through all cuts that may have a makespan of at most `limit_us`."""
+    def _cuts(self, limit_us: int) -> Iterator[Cut]:
         import numpy as np
 
         largest = self._largest(limit_us)
@@ -113,15 +128,6 @@ class ChainBound:
         if largest[0][0] >= 0:
             yield from extend(0, 0, 0, [], [])
 
-    def bound_us(self, cut: Cut) -> int:
-        """Return the bound of one cut."""
-        passed = bound = 0
-        for number, (span, again) in enumerate(zip(cut.spans, cut.recomputes, strict=True)):
-            stages = self._stages[number][again]
-            bound = max(bound, passed + int(stages.asked_us[span]), int(stages.least_us[span]))
-            passed += int(stages.added_us[span])
-        return max(bound, passed)
-
     def _completes(self, limit_us: int) -> bool:
         return bool(self._largest(limit_us)[0][0] >= 0)
 
@@ -129,14 +135,14 @@ class ChainBound:
         """By stage and position that it begins with, the largest `A` that can be completed within a limit."""
         import numpy as np
 
-        end = np.full(self._last + 1, -_NEVER, dtype=np.int64)
+        end = np.full(self._last + 1, -NEVER, dtype=np.int64)
         end[self._last] = limit_us
         found = [end]
         for number in reversed(range(self._stages_count)):
-            best = np.full(self._last + 1, -_NEVER, dtype=np.int64)
+            best = np.full(self._last + 1, -NEVER, dtype=np.int64)
             for stages in self._stages[number].values():
                 both = np.minimum(limit_us - stages.asked_us, found[-1][None, :] - stages.added_us)
-                both[stages.least_us > limit_us] = -_NEVER
+                both[stages.least_us > limit_us] = -NEVER
                 np.maximum(best, both.max(axis=1), out=best)
             found.append(best)
         return found[::-1]
@@ -158,7 +164,7 @@ class ChainBound:
 
         table = self.table
         passes = table.forward_us * (1 + again) + table.backward_us
-        return np.where(places > 0, passes + 2 * table.transfer_us[None, :], _NEVER)
+        return np.where(places > 0, passes + 2 * table.transfer_us[None, :], NEVER)
 
     def _asked(self, added: dict[bool, Table], fits: dict[bool, Table]) -> list[dict[bool, _StageDemands]]:
         """By stage, what it asks for in each mode; from the last stage on, with the least round trip behind it."""
@@ -167,7 +173,7 @@ class ChainBound:
         table, count = self.table, self._micro_batches
         size = self._last + 1
         cheapest = np.minimum.reduce(list(added.values()))
-        behind = np.full(size, _NEVER, dtype=np.int64)
+        behind = np.full(size, NEVER, dtype=np.int64)
         behind[self._last] = 0
         heads = self._heads(fits)
         found: list[dict[bool, _StageDemands]] = []
@@ -175,16 +181,16 @@ class ChainBound:
             own: dict[bool, _StageDemands] = {}
             for again, places in fits.items():
                 back = table.backward_us + again * table.forward_us
-                trip = np.minimum(_NEVER, added[again] + behind[None, :])
+                trip = np.minimum(NEVER, added[again] + behind[None, :])
                 work = count * (table.forward_us + back)
                 filled = trip + work - np.minimum(places, count) * table.forward_us - back
                 turns = -(-count // np.maximum(1, places))
-                asked = np.maximum.reduce([work, filled, np.minimum(_NEVER, turns * np.minimum(trip, _NEVER // count))])
-                possible = (places > 0) & (trip < _NEVER // 2)
+                asked = np.maximum.reduce([work, filled, np.minimum(NEVER, turns * np.minimum(trip, NEVER // count))])
+                possible = (places > 0) & (trip < NEVER // 2)
                 least = heads[number][:, None] + work + count * table.weight_us
-                own[again] = _StageDemands(added[again], np.where(possible, asked, _NEVER), least)
+                own[again] = _StageDemands(added[again], np.where(possible, asked, NEVER), least)
             found.append(own)
-            behind = np.minimum(_NEVER, (cheapest + behind[None, :]).min(axis=1))
+            behind = np.minimum(NEVER, (cheapest + behind[None, :]).min(axis=1))
         return found[::-1]
 
     def _heads(self, fits: dict[bool, Table]) -> list[Table]:
@@ -193,12 +199,12 @@ class ChainBound:
 
         table = self.table
         there = np.where(
-            np.maximum.reduce(list(fits.values())) > 0, table.forward_us + table.transfer_us[None, :], _NEVER
+            np.maximum.reduce(list(fits.values())) > 0, table.forward_us + table.transfer_us[None, :], NEVER
         )
-        heads = np.full(self._last + 1, _NEVER, dtype=np.int64)
+        heads = np.full(self._last + 1, NEVER, dtype=np.int64)
         heads[0] = 0
         found = [heads]
         for _ in range(self._stages_count - 1):
-            heads = np.minimum(_NEVER, (heads[:, None] + there).min(axis=0))
+            heads = np.minimum(NEVER, (heads[:, None] + there).min(axis=0))
             found.append(heads)
         return found

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from random import Random
 from typing import NamedTuple
 
 from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
+from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.limits_left import LimitsLeft
 from jigsaw_opt.planning.joint.list_schedule import limits_of, list_schedule
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
+from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.schedule import makespan_us
 from jigsaw_opt.planning.pipeline.search import fitting
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
 __all__ = ["ScheduledCut", "search_cuts"]
 
-_FIRST_CUTS = 8
-"""Cuts that reach the bound, from which the search begins."""
 _NEAREST = 3
 """Positions on either side that a boundary is moved to."""
 _FAR = 1.03
@@ -36,29 +36,27 @@ class ScheduledCut(NamedTuple):
     orders: Orders
 
 
-def search_cuts(bound: ChainBound, least_us: int, budget: LimitsLeft, until: float, seed: int) -> list[ScheduledCut]:
+def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: float, seed: int) -> list[ScheduledCut]:
     """Return cuts with schedules of one configuration, shortest first; none where memory suffices for no schedule.
 
     Parameters
     ----------
     bound
         The bound of the configuration.
-    least_us
-        Its value.
     budget
         The limits; the search ends once only the share `until` of them is left, or nothing gets better.
     seed
         Of what is random.
     """
     search = _CutSearch(bound, budget, until)
-    starts = [*islice(bound.cuts(least_us), _FIRST_CUTS)]
+    starts = bound.starts()
     balanced = balanced_cut(bound.table)
     for cut in (*starts, *([balanced] if balanced is not None else [])):
         search.take(cut)
     random = Random(seed)
     for _ in range(search.restarts):
         search.climb()
-        if search.over(least_us):
+        if search.over():
             break
         search.perturb(random)
     return sorted(search.known.values(), key=lambda it: (it.makespan_us, it.cut.ends, it.cut.recomputes))
@@ -69,7 +67,7 @@ class _CutSearch:
 
     restarts = 1000
 
-    def __init__(self, bound: ChainBound, budget: LimitsLeft, until: float) -> None:
+    def __init__(self, bound: ChainBound | VirtualBound, budget: LimitsLeft, until: float) -> None:
         self.bound, self.budget, self.until = bound, budget, until
         self.table = bound.table
         self.known: dict[Cut, ScheduledCut] = {}
@@ -78,18 +76,20 @@ class _CutSearch:
         self.current: ScheduledCut | None = None
         self._vain = 0
 
-    def over(self, least_us: int) -> bool:
+    def over(self) -> bool:
         """Whether nothing is left to be done: time, or a better makespan."""
-        return self.budget.left() <= self.until or self.best is None or self.best.makespan_us <= least_us
+        least = self.bound.least_us
+        return self.budget.left() <= self.until or self.best is None or least is None or self.best.makespan_us <= least
 
     def take(self, cut: Cut) -> ScheduledCut | None:
         """Schedule a cut, unless it was seen or its bound is no better than the best."""
         if cut in self.seen:
             return self.known.get(cut)
         self.seen.add(cut)
-        if self.best is not None and self.bound.bound_us(cut) >= self.best.makespan_us:
+        pipeline = self.table.problem(cut)
+        if self.best is not None and cut_bound_us(pipeline) >= self.best.makespan_us:
             return None
-        found = self._scheduled(cut)
+        found = self._scheduled(cut, pipeline)
         if found is not None:
             self.known[cut] = found
             if self.best is None or found.makespan_us < self.best.makespan_us:
@@ -155,9 +155,8 @@ class _CutSearch:
                     if all(0 <= a < b < len(within) and within[a, b] for a, b in moved.spans):
                         yield moved
 
-    def _scheduled(self, cut: Cut) -> ScheduledCut | None:
+    def _scheduled(self, cut: Cut, pipeline: PipelineProblem) -> ScheduledCut | None:
         """The shortest list schedule or named schedule of a cut."""
-        pipeline = self.table.problem(cut)
         best: tuple[int, Orders] | None = None
         for limits in limits_of(pipeline):
             self.budget.count(pipeline)

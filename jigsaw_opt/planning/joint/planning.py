@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration, configurations
+from jigsaw_opt.planning.joint.cut_bound import NEVER, cut_bound_us
 from jigsaw_opt.planning.joint.cut_search import ScheduledCut, search_cuts
 from jigsaw_opt.planning.joint.limits_left import LimitsLeft
 from jigsaw_opt.planning.joint.positions import positions_of
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
+from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.recognising import orders_of
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
@@ -33,7 +35,6 @@ _CUT_SHARE = 0.1
 """Of what is left of the limits, for the schedule of one of these cuts."""
 _CANDIDATES, _CANDIDATE_SHARE = 3, 0.5
 """Best cuts whose orders are searched for in any case, and the share of what is left for each."""
-_NEVER = 2**60
 
 
 @dataclass(frozen=True)
@@ -142,12 +143,12 @@ class _Planner:
         self.options, self.name, self.report = options, name, report
         self.budget = LimitsLeft(options)
         positions = positions_of(graph)
-        found = []
+        found: list[tuple[int, ChainBound | VirtualBound]] = []
         for configuration in configurations(choices, graph):
-            bound = ChainBound(stage_table(positions, choices, configuration))
-            least = bound.least_us()
-            if least is not None:
-                found.append((least, bound))
+            table = stage_table(positions, choices, configuration)
+            bound = ChainBound(table) if configuration.layout.chunks == 1 else VirtualBound(table)
+            if bound.least_us is not None:
+                found.append((bound.least_us, bound))
         if not found:
             memory = "" if choices.memory is None else " that fit into the memory"
             raise InfeasibleError(f"the model cannot be cut into so many stages{memory}")
@@ -163,7 +164,7 @@ class _Planner:
             if self.candidates and least >= self.candidates[0].makespan_us:
                 break
             until = begin - (1 - _CUTS_UNTIL) * begin * number / len(self.bounds)
-            self.candidates += search_cuts(bound, least, self.budget, until, self.options.seed)
+            self.candidates += search_cuts(bound, self.budget, until, self.options.seed)
             self.candidates.sort(key=lambda it: it.makespan_us)
         if not self.candidates:
             raise InfeasibleError("no schedule of any cut that was tried fits into the memory")
@@ -178,11 +179,11 @@ class _Planner:
                 return
             self._solve(candidate.table, candidate.cut, candidate.orders, _CANDIDATE_SHARE)
         left = self._open_cuts()
-        for least, bound, cut in sorted(left or (), key=lambda it: it[0]):
+        for least, table, cut in sorted(left or (), key=lambda it: it[0]):
             if self._proven() or self.budget.left() <= 0:
                 return
             if least < self._makespan_us():
-                self._solve(bound.table, cut, None, _CUT_SHARE)
+                self._solve(table, cut, None, _CUT_SHARE)
 
     def plan(self) -> JointPlan:
         """Return the best plan with what is proven."""
@@ -207,24 +208,25 @@ class _Planner:
         first = () if orders is None else (orders,)
         instance, result = search_schedule(pipeline, self.name, "finite", options, self.report, first)
         infeasible = result.status == Status.INFEASIBLE
-        self.solved[table.configuration, cut] = _NEVER if infeasible else result.bound
+        self.solved[table.configuration, cut] = NEVER if infeasible else result.bound
         if result.plan is not None and result.plan.objective < self._makespan_us():
             candidate = ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan))
             self.best = candidate, instance, result.plan
 
-    def _open_cuts(self) -> list[tuple[int, ChainBound, Cut]] | None:
+    def _open_cuts(self) -> list[tuple[int, StageTable, Cut]] | None:
         """Cuts that may be better than the best plan, with what is proven of each; None where they are too many."""
-        found: list[tuple[int, ChainBound, Cut]] = []
+        found: list[tuple[int, StageTable, Cut]] = []
         limit = self._makespan_us() - 1
         for least, bound in self.bounds:
             if least > limit:
                 break
-            for cut in bound.cuts(limit):
-                proven = max(bound.bound_us(cut), self.solved.get((bound.table.configuration, cut), 0))
+            table, cuts = bound.table, bound.open_cuts(limit, _MOST_CUTS)
+            if cuts is None:
+                return None
+            for cut in cuts:
+                proven = max(cut_bound_us(table.problem(cut)), self.solved.get((table.configuration, cut), 0))
                 if proven <= limit:
-                    found.append((proven, bound, cut))
-                if len(found) > _MOST_CUTS:
-                    return None
+                    found.append((proven, table, cut))
         return found
 
     def _bound_us(self) -> int:

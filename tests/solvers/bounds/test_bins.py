@@ -38,6 +38,7 @@ def test_no_bound_exceeds_the_optimum(horizon: str, objective: str) -> None:
     assert compared >= 40
 
 
+@pytest.mark.slow
 def test_no_bound_exceeds_the_best_plan_known_of_a_tiny_instance() -> None:
     for name in catalogue.names("tiny"):
         instance = catalogue.load(name)

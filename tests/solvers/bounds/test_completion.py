@@ -210,6 +210,7 @@ def test_two_jobs_too_wide_for_the_gpus_share_one() -> None:
     assert 160 < best_bound(operations) <= optimum(operations.instance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "share"), ((76, 1.04), (44, 1.04), (21, 1.02)))
 def test_shared_links_give_more(seed: int, share: float) -> None:
     operations = cut(generate("server", seed))

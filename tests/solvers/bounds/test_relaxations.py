@@ -123,7 +123,7 @@ def test_a_relaxation_alone_never_exceeds_the_optimum(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_a_relaxation_that_is_left_out_proves_nothing(name: str) -> None:
-    for instance in SPREAD[::4]:
+    for instance in SPREAD[names().index(name) :: len(names())]:
         assert all(bound.proof.relaxation != name for bound in all_bounds(instance, (name,)))
 
 

@@ -1,0 +1,49 @@
+"""The tutorial from a trace to files of TorchTitan runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+pytest.importorskip("ortools", reason="pip install 'jigsaw-opt[ortools]'")
+
+from jigsaw_opt.documents import load_instance, load_plan, read_layers
+from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "trace-to-torchtitan.md").read_text()
+PROGRAMS = {"python": (sys.executable,), "jigsaw": (sys.executable, "-m", "jigsaw_opt")}
+
+
+@pytest.mark.slow
+def test_the_commands_lead_from_a_script_to_a_configuration(tmp_path: Path) -> None:
+    (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "train.py").write_text(script)
+    commands = [shlex.split(line.removeprefix("$ ")) for line in re.findall(r"^\$ .*", PAGE, re.MULTILINE)]
+    assert len(commands) <= 8
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    for program, *words in commands:
+        ended = subprocess.run(
+            [*PROGRAMS[program], *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+    names = ["tok_embeddings", *(f"layers.{at}" for at in range(6)), "norm", "output"]
+    graph = read_layers((tmp_path / "layers.json").read_bytes())
+    assert [layer.name for layer in graph.layers] == names
+    assert [layer.output_bytes for layer in graph.layers[:-1]] == [4 * 32 * 4 * 64] * (len(names) - 1)
+    read = tomllib.loads((tmp_path / "run.toml").read_text())
+    assert [name for part in read["parallelism"]["module_fqns_per_model_part"] for name in part] == names
+    assert read["training"]["local_batch_size"] == 8 * read["parallelism"]["pipeline_parallel_microbatch_size"] == 32
+    instance, plan = load_instance(tmp_path / "pipeline.json"), load_plan(tmp_path / "plan.json")
+    _, layout = pipeline_of(instance, plan)
+    rows = (tmp_path / read["parallelism"]["pipeline_parallel_schedule_csv"]).read_text().splitlines()
+    assert len(rows) == layout.gpus == 2
+    assert sum(row.count("F") for row in rows) == layout.stages * 8
