@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jigsaw_opt.documents.readers.burst_costs import BurstCosts
-    from jigsaw_opt.planning.burst import BurstPlan
+    from jigsaw_opt.planning.burst import BurstPlan, BurstSetting
 
 _VARIANTS = ("released", "exact", "budget")
 HELP = "choose how many GPUs each layer of a job gets"
@@ -17,7 +17,11 @@ HELP = "choose how many GPUs each layer of a job gets"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "costs", type=Path, metavar="COSTS", help="costs of the layers by number of GPUs (.json), or a DeepPool profile"
+        "costs",
+        nargs="+",
+        type=Path,
+        metavar="COSTS",
+        help="costs of the layers by number of GPUs, a DeepPool profile, or layer profiles of several batch sizes",
     )
     parser.add_argument(
         "--variant",
@@ -55,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.documents import save_instance
     from jigsaw_opt.planning.burst import budget_plan, burst_instance, exact_plan, released_plan
 
-    require_output(arguments.output, arguments.costs)
+    require_output(arguments.output, *arguments.costs)
     chosen = dict(zip(_VARIANTS, (released_plan, exact_plan, budget_plan), strict=True))[arguments.variant]
     plan = chosen(_costs(arguments), arguments.limit)
     document = _document(plan, arguments.variant, arguments.limit)
@@ -72,19 +76,53 @@ def _costs(arguments: argparse.Namespace) -> BurstCosts:
     from jigsaw_opt.documents.readers.burst_costs import read_burst_costs
     from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
     from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.recognising import likely_form
     from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.planning.burst import BurstSetting, profiled_costs
+    from jigsaw_opt.planning.burst import profiled_costs
 
-    source = str(arguments.costs)
+    source, data = str(arguments.costs[0]), read_file(arguments.costs[0])
     stated = (arguments.gpus, arguments.global_batch, arguments.bandwidth)
-    if arguments.costs.suffix == ".json":
+    if likely_form(data) in ("layers", "model", "pipedream"):
+        return _measured_costs(arguments)
+    if len(arguments.costs) > 1:
+        raise UsageError("only layer profiles, each of another batch size, are several files")
+    if data.lstrip().startswith(b"{"):
         if any(value is not None for value in stated) or arguments.released_costs:
             raise UsageError("a document of costs states GPUs, batch and rates; leave these options out")
-        return read_burst_costs(read_file(arguments.costs), source=source)
+        return read_burst_costs(data, source=source)
+    return profiled_costs(read_deeppool_runs(data, source=source), _setting(arguments))
+
+
+def _setting(arguments: argparse.Namespace) -> BurstSetting:
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.burst import BurstSetting
+
+    stated = (arguments.gpus, arguments.global_batch, arguments.bandwidth)
     if any(value is None for value in stated):
         raise UsageError("a profile needs --gpus, --global-batch and --bandwidth")
-    setting = BurstSetting(*stated, arguments.released_costs)
-    return profiled_costs(read_deeppool_runs(read_file(arguments.costs), source=source), setting)
+    return BurstSetting(*stated, arguments.released_costs)
+
+
+def _measured_costs(arguments: argparse.Namespace) -> BurstCosts:
+    """Costs of layer profiles; every file's problems are collected."""
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.cli.source import layer_graph
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import InvalidInputError, Problem
+    from jigsaw_opt.planning.burst import measured_costs
+
+    setting, graphs, problems = _setting(arguments), [], list[Problem]()
+    for path in arguments.costs:
+        try:
+            graphs.append(layer_graph(read_file(path), str(path), None))
+        except InvalidInputError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise InvalidInputError(problems)
+    costs = measured_costs(graphs, setting)
+    counts = ", ".join(str(option.gpus) for option in costs.layers[0].options)
+    note(f"layers may run on {counts} GPUs, as there are profiles of their samples")
+    return costs
 
 
 def _document(plan: BurstPlan, variant: str, limit: float) -> dict[str, Any]:

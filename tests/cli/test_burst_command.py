@@ -117,9 +117,30 @@ def test_a_profile_is_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert printed["single_gpu_ms"] == pytest.approx(0.5)
 
 
+def test_layer_profiles_of_several_batches_are_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = Path(__file__).parents[1] / "data" / "llama.config.json"
+    paths = [str(tmp_path / f"{batch}.json") for batch in (4, 2, 1)]
+    for path in paths:
+        convert = ["convert", "huggingface", str(config), "--batch", Path(path).stem, "--gpu-type", "a100"]
+        assert main([*convert, "--to", "layers", "-o", path]) == 0
+    capsys.readouterr()
+    assert main(["burst", *paths, *SETTING[:-1], "25000", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "layers may run on 1, 2, 4 GPUs" in printed.err
+    found = json.loads(printed.out)
+    assert set(found["gpus_per_layer"]) <= {1, 2, 4} and found["iteration_ms"] <= found["single_gpu_ms"]
+    assert main(["burst", *paths]) == 2
+    assert "a profile needs --gpus" in capsys.readouterr().err
+    for path in paths[1:]:
+        Path(path).write_text(Path(path).read_text().replace("layer0", "layer1"))
+    assert main(["burst", *paths, *SETTING]) == 3
+    assert capsys.readouterr().err.count("duplicate name") == 2
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
+        ("a.prof", [str(Path(__file__))], "only layer profiles"),
         ("a.prof", [], "a profile needs --gpus"),
         ("a.prof", ["--gpus", "0", *SETTING[2:]], "are above 0"),
         ("a.prof", [*SETTING[:2], "--global-batch", "3", *SETTING[4:]], "the profile has batches of 2, 4"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jigsaw_opt.documents.readers.burst_costs import BurstLayer, read_burst_costs
 from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
 from jigsaw_opt.errors import InvalidInputError, UsageError
-from jigsaw_opt.planning.burst import BurstSetting, exact_plan, profiled_costs, released_plan
+from jigsaw_opt.planning.burst import BurstSetting, exact_plan, measured_costs, profiled_costs, released_plan
+from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
 
 CONVOLUTION = 'conv2d{"in_channels":3,"kernel_size":3,"out_channels":4,"padding":1,"stride":2}'
 RELU = 'ReLU2d{"inplace":true}'
@@ -40,6 +43,35 @@ def test_costs_follow_from_shapes_and_times() -> None:
     assert linear.transfer_us[0] == pytest.approx((0, 2 * (2 * 64 * 4 / 10 + 40), 2 * (3 * 64 * 4 / 10 + 40)))
     assert relu.transfer_us[2][1] == pytest.approx(1000 * 2 * (64 * 4 / 10 + 40))
     assert [layer.single_gpu_us for layer in costs.layers] == [400, 100, 140, 60]
+
+
+def graph(batch: int | None, *times: int, **options: Any) -> LayerGraph:
+    names = [MeasuredLayer(f"n{at}", time, time, 100 * at, 1, None, 40 * (batch or 1)) for at, time in enumerate(times)]
+    return LayerGraph(tuple(names), chain_edges(len(names)), batch, **options)
+
+
+def test_costs_follow_from_layer_profiles_of_several_batches() -> None:
+    graphs = [graph(4, 200, 70), graph(1, 80, 50, gpu_type="a100"), graph(2, 120, 60)]
+    first, last = measured_costs(graphs, BurstSetting(4, 4, 10.0)).layers
+    assert [(it.gpus, it.gpu_us, it.forward_us, it.sync_us) for it in last.options] == [
+        (1, 140, 70, 0),
+        (2, 120, 60, 100 / 10),
+        (4, 100, 50, 100 / 10),
+    ]
+    assert first.transfer_us == () and [it.sync_us for it in first.options] == [0, 0, 0]
+    assert last.transfer_us[2] == pytest.approx((2 * (3 * 40 / 10 + 40), 2 * (40 / 10 + 40), 0))
+    assert [layer.single_gpu_us for layer in (first, last)] == [400, 140]
+
+
+def test_layer_profiles_that_are_none_of_one_chain_are_refused() -> None:
+    branching = replace(graph(2, 1, 1), edges=())
+    other = replace(graph(2, 1, 2), gpu_type="b", layers=graph(2, 1).layers)
+    with pytest.raises(UsageError) as caught:
+        measured_costs([graph(None, 1, 1, gpu_type="a"), branching, other], BurstSetting(4, 4, 10.0, released=True))
+    for told in ("released costs", "does not say", "the same batch: 2, 2", "different layers", "GPUs: a, b", "branch"):
+        assert told in str(caught.value)
+    with pytest.raises(UsageError, match="the profile has batches of 8"):
+        measured_costs([graph(8, 1, 1)], BurstSetting(4, 4, 10.0))
 
 
 def test_released_costs_share_times_and_count_few_weights() -> None:

@@ -4,7 +4,7 @@ from jigsaw_opt.planning.burst.budget import budget_plan
 from jigsaw_opt.planning.burst.exact import exact_plan
 from jigsaw_opt.planning.burst.instance import burst_instance
 from jigsaw_opt.planning.burst.plan import BurstPlan, widest_plan
-from jigsaw_opt.planning.burst.profiled import BurstSetting, profiled_costs
+from jigsaw_opt.planning.burst.profiled import BurstSetting, measured_costs, profiled_costs
 from jigsaw_opt.planning.burst.released import released_plan
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "budget_plan",
     "burst_instance",
     "exact_plan",
+    "measured_costs",
     "profiled_costs",
     "released_plan",
     "widest_plan",

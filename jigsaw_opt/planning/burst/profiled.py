@@ -1,4 +1,4 @@
-"""Costs of layers by number of GPUs, out of a layer profile of DeepPool."""
+"""Costs of layers by number of GPUs, out of profiles that measured them on several batch sizes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from math import inf, prod
 from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, LayerOption
 from jigsaw_opt.documents.readers.deeppool import ProfiledLayer
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.layers import LayerGraph
 
-__all__ = ["BurstSetting", "profiled_costs"]
+__all__ = ["BurstSetting", "measured_costs", "profiled_costs"]
 
 _BYTES = 4
-"""Of a number."""
+"""Of a number in DeepPool's profiles."""
 _LATENCY_US = 40
 """Of moving anything, each way."""
 _FIXED = ("ReLU1d", "ReLU2d", "flatten", "BatchNorm2d")
@@ -56,8 +57,36 @@ class BurstSetting:
             raise UsageError("GPUs, global batch and bandwidth are above 0")
 
 
+@dataclass(frozen=True, slots=True)
+class _LayerRun:
+    """A layer as measured on so many samples.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    gpu_us, forward_us, backward_us
+        Microseconds of both passes, and of each.
+    split_bytes, whole_bytes
+        Bytes of gradients that GPUs exchange where they share the batch, and that one GPU takes time for alone.
+    input_bytes
+        What it reads of a sample.
+    stays
+        Whether it is on the GPUs of the layer before.
+    """
+
+    name: str
+    gpu_us: float
+    forward_us: float
+    backward_us: float
+    split_bytes: float
+    whole_bytes: float
+    input_bytes: float
+    stays: bool = False
+
+
 def profiled_costs(runs: Mapping[int, Sequence[ProfiledLayer]], setting: BurstSetting) -> BurstCosts:
-    """Costs of the chain of layers of a profile.
+    """Costs of the chain of layers of a profile of DeepPool.
 
     A layer may run on 1, 2, 4, … GPUs, where the profile has a run of as many samples as each of them gets. Gradients
     of all weights take their bytes over the rate where the batch is split. Moving activations takes, each way, the
@@ -79,14 +108,71 @@ def profiled_costs(runs: Mapping[int, Sequence[ProfiledLayer]], setting: BurstSe
     UsageError
         If the profile has no run for this batch on any number of GPUs.
     """
+    if setting.released:
+        runs = {size: _shared(run) for size, run in runs.items()}
+    measured = {size: [_deeppool_run(layer, setting.released) for layer in run] for size, run in runs.items()}
+    return _costs(measured, setting)
+
+
+def measured_costs(graphs: Sequence[LayerGraph], setting: BurstSetting) -> BurstCosts:
+    """Costs of the chain of layers of several layer profiles, each of another batch size; the rest as `profiled_costs`.
+
+    Parameters
+    ----------
+    graphs
+        The same layers, measured on different numbers of samples by the same type of GPU.
+    setting
+        GPUs, batch and rate; not released, for those costs are of DeepPool's kinds of layers.
+
+    Raises
+    ------
+    UsageError
+        With all that keeps the profiles from being of one chain on several batch sizes, or if none is of this batch on
+        any number of GPUs.
+    """
+    first, wrong = graphs[0], []
+    if setting.released:
+        wrong.append("released costs are of profiles of DeepPool")
+    if any(graph.batch is None for graph in graphs):
+        wrong.append("a layer profile does not say of how many samples its times are (batch)")
+    batches = [graph.batch for graph in graphs if graph.batch is not None]
+    if len(set(batches)) < len(batches):
+        wrong.append(f"several layer profiles are of the same batch: {', '.join(map(str, batches))}")
+    names = [layer.name for layer in first.layers]
+    if any([layer.name for layer in graph.layers] != names for graph in graphs):
+        wrong.append("the layer profiles have different layers")
+    if len(types := sorted({graph.gpu_type for graph in graphs if graph.gpu_type is not None})) > 1:
+        wrong.append(f"the layer profiles are of different GPUs: {', '.join(types)}")
+    if not all(graph.is_chain for graph in graphs):
+        wrong.append("layers that branch have no costs of a burst")
+    if wrong:
+        raise UsageError(*wrong)
+    return _costs({batch: _runs(graph, batch) for batch, graph in zip(batches, graphs, strict=True)}, setting)
+
+
+def _runs(graph: LayerGraph, batch: int) -> list[_LayerRun]:
+    inputs = [0.0, *(layer.sent_bytes / batch for layer in graph.layers)]
+    return [
+        _LayerRun(it.name, it.time_us, it.forward_us, it.backward_us, it.parameter_bytes, 0, read)
+        for it, read in zip(graph.layers, inputs, strict=False)
+    ]
+
+
+def _deeppool_run(layer: ProfiledLayer, released: bool) -> _LayerRun:
+    few = released and layer.kind != "linear"
+    split = (_released_numbers(layer) if few else layer.weights) * _BYTES
+    times = layer.total_us, layer.forward_us, layer.backward_us
+    read, stays = prod(layer.shape) * _BYTES, layer.kind in _FIXED
+    return _LayerRun(layer.kind, *times, split, split if few else 0, read, stays)
+
+
+def _costs(runs: Mapping[int, Sequence[_LayerRun]], setting: BurstSetting) -> BurstCosts:
     counts = [1 << power for power in range(setting.gpus.bit_length())]
     batch = setting.global_batch
     counts = [count for count in counts if batch % count == 0 and batch // count in runs]
     if not counts:
         known = ", ".join(map(str, sorted(runs)))
         raise UsageError(f"no run for a global batch of {batch} on 1, 2, 4, … GPUs; the profile has batches of {known}")
-    if setting.released:
-        runs = {size: _shared(run) for size, run in runs.items()}
     columns = zip(*(runs[batch // count] for count in counts), strict=True)
     return BurstCosts(
         setting.gpus, tuple(_layer(setting, counts, column, at == 0) for at, column in enumerate(columns))
@@ -99,26 +185,22 @@ def _shared(run: Sequence[ProfiledLayer]) -> list[ProfiledLayer]:
     return [last[layer.key] for layer in run]
 
 
-def _layer(setting: BurstSetting, counts: Sequence[int], column: Sequence[ProfiledLayer], first: bool) -> BurstLayer:
+def _layer(setting: BurstSetting, counts: Sequence[int], column: Sequence[_LayerRun], first: bool) -> BurstLayer:
     """A layer on each number of GPUs.
 
     Where one GPU has no run of the whole batch, it takes that of the fewest GPUs as often as these are many.
     """
     options = tuple(
-        LayerOption(count, layer.total_us, layer.forward_us, layer.backward_us, _sync_us(setting, layer, count))
+        LayerOption(count, layer.gpu_us, layer.forward_us, layer.backward_us, _sync_us(setting, layer, count))
         for count, layer in zip(counts, column, strict=True)
     )
     single = options[0].gpu_us * counts[0] + _sync_us(setting, column[0], 1)
     moved = () if first else tuple(tuple(_moved_us(setting, column[0], a, b) for b in counts) for a in counts)
-    return BurstLayer(column[0].kind, single, options, moved)
+    return BurstLayer(column[0].name, single, options, moved)
 
 
-def _sync_us(setting: BurstSetting, layer: ProfiledLayer, count: int) -> float:
-    if setting.released and layer.kind != "linear":
-        numbers = _released_numbers(layer)
-    else:
-        numbers = layer.weights if count > 1 else 0
-    return numbers * _BYTES / setting.bytes_per_us
+def _sync_us(setting: BurstSetting, layer: _LayerRun, count: int) -> float:
+    return (layer.split_bytes if count > 1 else layer.whole_bytes) / setting.bytes_per_us
 
 
 def _released_numbers(layer: ProfiledLayer) -> int:
@@ -130,10 +212,10 @@ def _released_numbers(layer: ProfiledLayer) -> int:
     return kernel * ((layer.shape[1] + 2 * padding - kernel) // stride + 2)
 
 
-def _moved_us(setting: BurstSetting, layer: ProfiledLayer, before: int, own: int) -> float:
+def _moved_us(setting: BurstSetting, layer: _LayerRun, before: int, own: int) -> float:
     """Activations to another number of GPUs and their gradients back: samples that a GPU has on one side alone."""
     if before == own:
         return 0.0
     samples = abs(setting.global_batch // before - setting.global_batch // own)
-    once = samples * prod(layer.shape) * _BYTES / setting.bytes_per_us + _LATENCY_US
-    return 2 * once * (_PENALTY if layer.kind in _FIXED else 1)
+    once = samples * layer.input_bytes / setting.bytes_per_us + _LATENCY_US
+    return 2 * once * (_PENALTY if layer.stays else 1)
