@@ -15,7 +15,7 @@ from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import Recompute, configurations
 from jigsaw_opt.planning.joint.comparison import partition_of
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
-from jigsaw_opt.planning.joint.list_schedule import limits_of, list_schedule
+from jigsaw_opt.planning.joint.list_schedule import list_schedule, rules_of
 from jigsaw_opt.planning.joint.positions import positions_of
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
@@ -109,8 +109,8 @@ def test_list_schedules_keep_memory_and_the_bound(recompute: Recompute, split: b
         least = bound.least_us
         for cut in (bound.open_cuts(2 * least, 100_000) or ())[:5] if least is not None else ():
             problem = bound.table.problem(cut)
-            for limits in limits_of(problem):
-                scheduled = list_schedule(problem, limits)
+            for rule in rules_of(problem):
+                scheduled = list_schedule(problem, rule)
                 if scheduled is None:
                     continue
                 orders, end = scheduled

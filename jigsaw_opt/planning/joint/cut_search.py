@@ -11,7 +11,7 @@ from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.limits_left import LimitsLeft
-from jigsaw_opt.planning.joint.list_schedule import limits_of, list_schedule
+from jigsaw_opt.planning.joint.list_schedule import RULES, list_schedule, rules_of
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.pipeline.orders import Orders
@@ -23,8 +23,8 @@ __all__ = ["ScheduledCut", "search_cuts"]
 
 _NEAREST = 3
 """Positions on either side that a boundary is moved to."""
-_FAR = 1.03
-"""Of the best schedule of a cut, how much longer the first one of another may be before its others are left out."""
+_RULES_OF_ALL, _FAR = 2, 1.03
+"""Rules that every cut is scheduled by; the others only where that is no longer than so many times the best."""
 
 
 class ScheduledCut(NamedTuple):
@@ -74,7 +74,7 @@ class _CutSearch:
         self.seen: set[Cut] = set()
         self.best: ScheduledCut | None = None
         self.current: ScheduledCut | None = None
-        self._vain = 0
+        self._rules = list(range(RULES))
 
     def over(self) -> bool:
         """Whether nothing is left to be done: time, or a better makespan."""
@@ -156,14 +156,19 @@ class _CutSearch:
                         yield moved
 
     def _scheduled(self, cut: Cut, pipeline: PipelineProblem) -> ScheduledCut | None:
-        """The shortest list schedule or named schedule of a cut."""
+        """The shortest list schedule or named schedule of a cut; of one that is far from the best, not of all rules."""
         best: tuple[int, Orders] | None = None
-        for limits in limits_of(pipeline):
+        rules = rules_of(pipeline)
+        for tried, number in enumerate(list(self._rules), 1):
             self.budget.count(pipeline)
-            found = list_schedule(pipeline, limits)
+            found = list_schedule(pipeline, rules[number])
             if found is not None and (best is None or found[1] < best[0]):
                 best = found[1], found[0]
-            if best is not None and self.best is not None and best[0] > _FAR * self.best.makespan_us:
+                # What was good for this cut is tried first for the next one.
+                self._rules.remove(number)
+                self._rules.insert(0, number)
+            far = best is None or (self.best is not None and best[0] > _FAR * self.best.makespan_us)
+            if tried >= _RULES_OF_ALL and far and self.best is not None:
                 break
         else:
             for orders in fitting(pipeline).values():

@@ -6,18 +6,37 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import ceil
+from typing import NamedTuple
 
 from jigsaw_opt.planning.pipeline.orders import Kind, Orders, Pass
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
-__all__ = ["limits_of", "list_schedule"]
+__all__ = ["RULES", "Rule", "list_schedule", "rules_of"]
 
-_MORE = (0, 1, 2, 4)
+_MORE = (4, 2, 1, 0)
 """Micro-batches in flight beside those that a stage needs so that the slowest device never waits."""
 
+RULES = 2 * (1 + len(_MORE))
+"""How many rules there are for a pipeline."""
 
-def limits_of(pipeline: PipelineProblem) -> Iterator[tuple[int, ...]]:
-    """Go through limits of micro-batches in flight by stage, from those that 1F1B would have to none at all."""
+
+class Rule(NamedTuple):
+    """What a free device takes.
+
+    Parameters
+    ----------
+    limits
+        By stage, micro-batches whose forward pass is done and whose backward pass is not, at most.
+    forward_first
+        Whether a forward pass within its limit goes before a backward pass, or behind it.
+    """
+
+    limits: tuple[int, ...]
+    forward_first: bool
+
+
+def rules_of(pipeline: PipelineProblem) -> list[Rule]:
+    """Return rules with fewer and fewer micro-batches in flight, from all to those that 1F1B would have."""
     layout, costs = pipeline.layout, pipeline.costs
     sending = (*costs.transfer_us, 0) if costs.transfer_us else (0,) * layout.stages
     trips = [
@@ -27,8 +46,9 @@ def limits_of(pipeline: PipelineProblem) -> Iterator[tuple[int, ...]]:
     behind = list(accumulate(reversed(trips)))[::-1]
     pace = max(pipeline.work_us) / layout.micro_batches
     needed = [ceil(trip / pace) for trip in behind]
-    yield from dict.fromkeys(tuple(min(layout.micro_batches, it + more) for it in needed) for more in _MORE)
-    yield (layout.micro_batches,) * layout.stages
+    limits = [(layout.micro_batches,) * layout.stages]
+    limits += [tuple(min(layout.micro_batches, it + more) for it in needed) for more in _MORE]
+    return [Rule(own, first) for own in limits for first in (True, False)]
 
 
 class _Device:
@@ -40,17 +60,17 @@ class _Device:
         self.order: list[Pass] = []
 
 
-def list_schedule(pipeline: PipelineProblem, limits: Sequence[int]) -> tuple[Orders, int] | None:
+def list_schedule(pipeline: PipelineProblem, rule: Rule) -> tuple[Orders, int] | None:
     """Return orders of passes, and the moment that the last one ends; None where memory does not suffice.
 
     Parameters
     ----------
     pipeline
         The pipeline.
-    limits
-        By stage, micro-batches whose forward pass is done and whose backward pass is not, at most.
+    rule
+        What a free device takes.
     """
-    return _Scheduling(pipeline, limits).run()
+    return _Scheduling(pipeline, rule).run()
 
 
 class _Scheduling:
@@ -64,9 +84,9 @@ class _Scheduling:
         By kind and stage, how many passes have begun.
     """
 
-    def __init__(self, pipeline: PipelineProblem, limits: Sequence[int]) -> None:
+    def __init__(self, pipeline: PipelineProblem, rule: Rule) -> None:
         layout, costs = pipeline.layout, pipeline.costs
-        self.pipeline, self.limits = pipeline, limits
+        self.pipeline, self.rule = pipeline, rule
         self.count, self.last = layout.micro_batches, layout.stages - 1
         zero = (0,) * layout.stages
         self.held = costs.activation_bytes or zero
@@ -116,24 +136,34 @@ class _Scheduling:
             # What was computed again is held up to here, and there may be room for it but once.
             if self.again[stage] and self._waits("W", stage, now):
                 return Pass("W", self.done["W"][stage], stage)
-        best: tuple[int, int] | None = None
+        kinds: tuple[Kind, ...] = ("F", "B") if self.rule.forward_first else ("B", "F")
+        for kind in kinds:
+            chosen = self._backward(device, now) if kind == "B" else self._forward(device, now)
+            if chosen is not None:
+                return chosen
         for stage in device.stages:
-            number = self.done["B"][stage]
-            if self._waits("B", stage, now) and (best is None or (number, -stage) < best):
-                best = number, -stage
-        if best is not None:
-            return Pass("B", best[0], -best[1])
+            if self._waits("W", stage, now):
+                return Pass("W", self.done["W"][stage], stage)
+        return None
+
+    def _backward(self, device: _Device, now: int) -> Pass | None:
+        """The backward pass of the oldest micro-batch, of the last stage."""
+        waiting = [(self.done["B"][stage], -stage) for stage in device.stages if self._waits("B", stage, now)]
+        if not waiting:
+            return None
+        number, stage = min(waiting)
+        return Pass("B", number, -stage)
+
+    def _forward(self, device: _Device, now: int) -> Pass | None:
+        """The forward pass of the last stage that has one within its limit and the memory."""
         for stage in reversed(device.stages):
             number = self.done["F"][stage]
             if (
-                number - self.done["B"][stage] < self.limits[stage]
+                number - self.done["B"][stage] < self.rule.limits[stage]
                 and device.room >= self.held[stage] + self.reserved[stage]
                 and self._waits("F", stage, now)
             ):
                 return Pass("F", number, stage)
-        for stage in device.stages:
-            if self._waits("W", stage, now):
-                return Pass("W", self.done["W"][stage], stage)
         return None
 
     def _waits(self, kind: Kind, stage: int, now: int) -> bool:
