@@ -3,6 +3,9 @@
 Each round runs a step of every way by turns, so that all meet the same machine. A step is the forward pass, the
 backward pass with its exchange, and SGD; at a level below full depth all workers go to it. Saved bytes are those of
 the tensors that the forward pass keeps for the backward pass, parameters left out.
+
+A second table compares what a level takes of a block at full depth, in the wrapper and in the profile of the same
+model: forward pass, backward pass and step of one worker, in the time of its thread.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from common import print_table
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from jigsaw_opt import profile
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.processes import run_group
-from jigsaw_opt.executor.timing import wall_us
+from jigsaw_opt.executor.timing import wall_us, work_us
 
 
 def dense() -> tuple[nn.Module, list[str], Tensor]:
@@ -94,6 +98,43 @@ def measured(rounds: int) -> dict[str, Any]:
     return found
 
 
+def mean_square(outputs: Tensor, _: object) -> Tensor:
+    return outputs.square().mean()
+
+
+def block(model: nn.Module, optimiser: torch.optim.Optimizer, inputs: Tensor) -> float:
+    """Microseconds of a block of a worker alone; it steps every parameter, as where others reach it."""
+    begin_us = work_us(inputs.device)
+    mean_square(model(inputs), None).backward()
+    middle_us = work_us(inputs.device)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    later_us = work_us(inputs.device)
+    optimiser.step()
+    end_us = work_us(inputs.device)
+    optimiser.zero_grad()
+    return end_us - later_us + middle_us - begin_us
+
+
+def shares(name: str, rounds: int) -> tuple[list[float], list[float]]:
+    """By level, the share of a block at full depth, as the wrapper takes it and as the profile says."""
+    _, cuts, inputs = MODELS[name]()
+    plain, optimiser = built(name, nn.Sequential)
+    ways = [partial(PartialBackprop, cuts=cuts, levels=partial(same, level + 1)) for level in range(len(cuts) + 1)]
+    trained = [built(name, way) for way in ways]
+    times: list[list[float]] = [[] for _ in trained]
+    for turn in range(rounds + 2):
+        for own, each in zip(times, trained, strict=True):
+            us = block(*each, inputs)
+            if turn >= 2:
+                own.append(us)
+    taken = [median(own) for own in times]
+    inside = [f"0.{cut}" for cut in cuts]  # of the sequence that stands in place of the wrapper
+    found = profile(plain, (inputs, None), mean_square, inside, optimiser=optimiser, repeats=rounds)
+    told = [level.block.median for level in found.levels]
+    return [us / taken[-1] for us in taken], [us / told[-1] for us in told]
+
+
 def same(level: int, iteration: int, worker: int) -> int:
     return level
 
@@ -111,6 +152,13 @@ def main() -> None:
         shown = [f"{us / 1e3:.1f} ms, {kept / 1e6:.1f} MB" for us, kept in zip(levels, saved[1:], strict=True)]
         rows.append((name, f"{ddp / 1e3:.1f} ms, {saved[0] / 1e6:.1f} MB", *shown, f"{over:+.1%}"))
     print_table(("model", "DDP", "level 1", "level 2", "level 3", "level 4", "level 4 over DDP"), rows)
+    torch.set_num_threads(1)
+    rows = []
+    for name in MODELS:
+        pairs = list(zip(*shares(name, arguments.rounds), strict=True))[:-1]
+        rows.append((name, *(f"{ours:.1%}, {told:.1%}" for ours, told in pairs)))
+    print()
+    print_table(("of a block: measured, in the profile", "level 1", "level 2", "level 3"), rows)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
-from partial_backprop import MODELS, same, saved_bytes  # noqa: E402
+from partial_backprop import MODELS, block, same, saved_bytes  # noqa: E402
 from torch import nn  # noqa: E402
 
 from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
@@ -31,3 +31,13 @@ def test_the_cuts_are_modules(name: str) -> None:
     network, cuts, _ = MODELS[name]()
     require_modules(network, cuts)
     assert len(cuts) == 3
+
+
+def test_a_block_steps_every_parameter_whatever_its_level_reaches() -> None:
+    network = nn.Sequential(*(nn.Linear(4, 4) for _ in range(3)))
+    before = [p.detach().clone() for p in network.parameters()]
+    model = PartialBackprop(network, ["1", "2"], partial(same, 1))
+    optimiser = torch.optim.SGD(model.parameters(), 0.1, weight_decay=0.5)
+    assert block(model, optimiser, torch.ones(2, 4)) > 0
+    assert not any(torch.equal(own, old) for own, old in zip(network.parameters(), before, strict=True))
+    assert all(p.grad is None for p in network.parameters())
