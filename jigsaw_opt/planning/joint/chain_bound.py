@@ -92,12 +92,14 @@ class ChainBound:
         return found if len(found) <= most else None
 
     def _least_us(self) -> int | None:
-        high = 1
+        # The work of all devices is the least that a step can take; the answer is seldom far above.
+        table = self.table
+        whole = (table.forward_us + table.backward_us + table.weight_us)[0, -1]
+        low, high = 0, max(1, self._micro_batches * int(whole) // self._stages_count)
         while not self._completes(high):
-            high *= 2
+            low, high = high, high + high // 8 + 1
             if high >= NEVER // 4:
                 return None
-        low = high // 2
         while low + 1 < high:
             look()
             middle = (low + high) // 2
