@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
-    from jigsaw_opt.planning.pipeline.model_parts import ModelParts
     from jigsaw_opt.planning.pipeline.torch_csv import CsvFormat
     from jigsaw_opt.problem.instance import Instance
 
@@ -146,7 +145,7 @@ def _tell_others(instance: Instance, pipeline: int) -> None:
 def _torchtitan(arguments: argparse.Namespace) -> bytes:
     """Return the configuration, when the schedule's file beside it is written."""
     from jigsaw_opt.cli.output import emit, note, require_output
-    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.cli.source import checked_plan, model_parts_of
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule
     from jigsaw_opt.planning.pipeline.torchtitan import KNOWN_TORCHTITAN, torchtitan_configuration, torchtitan_names
@@ -157,7 +156,8 @@ def _torchtitan(arguments: argparse.Namespace) -> bytes:
     require_output(csv, arguments.instance, arguments.plan, arguments.partition, arguments.layers)
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     found = torch_schedule(instance, plan)
-    parts = torchtitan_names(_model_parts(arguments, instance, found.job, found.layout.stages))
+    stages = found.layout.stages
+    parts = torchtitan_names(model_parts_of(instance, found.job, stages, arguments.partition, arguments.layers))
     made = torchtitan_configuration(parts, found.layout, str(csv), arguments.batch)
     _tell_others(instance, found.job)
     if arguments.batch is None:
@@ -171,13 +171,13 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
     from shlex import quote
 
     from jigsaw_opt.cli.output import note
-    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.cli.source import checked_plan, model_parts_of
     from jigsaw_opt.planning.pipeline.megatron import megatron_layout
     from jigsaw_opt.planning.pipeline.recognising import pipeline_of
 
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     job, layout = pipeline_of(instance, plan)
-    parts = _model_parts(arguments, instance, job, layout.stages)
+    parts = model_parts_of(instance, job, layout.stages, arguments.partition, arguments.layers)
     text = megatron_layout(parts, layout, _kinds(arguments.layout_of))
     _tell_others(instance, job)
     note(f"{layout.stages // layout.gpus} virtual stages a rank; Megatron orders passes itself, not as the plan does")
@@ -195,25 +195,6 @@ def _kinds(text: str | None) -> list[tuple[str, str]]:
             raise UsageError(f"--layout-of takes PATTERN=KIND, as in 'blocks.*=t,head=L', not {word!r}")
         found.append((pattern, kind))
     return found
-
-
-def _model_parts(arguments: argparse.Namespace, instance: Instance, job: int, stages: int) -> ModelParts:
-    from jigsaw_opt.documents import read_layers
-    from jigsaw_opt.documents.reading import read_file
-    from jigsaw_opt.documents.recognising import expecting
-    from jigsaw_opt.planning.partition.document import decode_partition
-    from jigsaw_opt.planning.pipeline.model_parts import model_parts
-    from jigsaw_opt.problem.shape import ShapedJob
-
-    source, data = str(arguments.partition), read_file(arguments.partition)
-    with expecting(data, source, "partition"):
-        partition = decode_partition(data, source)
-    layers = None
-    if arguments.layers is not None:
-        layers = read_layers(read_file(arguments.layers), str(arguments.layers))
-    asked = instance.jobs[job]
-    assert isinstance(asked, ShapedJob), "a pipeline has a shape"
-    return model_parts(partition, asked.shape, stages, layers, source)
 
 
 def _program(arguments: argparse.Namespace) -> bytes:

@@ -56,6 +56,12 @@ def _configure_machine(parser: argparse.ArgumentParser) -> None:
     )
     machine.add_argument("--trust", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import")
     machine.add_argument(
+        "--partition",
+        type=Path,
+        metavar="FILE",
+        help="a pipeline: stages with their layers, which are modules of the Sequential that the function returns",
+    )
+    machine.add_argument(
         "--warm-up", type=int, default=2, metavar="N", help="rounds before the clock starts (default: 2)"
     )
 
@@ -93,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.resume:
         goes_on_from(arguments.checkpoint)
     instance, plan = checked_plan(source, path)
+    if arguments.partition is not None:
+        settings = replace(settings, cuts=_cuts(arguments.partition, instance, plan))
     _say_who_has_own_settings(arguments, instance)
     require_torch()
     _warn_of_estimates(instance)
@@ -104,6 +112,15 @@ def run(arguments: argparse.Namespace) -> int:
         return ended(True, _kept(interrupted, arguments))
     _write(found, arguments)
     return 0
+
+
+def _cuts(path: Path, instance: Instance, plan: Plan) -> tuple[str, ...]:
+    """First modules of the stages of a pipeline, but for the first stage, by its partition."""
+    from jigsaw_opt.cli.source import model_parts_of
+    from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+
+    job, layout = pipeline_of(instance, plan)
+    return tuple(modules[0] for modules in model_parts_of(instance, job, layout.stages, path)[1:])
 
 
 def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> str:

@@ -9,13 +9,14 @@ from jigsaw_opt.errors import CheckFailedError
 from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
+    from jigsaw_opt.planning.pipeline.model_parts import ModelParts
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.layers import LayerGraph
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.problem.replay import Replay
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["checked_plan", "layer_graph", "of_another", "picture_of", "replay_of"]
+__all__ = ["checked_plan", "layer_graph", "model_parts_of", "of_another", "picture_of", "replay_of"]
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
@@ -91,3 +92,36 @@ def replay_of(plan: Plan, path: Path | None) -> Replay | None:
     replay = load_replay(path)
     require_replay_of(plan, replay, str(path))
     return replay
+
+
+def model_parts_of(
+    instance: Instance, job: int, stages: int, partition_path: Path, layers_path: Path | None = None
+) -> ModelParts:
+    """The modules of each stage of a pipeline, by the partition that it was made of.
+
+    Parameters
+    ----------
+    instance, job, stages
+        The pipeline.
+    partition_path, layers_path
+        The partition, and the layer profile that was cut, if it says of what modules layers are made.
+
+    Raises
+    ------
+    InvalidInputError
+        Either cannot be read, or is of another pipeline; with every problem.
+    """
+    from jigsaw_opt.documents import read_layers
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.recognising import expecting
+    from jigsaw_opt.planning.partition.document import decode_partition
+    from jigsaw_opt.planning.pipeline.model_parts import model_parts
+    from jigsaw_opt.problem.shape import ShapedJob
+
+    source, data = str(partition_path), read_file(partition_path)
+    with expecting(data, source, "partition"):
+        partition = decode_partition(data, source)
+    layers = None if layers_path is None else read_layers(read_file(layers_path), str(layers_path))
+    asked = instance.jobs[job]
+    assert isinstance(asked, ShapedJob), "a pipeline has a shape"
+    return model_parts(partition, asked.shape, stages, layers, source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -150,7 +150,7 @@ def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report
             report.add((place, name), "must be at least 2 for pairs of sentences; is 1")
 
 
-def stages_entry(instance: Instance, trusted: Collection[str]) -> Mapping[str, Any] | None:
+def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[str] = ()) -> Mapping[str, Any] | None:
     """Return how the stages of an instance's pipeline are built; None where it has data-parallel jobs alone.
 
     A job without an entry takes the function that is trusted, if there is one alone.
@@ -161,6 +161,8 @@ def stages_entry(instance: Instance, trusted: Collection[str]) -> Mapping[str, A
         The instance.
     trusted
         ``module:function`` that may be imported.
+    cuts
+        Where the model is cut, if the job has no entry.
 
     Raises
     ------
@@ -184,12 +186,14 @@ def stages_entry(instance: Instance, trusted: Collection[str]) -> Mapping[str, A
     [(number, job)] = shaped.items()
     entry, place = job.executor, (("$", "jobs"), number)
     if entry is None and len(trusted) == 1:
-        entry = {"train": next(iter(trusted)), "arguments": {}, "cuts": []}
+        entry = {"train": next(iter(trusted)), "arguments": {}, "cuts": [*cuts]}
     if entry is None:
         report.add(place, 'has no "executor" entry, so it cannot be built', "--trust module:function names one")
     else:
         check_trust(entry["train"], trusted, ((place, "executor"), "train"), report)
         _check_own(entry, (place, "executor"), report)
+        if cuts and job.executor is not None:
+            report.add((place, "executor"), "says where the model is cut, and so does the partition")
     report.raise_if_any()
     return entry
 

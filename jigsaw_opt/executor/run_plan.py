@@ -56,7 +56,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     violations = check(request.instance, request.plan)
     if violations:
         raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
-    entry = stages_entry(request.instance, request.trusted)
+    entry = stages_entry(request.instance, request.trusted, request.cuts)
     if entry is None:
         require_entries(request.instance, request.trusted)
     else:

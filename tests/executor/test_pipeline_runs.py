@@ -237,19 +237,27 @@ def test_parts_keep_the_names_of_the_whole() -> None:
         assert found == ["a.weight", "a.bias", "c.weight", "c.bias"]
 
 
+def test_a_run_of_modules_begins_a_stage_as_its_first_one_does() -> None:
+    model = nn.Sequential(*(nn.Linear(1, 1) for _ in range(4)))
+    for cuts in (["1", "3"], ["1-2", "3"]):
+        assert [len(list(module.children())) for module in stage_modules("own:net", model, cuts, 3)[0]] == [1, 2, 1]
+
+
 def test_the_function_is_named_by_the_job_or_trusted_alone() -> None:
     instance = case().instance
     assert stages_entry(instance, ["own:net"]) == {"train": "own:net", "arguments": {}, "cuts": []}
     assert stages_entry(load("server/plain"), ["own:net"]) is None
+    assert stages_entry(instance, ["own:net"], ["2"]) == {"train": "own:net", "arguments": {}, "cuts": ["2"]}
     for trusted in ([], ["own:net", "own:other"]):
         with pytest.raises(InvalidInputError, match='has no "executor" entry'):
             stages_entry(instance, trusted)
     named = replace(instance.jobs[0], executor={"train": "my:net", "arguments": {"rank": 1}, "cuts": []})
     with pytest.raises(InvalidInputError) as error:
-        stages_entry(replace(instance, jobs=(named,)), ["own:net"])
+        stages_entry(replace(instance, jobs=(named,)), ["own:net"], ["2"])
     assert [problem.path for problem in error.value.problems] == [
         "$.jobs[0].executor.train",
         "$.jobs[0].executor.arguments.rank",
+        "$.jobs[0].executor",
     ]
 
 

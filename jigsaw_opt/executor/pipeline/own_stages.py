@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from torch import Tensor, nn
@@ -131,7 +131,8 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
     model
         A `Sequential`, or a list with a module a stage.
     cuts
-        Names of the first module of each stage but the first, in a `Sequential`; none where it has a module a stage.
+        Names of the first module of each stage but the first, in a `Sequential`, or of a run of modules that begins
+        with it, as in ``3-4``; none where it has a module a stage.
     stages
         Their number.
 
@@ -143,7 +144,8 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
     named = list(model.named_children()) if isinstance(model, (nn.Sequential, nn.ModuleList)) else []
     if cuts:
         known = [child for child, _ in named]
-        at = [known.index(cut) for cut in cuts if cut in known]
+        runs = {f"{first}-{last}": first for first, last in combinations(known, 2)}
+        at = [known.index(runs.get(cut, cut)) for cut in cuts if cut in known or cut in runs]
         if type(model) is not nn.Sequential or at != sorted({*at} - {0}) or not len(cuts) == len(at) == stages - 1:
             wanted = (
                 f"{stages} stages need {stages - 1} cuts, modules of a Sequential in its order without the first one"

@@ -44,6 +44,8 @@ class ReplaySettings:
         ``cpu`` or ``cuda``, ``gloo`` or ``nccl``, and threads of each process on the CPU.
     trusted
         ``module:function`` that may be imported.
+    cuts
+        First modules of the stages of a pipeline that has no entry, but for the first stage.
     optimiser, options, averaging, seed
         How all jobs train; the seed is that of parameters and data of the
         first job, the next number that of the next job.
@@ -64,6 +66,7 @@ class ReplaySettings:
     backend: Literal["gloo", "nccl"] = "gloo"
     threads: int = 1
     trusted: tuple[str, ...] = ()
+    cuts: tuple[str, ...] = ()
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     options: Mapping[str, Any] = field(default_factory=lambda: {"lr": 0.01, "momentum": 0.9})
     averaging: Literal["avg_w_count", "avg"] = "avg_w_count"
