@@ -85,8 +85,7 @@ def _write(arguments: argparse.Namespace, measured: ModelProfile, model: Model) 
     if arguments.to == "model":
         emit(encode_model(model), arguments.output)
         return
-    batch = None if model.executor is None else model.executor.get("batch_size")
-    graph = measured.layers(model.gpu_types[0], batch)
+    graph = measured.layers(model.gpu_types[0])
     if any(layer.output_bytes is None for layer in graph.layers[:-1]):
         note("note: what layers send is not known, for the model has tensors without a storage")
     emit(encode_layers(graph), arguments.output)

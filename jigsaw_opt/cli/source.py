@@ -113,14 +113,12 @@ def model_parts_of(
     """
     from jigsaw_opt.documents import read_layers
     from jigsaw_opt.documents.reading import read_file
-    from jigsaw_opt.documents.recognising import expecting
     from jigsaw_opt.planning.partition.document import decode_partition
     from jigsaw_opt.planning.pipeline.model_parts import model_parts
     from jigsaw_opt.problem.shape import ShapedJob
 
-    source, data = str(partition_path), read_file(partition_path)
-    with expecting(data, source, "partition"):
-        partition = decode_partition(data, source)
+    source = str(partition_path)
+    partition = decode_partition(read_file(partition_path), source)
     layers = None if layers_path is None else read_layers(read_file(layers_path), str(layers_path))
     asked = instance.jobs[job]
     assert isinstance(asked, ShapedJob), "a pipeline has a shape"

@@ -98,6 +98,15 @@ def test_a_layer_profile_becomes_a_pipeline(tmp_path: Path, capsys: pytest.Captu
         assert printed["peak_bytes"] == held
 
 
+def test_a_layer_profile_in_place_of_a_partition_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(LAYERS))
+    assert main(["pipeline", str(path)]) == 3
+    told = capsys.readouterr().err
+    assert "looks like a layer profile, not a partition" in told
+    assert f"jigsaw pipeline {path} --stages N" in told
+
+
 def test_a_model_of_an_instance_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.json"
     times = {"v100": 10, "a100": 5}

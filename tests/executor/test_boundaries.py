@@ -74,7 +74,7 @@ def test_a_tensor_without_a_storage_leaves_open_what_is_sent() -> None:
 
 def test_a_layer_profile_has_times_of_a_pass() -> None:
     found = measured(Skipping(), ["blocks.0", "last"], torch.ones(ROWS, 1))
-    graph = found.layers("v100", ROWS)
+    graph = found.layers("v100")
     assert (graph.gpu_type, graph.batch, graph.is_chain) == ("v100", ROWS, True)
     assert graph.state_factor == found.model().state_factor == 3  # SGD with momentum
     for layer, segment in zip(graph.layers, found.segments, strict=True):
@@ -82,6 +82,12 @@ def test_a_layer_profile_has_times_of_a_pass() -> None:
         assert layer.backward_us == round(segment.backward.median)
         assert 0 <= (layer.weight_us or 0) <= layer.backward_us
         assert (layer.output_bytes, layer.modules) == (segment.output_bytes, segment.modules)
+
+
+def test_samples_are_known_where_all_tensors_agree() -> None:
+    assert measured(Skipping(), ["last"], torch.ones(1)).batch is None
+    loader = [((torch.randn(3, 4), torch.ones(3, 1)), torch.zeros(3, 2))] * 2
+    assert jigsaw_opt.profile(Skipping(), lambda: iter(loader), nn.MSELoss(), 1, warm_up=1, repeats=1).batch == 3
 
 
 def test_a_network_of_the_zoo_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

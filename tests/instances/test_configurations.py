@@ -13,10 +13,11 @@ from jigsaw_opt.documents import load_instance, read_layers
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import profile
 from jigsaw_opt.instances.architectures import gpt2
-from jigsaw_opt.instances.configurations import Configuration, read_configuration, read_model
+from jigsaw_opt.instances.configurations import Configuration, read_configuration, read_estimated_layers, read_model
 from jigsaw_opt.instances.configurations.defaults import DEFAULTS
 from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
 from jigsaw_opt.instances.gpus import GPU_TYPES
+from jigsaw_opt.planning.partition import Level, partition
 
 DATA = Path(__file__).parents[1] / "data"
 FILE, CASES = DATA / "llama.config.json", DATA / "cases" / "huggingface"
@@ -354,6 +355,19 @@ def test_layers_of_the_command_line(tmp_path: Path) -> None:
     assert (graph.gpu_type, graph.batch, graph.state_factor, graph.is_chain) == ("a100", 4, 8, True)
     assert {layer.output_bytes for layer in graph.layers[:-1]} == {2 * 4 * 512 * tree["hidden_size"]}
     assert sum(layer.parameter_bytes for layer in graph.layers) == 2 * read_configuration(FILE.read_bytes()).parameters
+
+
+def test_every_layer_of_a_decoder_reads_what_comes_out_of_the_encoder() -> None:
+    data = (FILE.parent / "cases" / "huggingface" / "t5-base.json").read_bytes()
+    graph = read_estimated_layers(data, "a100", GPU_TYPES["a100"], 4)
+    names = [layer.name for layer in graph.layers]
+    last = names.index("decoder.embeddings") - 1
+    readers = {names[head] for tail, head in graph.edges if tail == last}
+    assert readers == {"decoder.embeddings", *(f"decoder.layer{at}" for at in range(12))}
+    assert names[last] == "encoder.norm" and not graph.is_chain
+    # So a cut between two layers of the decoder sends two outputs.
+    cut = partition(graph, [Level(4, 1e9)], variant="paper", replicate=False)
+    assert {stage.output_bytes for stage in cut.stages if "decoder" in stage.nodes[-1]} == {2 * 2 * 4 * 512 * 768}
 
 
 def test_what_is_assumed_is_told_and_more_tokens_than_positions_are() -> None:

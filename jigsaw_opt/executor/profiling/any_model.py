@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -16,6 +17,7 @@ from jigsaw_opt.executor.batch_source import generators_kept, is_function, one_p
 from jigsaw_opt.executor.devices import device_name
 from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of, needs_closure
 from jigsaw_opt.executor.partial.forward_order import eager, observe
+from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.partial.parts import are_cuts, require_modules, split
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
 from jigsaw_opt.executor.profiling.results import ModelProfile
@@ -125,10 +127,18 @@ def measure_any(
         generators_kept(batch),
         restored(held, steps) as reset,
     ):
-        trainee = _trainee(model, _batches(batch, loss), loss, cuts, held, steps, place)
+        batches = _batches(batch, loss)
+        trainee = _trainee(model, batches, loss, cuts, held, steps, place)
         if not is_own:
             warm(trainee, reset)
-        return measure(trainee, warm_up, repeats, LONGEST * repeats, gpu_type or device_name(place))
+        measured = measure(trainee, warm_up, repeats, LONGEST * repeats, gpu_type or device_name(place))
+    return replace(measured, batch=_samples(batches))
+
+
+def _samples(batches: Sequence[tuple[Any, Any]]) -> int | None:
+    """Return the first dimension that all tensors of all batches have; None where they differ."""
+    sizes = {value.shape[0] if value.dim() else None for value in tensors(batches)}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _trainee(

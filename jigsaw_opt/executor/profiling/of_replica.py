@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -70,7 +71,8 @@ def profile_replica(
     )
     with flushed_denormals(), restored(trainee.held, trainee.optimiser) as reset:
         warm(trainee, reset)
-        return measure(trainee, warm_up, repeats, most or LONGEST * repeats, device_name(device))
+        measured = measure(trainee, warm_up, repeats, most or LONGEST * repeats, device_name(device))
+    return replace(measured, batch=replica.batch_size)
 
 
 def _told_apart(segments: Iterable[nn.Module]) -> list[nn.Module]:

@@ -101,12 +101,15 @@ class ModelProfile:
         Weights and buffers, gradients and optimiser state, which a worker holds between blocks.
     gpu_type
         What the device is called.
+    batch
+        Samples of a batch; None where its tensors do not agree on how many they are.
     """
 
     segments: tuple[SegmentProfile, ...]
     levels: tuple[LevelProfile, ...]
     state_bytes: int
     gpu_type: str = "cpu"
+    batch: int | None = None
 
     @property
     def wide_levels(self) -> tuple[int, ...]:
@@ -143,15 +146,13 @@ class ModelProfile:
         # A hundredth is left aside: buffers of normalisation are no reason to count all parameters once more.
         return max(1, ceil_div(100 * self.state_bytes, 101 * trained))
 
-    def layers(self, gpu_type: str | None = None, batch: int | None = None) -> LayerGraph:
+    def layers(self, gpu_type: str | None = None) -> LayerGraph:
         """The layer profile of one pass over the segments, without the optimiser's step.
 
         Parameters
         ----------
         gpu_type
             What to call the device, if not as in the profile.
-        batch
-            Samples of the measured batch; None where that is not known.
         """
         layers = []
         for s in self.segments:
@@ -160,7 +161,7 @@ class ModelProfile:
             sizes = (s.parameter_bytes, s.activation_bytes, weights, s.output_bytes)
             layers.append(MeasuredLayer(s.name, round(s.forward.median), backward, *sizes, s.modules))
         edges = chain_edges(len(layers))
-        return LayerGraph(tuple(layers), edges, batch, self.state_factor, gpu_type or self.gpu_type)
+        return LayerGraph(tuple(layers), edges, self.batch, self.state_factor, gpu_type or self.gpu_type)
 
     def _times(self) -> tuple[list[int], list[int]]:
         """Integer times ``forward_us`` and ``backward_us`` of the segments."""

@@ -189,7 +189,9 @@ def read_estimated_layers(
     source: str = "config.json",
     tell: Callable[[str], object] | None = None,
 ) -> LayerGraph:
-    """The estimated layers of a configuration, one a unit, each of which reads the one before; else as `read_model`.
+    """The estimated layers of a configuration, one a unit; the rest as `read_model`.
+
+    Each reads the one before it, and all layers of a decoder read what comes out of the encoder.
 
     Raises
     ------
@@ -198,7 +200,10 @@ def read_estimated_layers(
     """
     read = _told(read_configuration(data, tokens, source), {gpu_type: gpu}, tokens, source, tell)
     layers = estimate_layers(read.units, batch, gpu_type, gpu, read.parameter_bytes)
-    return LayerGraph(layers, chain_edges(len(layers)), batch, _STATE_BYTES // read.parameter_bytes, gpu_type)
+    encoder = [at for at, layer in enumerate(layers) if layer.name.startswith("encoder.")]
+    decoder = [at for at, layer in enumerate(layers) if layer.name.startswith("decoder.layer")]
+    edges = {*chain_edges(len(layers)), *((encoder[-1], at) for at in decoder)}
+    return LayerGraph(layers, tuple(sorted(edges)), batch, _STATE_BYTES // read.parameter_bytes, gpu_type)
 
 
 def _told(

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.planning.partition.costs import Level
 from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage
 from jigsaw_opt.problem.rules.report import Report
@@ -27,9 +28,10 @@ def decode_partition(data: bytes | str, source: str = "$") -> Partition:
     Raises
     ------
     InvalidInputError
-        With every problem of the document and its path.
+        With every problem of the document and its path, or what else the text looks like.
     """
-    tree = parsed(data, source, _check)
+    with expecting(data, source, "partition"):
+        tree = parsed(data, source, _check)
     return Partition(
         tree["variant"],
         tree["activations"],
