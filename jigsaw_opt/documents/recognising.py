@@ -16,7 +16,9 @@ __all__ = ["FORMS", "Form", "expecting", "likely_form", "stated_kind"]
 
 _HEAD = 65_536
 _TOPOLOGY = re.compile(r"\s*(?:\x1b\[[0-9;]*m)*\s*GPU0\s")
-_MODEL = re.compile(r'\s*\{\s*"segments"\s*:')
+_MODEL = re.compile(r'\s*\{.*"segments"\s*:', re.DOTALL)
+_OF_MORE = re.compile(r'"(format|cluster|jobs)"\s*:')
+"""Keys of documents that a model may be a part of."""
 _LAYER = re.compile(r"\s*\w+\{.*\}\[[0-9]+\]\[?[0-9]")
 _STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-([a-z]{1,20}(?:-[a-z]{1,20})?)/')
 
@@ -74,7 +76,7 @@ FORMS: Mapping[str, Form] = {
 _DOCUMENTS = frozenset({"instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers"})
 _SAME_AS = {"itp": "elasticflow", "sia": "pollux"}
 _MARKS: Mapping[str, Callable[[str], int]] = {
-    "model": lambda head: int(_MODEL.match(head) is not None),
+    "model": lambda head: int(_MODEL.match(head) is not None and _OF_MORE.search(head) is None),
     "sinfo": lambda head: 2 * head.startswith("NODELIST|GRES"),
     "graphml": lambda head: int("<graphml" in head),
     "nvidia-smi": lambda head: int(_TOPOLOGY.match(head) is not None),

@@ -130,6 +130,13 @@ def test_segments_of_a_model_are_layers() -> None:
         read_layers(encode_model(both), gpu_type="a100")
 
 
+def test_a_model_is_known_whatever_its_first_key_is() -> None:
+    tree = json.loads(encode_model(MODEL))
+    turned = {key: tree[key] for key in reversed(tree)}
+    assert next(iter(turned)) != "segments"
+    assert read_layers(json.dumps(turned)) == read_layers(encode_model(MODEL))
+
+
 def test_another_type_of_gpu_than_the_profile_has_is_refused() -> None:
     data = encode_layers(LayerGraph((MeasuredLayer("a", 1, 1, 1, 1),), (), gpu_type="v100"))
     assert read_layers(data, gpu_type="v100").gpu_type == "v100"
