@@ -174,13 +174,16 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.cli.source import checked_plan, model_parts_of
     from jigsaw_opt.planning.pipeline.megatron import megatron_layout
     from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+    from jigsaw_opt.text import counted
 
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     job, layout = pipeline_of(instance, plan)
     parts = model_parts_of(instance, job, layout.stages, arguments.partition, arguments.layers)
     text = megatron_layout(parts, layout, _kinds(arguments.layout_of))
     _tell_others(instance, job)
-    note(f"{layout.stages // layout.gpus} virtual stages a rank; Megatron orders passes itself, not as the plan does")
+    note(
+        f"{counted(layout.stages // layout.gpus, 'virtual stage')} a rank; Megatron orders passes itself, not as the plan does"
+    )
     return f"--pipeline-model-parallel-size {layout.gpus} --pipeline-model-parallel-layout {quote(text)}\n".encode()
 
 

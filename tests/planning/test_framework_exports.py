@@ -191,7 +191,7 @@ def test_files_of_the_command_line(pipeline: Path, capsys: pytest.CaptureFixture
     assert main([*EXPORT, "megatron-layout", "--layers", "layers.json", "-o", "-"]) == 0
     printed = capsys.readouterr()
     assert printed.out == "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|ttL'\n"
-    assert "1 virtual stages a rank; Megatron orders passes itself" in printed.err
+    assert "1 virtual stage a rank; Megatron orders passes itself" in printed.err
 
 
 @pytest.mark.parametrize(
