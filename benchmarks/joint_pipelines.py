@@ -1,7 +1,7 @@
 """Cuts and schedule decided together, beside the slowest-stage cut and then its best order.
 
-Run it as ``PYTHONPATH=. python benchmarks/joint_pipelines.py [--devices 4,8] [--seconds 10]``. The profiles are those of PipeDream
-and DAPPLE, and BERT of Piper, of the measured data (``JIGSAW_SHARED``); neighbours send 12 GB a second, and there are
+Run it as ``PYTHONPATH=. python benchmarks/joint_pipelines.py [--devices 4,8] [--seconds 10]``. Profiles are PipeDream's
+and DAPPLE's, and BERT of Piper, in the measured data (``JIGSAW_SHARED``). Neighbours send 12 GB a second, and there are
 four micro-batches a device. The cut beside is that of `partition` without copies, and its order what `auto` finds from
 the named schedules in half of the time. Tight memory is what 1F1B holds on that cut at most. ``--chains 100`` compares
 proven optima of small chains with brute force over all cuts, and over both placements with two stages a device.

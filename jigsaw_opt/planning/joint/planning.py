@@ -29,10 +29,10 @@ __all__ = ["JointPlan", "plan_pipeline"]
 
 _CUTS_UNTIL = 0.5
 """Share of the limits that is left for the orders of passes once cuts are searched for."""
-_MOST_CUTS = 300
-"""Cuts that may still be better, so few that each is solved by itself."""
-_CUT_SHARE = 0.1
-"""Of what is left of the limits, for the schedule of one of these cuts."""
+_MOST_CUTS, _LIMITS = 300, 16
+"""Cuts of a configuration that are solved one by one at most, and how often a limit that leaves more is lowered."""
+_CUT_SHARES, _ROUNDS = 3, 2
+"""Equal shares of what is left of the limits that one of these cuts may take, and how often they are gone through."""
 _CANDIDATES, _CANDIDATE_SHARE = 3, 0.5
 """Best cuts whose orders are searched for in any case, and the share of what is left for each."""
 
@@ -178,12 +178,13 @@ class _Planner:
             if self._proven():
                 return
             self._solve(candidate.table, candidate.cut, candidate.orders, _CANDIDATE_SHARE)
-        left = self._open_cuts()
-        for least, table, cut in sorted(left or (), key=lambda it: it[0]):
-            if self._proven() or self.budget.left() <= 0:
-                return
-            if least < self._makespan_us():
-                self._solve(table, cut, None, _CUT_SHARE)
+        for _ in range(_ROUNDS):
+            left = sorted(self._open_cuts()[1], key=lambda it: it[0])
+            for number, (least, table, cut) in enumerate(left):
+                if self._proven() or self.budget.left() <= 0:
+                    return
+                if least < self._makespan_us() and (table.configuration, cut) not in self.solved:
+                    self._solve(table, cut, None, min(_CANDIDATE_SHARE, _CUT_SHARES / (len(left) - number)))
 
     def plan(self) -> JointPlan:
         """Return the best plan with what is proven."""
@@ -213,10 +214,22 @@ class _Planner:
             candidate = ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan))
             self.best = candidate, instance, result.plan
 
-    def _open_cuts(self) -> list[tuple[int, StageTable, Cut]] | None:
-        """Cuts that may be better than the best plan, with what is proven of each; None where they are too many."""
-        found: list[tuple[int, StageTable, Cut]] = []
+    def _open_cuts(self) -> tuple[int, list[tuple[int, StageTable, Cut]]]:
+        """Cuts that may have a step up to a limit, with what is proven of each; the limit is as high as can be.
+
+        No cut that may be better than the best plan is missing where the limit is just below that plan. Else the limit
+        leaves few enough of them.
+        """
         limit = self._makespan_us() - 1
+        for _ in range(_LIMITS):
+            found = self._cuts_below(limit)
+            if found is not None:
+                return limit, found
+            limit = (self.bounds[0][0] - 1 + limit) // 2
+        return self.bounds[0][0] - 1, []
+
+    def _cuts_below(self, limit: int) -> list[tuple[int, StageTable, Cut]] | None:
+        found: list[tuple[int, StageTable, Cut]] = []
         for least, bound in self.bounds:
             if least > limit:
                 break
@@ -230,8 +243,6 @@ class _Planner:
         return found
 
     def _bound_us(self) -> int:
-        """Return what is proven: of each cut that may be better, or of all at once."""
-        left = self._open_cuts()
-        if left is None:
-            return min(self.bounds[0][0], self._makespan_us())
-        return min((least for least, _, _ in left), default=self._makespan_us())
+        """Return what is proven: of each cut up to a limit, and of all others together."""
+        limit, left = self._open_cuts()
+        return min((least for least, _, _ in left), default=limit + 1)

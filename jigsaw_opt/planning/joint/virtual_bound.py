@@ -4,8 +4,9 @@ With ``M`` micro-batches, each device and each of its stages ``k``: ``A + M W <=
 micro-batch through the stages before ``k``, and ``W`` the passes of ``k`` and the device's stages behind it.
 
 In one model layers are as divisible as one likes; variables are the work of each stage. In the other one, ``x[l, k]``
-says whether layer ``l`` is in stage ``k`` or before, and the memory of a device has to hold a micro-batch in each of
-its stages at once, as it does when the micro-batch turns.
+says whether layer ``l`` is in stage ``k`` or before. There the backward passes of a device come behind the first way to
+the end and back to its last stage, and its memory has to hold a micro-batch in each of its stages at once, as it does
+when the micro-batch turns.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from importlib.util import find_spec
-from itertools import combinations, islice, product
+from itertools import combinations, islice, pairwise, product
 from math import comb
 from typing import TYPE_CHECKING, Any
 
@@ -86,15 +87,15 @@ class VirtualBound:
         bounds = [-(-shared.numerator // shared.denominator)]
         if find_spec("ortools") is None:
             return bounds[0]
-        model = _DivisibleModel(self.table, work)
-        bounds.append(model.bound_us(model.solved()))
+        models: list[_StageModel] = [_DivisibleModel(self.table, work)]
         if len(work) * layout.stages <= _MOST_LITERALS:
-            whole = _WholeModel(self.table, work)
-            solver = whole.solved()
-            if solver is None:
+            models.append(_WholeModel(self.table, work))
+        for model in models:
+            proven = model.solve()
+            if proven is None:
                 return None
-            bounds.append(whole.bound_us(solver))
-            self._starts = list(whole.cuts(solver))
+            bounds.append(proven)
+            self._starts += model.cuts()
         return max(bounds)
 
     def _work_us(self, number: int) -> tuple[int, int, int]:
@@ -114,8 +115,8 @@ class _StageModel:
         The model of the engine.
     makespan
         Its objective.
-    found
-        Whether the engine found a solution.
+    engine, found
+        The engine once it has solved the model, and whether it found a solution.
     """
 
     def __init__(self, table: StageTable, work: Sequence[tuple[int, int, int]]) -> None:
@@ -124,6 +125,7 @@ class _StageModel:
         self.table, self.work = table, work
         self.layout, self.share = table.configuration.layout, table.configuration.share
         self.proto, self.found = new_model(), False
+        self.engine: cp_model.CpSolver
         self.total = self.share.numerator * sum(map(sum, work))
         most = 2 * (self.layout.micro_batches + self.layout.stages) * self.total
         least = int(table.transfer_us[1:-1].min(initial=0))
@@ -134,29 +136,29 @@ class _StageModel:
         self.makespan = self.proto.new_int_var(0, most + 2 * sum(self.sending), "makespan")
         self.proto.minimize(self.makespan)
 
-    def solved(self) -> cp_model.CpSolver | None:
-        """Return the engine after its limit; None where there is no solution."""
+    def solve(self) -> int | None:
+        """Return what the engine proves within its limit, in microseconds; None where there is no solution."""
         from ortools.sat.python import cp_model
 
         from jigsaw_opt.problem import clock
         from jigsaw_opt.solvers.engines.cpsat import new_solver
 
-        solver = new_solver()
-        solver.parameters.linearization_level = 2
-        solver.parameters.max_deterministic_time = _UNITS
-        solver.parameters.max_time_in_seconds = min(clock.left(), 1e9)
-        status = solver.solve(self.proto)
+        self.engine = new_solver()
+        self.engine.parameters.linearization_level = 2
+        self.engine.parameters.max_deterministic_time = _UNITS
+        self.engine.parameters.max_time_in_seconds = min(clock.left(), 1e9)
+        status = self.engine.solve(self.proto)
         self.found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-        return None if status == cp_model.INFEASIBLE else solver
+        if status == cp_model.INFEASIBLE:
+            return None
+        # A float beyond 2^52 may be rounded up.
+        proven = self.engine.best_objective_bound
+        whole = round(proven) if proven < 2**52 else int(proven * (1 - 1e-9))
+        return -(-whole // self.share.denominator)
 
-    def bound_us(self, solver: cp_model.CpSolver | None) -> int:
-        """Return what the engine proved, in microseconds."""
-        if solver is None:
-            return 0
-        # A little is left for the floats of the engine.
-        proven = int(solver.best_objective_bound * (1 - 1e-9)) if solver.best_objective_bound > 2**52 else None
-        value = round(solver.best_objective_bound) if proven is None else proven
-        return -(-value // self.share.denominator)
+    def cuts(self) -> Iterator[Cut]:
+        """Go through the cuts of the solution; none of a model that has no whole layers."""
+        yield from ()
 
     def behind(self, stage: int) -> list[int]:
         """Return a stage and those behind it on its device."""
@@ -186,81 +188,121 @@ class _DivisibleModel(_StageModel):
 
 
 class _WholeModel(_StageModel):
-    """Whole layers.
+    """Whole layers, or where positions follow one another, what lies between two of them.
 
     Attributes
     ----------
     before
-        By layer and stage, whether it is in that stage or before.
+        By part and stage, whether it is in that stage or before.
     """
 
     def __init__(self, table: StageTable, work: Sequence[tuple[int, int, int]]) -> None:
         super().__init__(table, work)
-        layers, stages = range(len(work)), range(self.layout.stages)
-        self.before = [[self.proto.new_bool_var("") for _ in stages[1:]] for _ in layers]
-        for own in self.before:
-            for stage in stages[2:]:
-                self.proto.add_implication(own[stage - 2], own[stage - 1])
-        for tail, head in table.positions.graph.edges:
-            for one, other in zip(self.before[head], self.before[tail], strict=True):
-                self.proto.add_implication(one, other)
-        for stage in stages:
-            self.proto.add(self._sum([1] * len(work), stage) >= 1)
+        positions = table.positions
+        last = len(positions.layers) - 1
+        self.in_line = bool(positions.within[range(last), range(1, last + 1)].all())
+        graph = positions.graph
+        groups = [1 << at for at in range(len(graph.layers))]
+        edges: Sequence[tuple[int, int]] = graph.edges
+        if self.in_line:
+            groups = [after & ~before for before, after in pairwise(positions.layers)]
+            edges = list(pairwise(range(last)))
+        members = [[at for at in range(len(graph.layers)) if group >> at & 1] for group in groups]
+        self.parts = [[sum(work[at][kind] for at in own) for kind in range(3)] for own in members]
+        self.bytes = [
+            (
+                graph.state_factor * sum(graph.layers[at].parameter_bytes for at in own),
+                sum(graph.layers[at].activation_bytes for at in own),
+            )
+            for own in members
+        ]
+        stages = range(self.layout.stages)
+        self.before = [[self.proto.new_bool_var("") for _ in stages[1:]] for _ in groups]
+        self._add_order(edges)
         for stage in stages:
             self._add_load(stage)
-        if table.choices.memory is not None:
-            for gpu in range(self.layout.gpus):
-                self._add_memory([stage for stage in stages if self.layout.gpu_of[stage] == gpu])
+        for gpu in range(self.layout.gpus):
+            own = [stage for stage in stages if self.layout.gpu_of[stage] == gpu]
+            self._add_turn(own[0], own[-1])
+            if table.choices.memory is not None:
+                self._add_memory(own)
 
-    def cuts(self, solver: cp_model.CpSolver) -> Iterator[Cut]:
-        """Go through the cut of the solution, if it is one at positions."""
-
+    def cuts(self) -> Iterator[Cut]:
+        """Go through the cut of the solution, if there is one, and it is one at positions."""
         if not self.found:
             return
-        place = {layers: at for at, layers in enumerate(self.table.positions.layers)}
-        sets = [
-            sum(1 << layer for layer, own in enumerate(self.before) if solver.boolean_value(own[stage]))
-            for stage in range(self.layout.stages - 1)
+        positions, inner = self.table.positions, range(self.layout.stages - 1)
+        chosen = [[bool(self.engine.boolean_value(own[stage])) for own in self.before] for stage in inner]
+        place = {layers: at for at, layers in enumerate(positions.layers)}
+        ends = [
+            sum(own) if self.in_line else place.get(sum(1 << at for at, there in enumerate(own) if there))
+            for own in chosen
         ]
-        if all(it in place for it in sets):
+        known = [end for end in ends if end is not None]
+        if len(known) == len(ends):
             modes = self.table.configuration.modes
-            ends = (*(place[it] for it in sets), len(place) - 1)
-            yield Cut(ends, (min(modes),) * self.layout.stages)
+            yield Cut((*known, len(place) - 1), (min(modes),) * self.layout.stages)
+
+    def _add_order(self, edges: Sequence[tuple[int, int]]) -> None:
+        """Nothing is before what it reads from, and no stage is empty."""
+        for own in self.before:
+            for earlier, later in pairwise(own):
+                self.proto.add_implication(earlier, later)
+        for tail, head in edges:
+            for one, other in zip(self.before[head], self.before[tail], strict=True):
+                self.proto.add_implication(one, other)
+        for stage in range(self.layout.stages):
+            self.proto.add(self._of([1] * len(self.parts), stage) >= 1)
+
+    def _times(self, *kinds: int) -> list[int]:
+        """By part, the time of some kinds of passes."""
+        return [self.share.numerator * sum(part[kind] for kind in kinds) for part in self.parts]
 
     def _upto(self, amounts: Sequence[int], stage: int) -> Any:
-        """Amounts of the layers up to a stage."""
+        """Amounts of the parts up to a stage."""
         if stage < 0:
             return 0
         if stage == self.layout.stages - 1:
             return sum(amounts)
         return sum(amount * own[stage] for amount, own in zip(amounts, self.before, strict=True))
 
-    def _sum(self, amounts: Sequence[int], stage: int) -> Any:
+    def _of(self, amounts: Sequence[int], stage: int) -> Any:
         return self._upto(amounts, stage) - self._upto(amounts, stage - 1)
+
+    def _sent(self, begin: int, end: int) -> Any:
+        """Sending across the ends of the stages from one to the one before another, one way."""
+        if not self.in_line:
+            return sum(self.sending[begin:end])
+        sizes = [int(it) * self.share.denominator for it in self.table.transfer_us[1:]]
+        total: Any = 0
+        for stage in range(begin, end):
+            if self.layout.gpu_of[stage] != self.layout.gpu_of[stage + 1]:
+                # The last part before the end is where the next one is not before it.
+                total += sum(
+                    size * (own[stage] - later[stage])
+                    for size, (own, later) in zip(sizes, pairwise(self.before), strict=False)
+                )
+        return total
 
     def _add_load(self, stage: int) -> None:
         """The work of a stage and those behind it, with the way there and back, or there alone and weights."""
-        scale, count = self.share.numerator, self.layout.micro_batches
-        forward, back, whole = (
-            [scale * amount for amount in column]
-            for column in zip(*((f, f + b, f + b + w) for f, b, w in self.work), strict=True)
-        )
-        sent = sum(self.sending[:stage])
-        for before, own, ways in ((back, back, 2), (forward, whole, 1)):
-            load = sum(self._sum(own, other) for other in self.behind(stage))
-            self.proto.add(self.makespan >= self._upto(before, stage - 1) + ways * sent + count * load)
+        count, sent = self.layout.micro_batches, self._sent(0, stage)
+        for ways, own, number in ((self._times(0, 1), self._times(0, 1), 2), (self._times(0), self._times(0, 1, 2), 1)):
+            load = sum(self._of(own, other) for other in self.behind(stage))
+            self.proto.add(self.makespan >= self._upto(ways, stage - 1) + number * sent + count * load)
+
+    def _add_turn(self, first: int, last: int) -> None:
+        """All backward passes of a device come behind the first way to the end and back to its last stage."""
+        forward, back, end = self._times(0), self._times(1), self.layout.stages - 1
+        turned = sum(forward) + self._sent(0, end) + sum(back) - self._upto(back, last) + self._sent(last, end)
+        passes = self.layout.micro_batches * sum(self._of(back, stage) for stage in self.behind(first))
+        self.proto.add(self.makespan >= turned + passes + self._upto(back, first - 1) + self._sent(0, first))
 
     def _add_memory(self, stages: Sequence[int]) -> None:
         """What is held all the time, and one micro-batch in each stage where nothing is computed again."""
-        table, layers = self.table, self.table.positions.graph.layers
-        fixed = [layer.parameter_bytes * table.positions.graph.state_factor for layer in layers]
-        kept = [layer.activation_bytes for layer in layers]
-        scale = self.share
-        if any(table.configuration.modes):
-            kept = [0] * len(layers)
-        amounts = [
-            scale.denominator * always + scale.numerator * held for always, held in zip(fixed, kept, strict=True)
-        ]
-        held = sum(self._sum(amounts, stage) for stage in stages)
+        table, share = self.table, self.share
+        again = any(table.configuration.modes)
+        amounts = [share.denominator * fixed + (not again) * share.numerator * kept for fixed, kept in self.bytes]
+        held = sum(self._of(amounts, stage) for stage in stages)
         assert table.choices.memory is not None, "only then is this called"
-        self.proto.add(held <= scale.denominator * table.choices.memory)
+        self.proto.add(held <= share.denominator * table.choices.memory)
