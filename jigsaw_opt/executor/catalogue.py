@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from jigsaw_opt.planning.pipeline.recognising import layout_of
+from jigsaw_opt.planning.pipeline.recognising import flow_of, layout_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.shape import ShapedJob
@@ -176,8 +176,9 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     report = Report()
     for number, job in shaped.items():
         place: Place = (("$", "jobs"), number)
-        layout = layout_of(job.shape)
-        if isinstance(layout, str):
+        layout, flow = layout_of(job.shape), flow_of(job.shape)
+        if isinstance(layout, str) and isinstance(flow, str):
+            layout = flow if job.shape.barrier == "none" else layout
             carried = "data-parallel jobs and pipelines are carried out"
             report.add(place, f"job {job.name!r} has a shape and is no pipeline: {layout}; {carried}")
         elif len(instance.jobs) > 1:

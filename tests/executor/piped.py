@@ -9,6 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from jigsaw_opt.executor.pipeline.flow_process import FlowProcess
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
+
 WIDTH = 8
 
 
@@ -26,6 +30,28 @@ class Fault(nn.Module):
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ValueError("a fault on purpose")
         return inputs
+
+
+def chain(rank: int, world: int, device: torch.device) -> dict[str, Any]:
+    """Three stages and five batches, without anything that is drawn in a pass."""
+    made = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(3)]
+    data = [(torch.randn(4, WIDTH), torch.randn(4, WIDTH)) for _ in range(5)]
+    return {"model": made, "loader": data, "loss": nn.functional.mse_loss, "optimiser": sgd}
+
+
+def sgd(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """An optimiser with momentum."""
+    return torch.optim.SGD(parameters, 0.3, momentum=0.9)
+
+
+def flow(request: ReplayRequest, entry: dict[str, Any]) -> tuple[dict[str, Tensor], list[int], int]:
+    """Weights at the end of an asynchronous pipeline, in a process of it; versions that minibatches saw."""
+    schedule = flow_schedule(request.instance)
+    assert schedule is not None
+    process = FlowProcess(request, schedule, entry)
+    process.replay()
+    [module] = process.modules.values()
+    return dict(module.state_dict()), process.versions, process.stage.most_versions
 
 
 def net(

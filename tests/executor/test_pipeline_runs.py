@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import time
 from collections import OrderedDict
@@ -13,6 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
+import piped  # noqa: E402
 from pipelines_run import Case, case_of, is_as_planned, named_cases, on_processes  # noqa: E402
 from replayed import run  # noqa: E402
 from torch import nn  # noqa: E402
@@ -31,8 +33,12 @@ from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402
 from jigsaw_opt.executor.pipeline.evaluation import pipeline_replay  # noqa: E402
 from jigsaw_opt.executor.pipeline.own_stages import stage_modules  # noqa: E402
 from jigsaw_opt.executor.pipeline.records import StageReport, StepRecord  # noqa: E402
+from jigsaw_opt.executor.processes import run_group  # noqa: E402
+from jigsaw_opt.executor.randomness import draw_number, own_draws  # noqa: E402
+from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.executor.run_plan import run_plan  # noqa: E402
 from jigsaw_opt.instances.catalogue import load  # noqa: E402
+from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous  # noqa: E402
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402
 from jigsaw_opt.planning.pipeline.schedule import schedule_of  # noqa: E402
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
@@ -119,6 +125,61 @@ def test_a_lost_process_ends_the_others_with_one_message(
         assert time.monotonic() - begun < 50, "it does not wait for what never comes"
         lines = capsys.readouterr().err.strip().splitlines()
         assert len(lines) == 1 and told.partition(" (")[0] in lines[0]
+
+
+@pytest.mark.slow
+def test_asynchronous_minibatches_see_the_weights_that_were_kept_for_them() -> None:
+    count, stages = 12, [AsyncStage(300, 500, transfer_us=50) for _ in range(3)]
+    found = asynchronous(stages, "flow")
+    request = ReplayRequest(instance=found.instance, plan=found.plan, passes=count)
+    entry = {"train": "piped:chain", "arguments": {}, "cuts": []}
+    ran = run_group(piped.flow, 3, request, entry)
+    blocks = found.plan.jobs[0].iterations[0].blocks
+    names = [block.name for block in found.instance.jobs[0].shape.blocks]  # type: ignore[union-attr]
+    start = {name: block.start_us for name, block in zip(names, blocks, strict=True)}
+    period = found.plan.period_us or 0
+    with own_draws(draw_number(0, 0, 0)):
+        made = piped.chain(0, 3, torch.device("cpu"))
+    optimisers = [piped.sgd(list(stage.parameters())) for stage in made["model"]]
+    weights = [[copy.deepcopy(stage)] for stage in made["model"]]
+    for number in range(count):
+        seen = [
+            sum(start[f"B0.{s}"] + other * period < start[f"F0.{s}"] + number * period for other in range(count))
+            for s in range(3)
+        ]
+        assert seen == [versions[number] for _, versions, _ in ran]
+        kept = [weights[s][seen[s]] for s in range(3)]
+        inputs, targets = made["loader"][number % 5]
+        for stage in kept:
+            stage.zero_grad()
+        made["loss"](nn.Sequential(*kept)(inputs), targets).backward()
+        for stage, old, optimiser, own in zip(made["model"], kept, optimisers, weights, strict=True):
+            for new, before in zip(stage.parameters(), old.parameters(), strict=True):
+                new.grad = before.grad
+            optimiser.step()
+            own.append(copy.deepcopy(stage))
+    assert [most for _, _, most in ran] == list(found.weight_versions) and found.weight_versions[0] > 1
+    for (state, _, _), stage in zip(ran, made["model"], strict=True):
+        assert all(torch.allclose(state[name], value, atol=1e-6) for name, value in stage.state_dict().items())
+
+
+@pytest.mark.slow
+def test_an_asynchronous_pipeline_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files, replay = (tmp_path / "instance.json", tmp_path / "plan.json"), tmp_path / "replay.json"
+    options = ("--forward-us", "300,300,300", "--backward-us", 500, "--transfer-us", 50, "--schedule", "async", "-q")
+    assert run("pipeline", *options, "-o", files[0], "--plan", files[1]) == 0
+    assert run("run", *files, "--trust", "piped:chain", "--iterations", 8, "-o", replay) == 0
+    found = load_replay(replay)
+    require_replay_of(load_plan(files[1]), found, "replay")
+    assert found.summary.objective == "period" and len(found.timeline.jobs[0].iterations) == 8
+    assert {"B", "F"} <= set(found.kinds)
+    capsys.readouterr()
+    assert run("run", *files, "--trust", "piped:chain", "--minutes", 1, "--checkpoint", tmp_path / "saved") == 2
+    told = capsys.readouterr().err
+    assert "for a number of minibatches" in told and "has no checkpoints" in told
+    copies = AsyncStage(300, 500, replicas=2)
+    with pytest.raises(InvalidInputError, match="some stage has copies"):
+        stages_entry(asynchronous([copies, AsyncStage(10, 10)], "flow").instance, ["own:net"])
 
 
 def case() -> Case:

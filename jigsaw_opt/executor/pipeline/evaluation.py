@@ -12,6 +12,7 @@ from jigsaw_opt.executor.pipeline.records import Action, StageReport
 from jigsaw_opt.executor.replay.evaluation import StoppingClock, compared, mean_distance
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
 from jigsaw_opt.problem.replay import (
     KindError,
@@ -75,7 +76,7 @@ def pipeline_replay(
         [(planned, took) for _, planned, took in sent],
         _busy_us(done, timeline),
     )
-    planned_bytes = _planned_bytes(asked.shape, done)
+    planned_bytes = _planned_bytes(asked.shape, done, request.plan.period_us)
     return Replay(
         instance=request.instance.name,
         instance_sha256=instance_sha256(request.instance),
@@ -209,16 +210,17 @@ def _busy_us(done: ShapedJobPlan, timeline: Timeline) -> tuple[int, float]:
     return planned, len(done.iterations) * median(by_step)
 
 
-def _planned_bytes(shape: Shape, done: ShapedJobPlan) -> list[int]:
-    """By slot, the most that it holds in an iteration."""
+def _planned_bytes(shape: Shape, done: ShapedJobPlan, period_us: int | None) -> list[int]:
+    """By slot, the most that it holds in an iteration; what is held for longer than a period counts as often."""
     times = dict(zip((block.name for block in shape.blocks), done.iterations[0].blocks, strict=True))
     slot_of = {block.name: block.slots[0] for block in shape.blocks}
     changes: dict[str, list[tuple[int, int]]] = {slot.name: [] for slot in shape.slots}
     for hold in shape.holds:
-        changes[slot_of[hold.start]] += [
-            (times[hold.start].start_us, hold.bytes),
-            (times[hold.end].end_us, -hold.bytes),
-        ]
+        start, end = times[hold.start].start_us, times[hold.end].end_us
+        copies = 1 if period_us is None else ceil_div(end - start, period_us)
+        for copy in range(copies):
+            shift = copy * (period_us or 0)
+            changes[slot_of[hold.start]] += [(start + shift, hold.bytes), (end + shift, -hold.bytes)]
     found = []
     for slot in shape.slots:
         held = most = slot.memory

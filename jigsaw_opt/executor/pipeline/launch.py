@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.pipeline.evaluation import pipeline_replay
+from jigsaw_opt.executor.pipeline.flow_process import run_flow
 from jigsaw_opt.executor.pipeline.rank_process import run_stages
 from jigsaw_opt.executor.processes import InterruptedGroupError
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.launch import in_processes, machine_of
 from jigsaw_opt.executor.replay.records import InterruptedRunError
 from jigsaw_opt.executor.replay.request import ReplayRequest
-from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule
+from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedule
 from jigsaw_opt.problem.replay import Replay
 
 __all__ = ["replay_pipeline"]
@@ -44,17 +46,37 @@ def replay_pipeline(request: ReplayRequest, entry: Mapping[str, Any]) -> Replay 
     MissingEngineError
         This version of PyTorch has another runtime.
     """
-    schedule = torch_schedule(request.instance, request.plan, "compute_comms")
+    flow = flow_schedule(request.instance)
+    schedule = torch_schedule(request.instance, request.plan, "compute_comms") if flow is None else flow
+    if flow is not None:
+        _require_of_flow(request)
     gpus = request.plan.jobs[schedule.job].gpus
     machine = machine_of(request, len(gpus))
     try:
-        found = in_processes(run_stages, gpus, request, schedule, entry)
+        found = in_processes(run_stages if flow is None else run_flow, gpus, request, schedule, entry)
     except InterruptedGroupError as error:
         told = [report for report in error.found if report is not None]
         whole = len(told) == len(gpus) and all(report.steps for report in told)
         measured = pipeline_replay(request, schedule, told, machine) if whole else None
         raise InterruptedRunError(measured, _saved(request, len(gpus))) from error
     return None if found is None else pipeline_replay(request, schedule, found, machine)
+
+
+def _require_of_flow(request: ReplayRequest) -> None:
+    """Refuse what an asynchronous pipeline does not do.
+
+    Raises
+    ------
+    UsageError
+        With all of it.
+    """
+    wrong = []
+    if request.minutes is not None:
+        wrong.append("an asynchronous pipeline is carried out for a number of minibatches, not for some minutes")
+    if request.checkpoint is not None:
+        wrong.append("minibatches of an asynchronous pipeline are always under way, so it has no checkpoints")
+    if wrong:
+        raise UsageError(*wrong)
 
 
 def _saved(request: ReplayRequest, processes: int) -> dict[str, int] | None:

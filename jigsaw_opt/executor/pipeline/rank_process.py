@@ -30,7 +30,7 @@ from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule, planned_times
 from jigsaw_opt.problem.rules.report import Place
 
-__all__ = ["StageProcess", "run_stages"]
+__all__ = ["PipelineProcess", "StageProcess", "blamed", "run_stages"]
 
 
 def run_stages(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> list[StageReport] | None:
@@ -51,15 +51,11 @@ def run_stages(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[s
         In the first process, what each one found.
     """
     own = StageProcess(request, schedule, entry)
-    report = own.replay()
-    found: list[StageReport] | None = [report] * dist.get_world_size() if own.rank == 0 else None
-    dist.gather_object(report, found, 0, own.control)
-    dist.barrier(own.control)
-    return found
+    return own.hand_over(own.replay())
 
 
-class StageProcess:
-    """One process: its stages, PyTorch's runtime, and what was measured so far.
+class PipelineProcess:
+    """One process of a pipeline: its stages, their data, and the clock that all have.
 
     Parameters
     ----------
@@ -73,7 +69,6 @@ class StageProcess:
     """
 
     def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:
-        logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
         allow_children()
         self.request, self.schedule, self.rank = request, schedule, dist.get_rank()
         self._device = device_of_process(request, int(os.environ.get("LOCAL_RANK", self.rank)))
@@ -88,14 +83,41 @@ class StageProcess:
         self.modules = own.modules
         self._worker = StageWorker(self.rank, own, request.seed, self._device)
         self._is_first, self._is_last = 0 in stages, layout.stages - 1 in stages
-        self._stages = [TimedStage(own.modules[s], s, layout.stages, self._device, self._log) for s in stages]
+        self._begin = 0
+
+    def hand_over(self, report: StageReport) -> list[StageReport] | None:
+        """What each process found, in the first one."""
+        found: list[StageReport] | None = [report] * dist.get_world_size() if self.rank == 0 else None
+        dist.gather_object(report, found, 0, self.control)
+        dist.barrier(self.control)  # nobody leaves while another may still need the store
+        return found
+
+    def memory_bytes(self, held: int) -> int:
+        """The most that the device held by torch's allocator; on a CPU what was counted."""
+        return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else held
+
+    def begin(self) -> None:
+        """Wait for all processes, and have the run begin."""
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+        self._begin = self._clock.meet()
+
+
+class StageProcess(PipelineProcess):
+    """A process that runs PyTorch's runtime; fields as of the class that it extends."""
+
+    def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:
+        super().__init__(request, schedule, entry)
+        logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
+        own, layout, log = self._worker.own, schedule.layout, self._log
+        self._stages = [TimedStage(it, s, layout.stages, self._device, log) for s, it in own.modules.items()]
         with TemporaryDirectory() as folder:
             path = Path(folder, "schedule.csv")
             path.write_text(schedule.csv)
             self._runtime = pipeline_runtime(self._stages, layout, own.loss, str(path), self._log)
         self._times = planned_times(request.instance, request.plan, schedule)
         self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
-        self._saved, self._begin, self._report = 0, 0, StageReport()
+        self._saved, self._report = 0, StageReport()
         report_so_far(lambda: replace(self._report, passes=None, steps=list(self._report.steps)))
 
     def replay(self) -> StageReport:
@@ -103,9 +125,7 @@ class StageProcess:
         if self._checkpoint is not None and self.request.resume:
             self._resume(self._checkpoint)
         held = self._warm_up()
-        if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)
-        self._begin = self._clock.meet()
+        self.begin()
         count, first = len(self._times), self._worker.iteration
         while not self._is_over():
             zero = self._zero(first)
@@ -114,9 +134,9 @@ class StageProcess:
                 if self.request.every and self._worker.iteration % self.request.every == 0:
                     self._save()
         self._save()
-        memory = torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else held
+        digests, memory = self._worker.digests(), self.memory_bytes(held)
         passes = self._worker.iteration // count
-        self._report = replace(self._report, passes=passes, digests=self._worker.digests(), memory_bytes=memory)
+        self._report = replace(self._report, passes=passes, digests=digests, memory_bytes=memory)
         return self._report
 
     def _resume(self, checkpoint: Checkpoint) -> None:
@@ -134,7 +154,7 @@ class StageProcess:
         initial, saved = self._worker.state(), 0
         for turn in range(max(1, self.request.warm_up)):
             self._log.counts_bytes = turn == 0 and self._device.type == "cpu"
-            with _blamed(f"rank {self.rank}, before the clock started"):
+            with blamed(f"rank {self.rank}, before the clock started"):
                 self.run_passes()
                 self._worker.end()
         by_stage = {stage.stage_index: stage.saved_bytes for stage in self._stages}
@@ -172,7 +192,7 @@ class StageProcess:
             self._log.starts = {it: zero + start for it, (start, _) in self._times[number].items()}
         iteration = self._worker.iteration
         where = f"rank {self.rank}, iteration {iteration}"
-        with _blamed(where):
+        with blamed(where):
             losses = self.run_passes()
         actions, receipts = (
             [(name, a - self._begin, b - self._begin) for name, a, b in kept] for kept in self._log.end()
@@ -181,7 +201,7 @@ class StageProcess:
         if loss is not None and not math.isfinite(loss):
             raise RunFailedError(f"{where}: the loss is {loss}")
         self._report.steps.append(StepRecord(iteration, actions, receipts, loss))
-        with _blamed(where):
+        with blamed(where):
             self._worker.end()
 
     def run_passes(self) -> list[float]:
@@ -216,7 +236,7 @@ def _is_of_a_message(error: Exception) -> bool:
 
 
 @contextmanager
-def _blamed(where: str) -> Iterator[None]:
+def blamed(where: str) -> Iterator[None]:
     """Say of what the user's code raises in the block where it happened; PyTorch wraps errors of stages."""
     try:
         yield

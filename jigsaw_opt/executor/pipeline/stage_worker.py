@@ -47,12 +47,26 @@ class StageWorker:
         self.number, self.own, self.iteration = number, own, 0
         self._seed, self._device = seed, device
 
-    def begin(self, micro_batches: int) -> tuple[tuple[Any, ...], Any]:
-        """Clear the gradients; return what the first stage takes, and the targets, of the next batch."""
+    def begin(self, micro_batches: int, number: int | None = None) -> tuple[tuple[Any, ...], Any]:
+        """Clear the gradients; return what the first stage takes, and the targets, of the next batch.
+
+        Parameters
+        ----------
+        micro_batches
+            What the batch is to be split into.
+        number
+            Of the batch; None for that of the next step.
+
+        Raises
+        ------
+        UsageError
+            It cannot be split so.
+        """
+        number = self.iteration if number is None else number
         self.own.optimiser.zero_grad()
         for module in self.own.modules.values():
             module.zero_grad()
-        with own_draws(draw_number(self._seed, 0, self.iteration)):
+        with own_draws(draw_number(self._seed, 0, number)):
             inputs, targets = inputs_and_targets(moved(self.own.source.take(), self._device), False)
         given, named = arguments_of(inputs)
         sizes = {len(it) if isinstance(it, Tensor) and it.dim() else -1 for it in (*given, targets)}
@@ -62,7 +76,7 @@ class StageWorker:
             )
         if (size := sizes.pop()) % micro_batches:
             raise UsageError(f"a batch has {size} samples, which {micro_batches} micro-batches do not divide")
-        begin_draws(draw_number(self._seed, 1 + self.number, self.iteration))
+        begin_draws(draw_number(self._seed, 1 + self.number, number))
         return given, targets
 
     def end(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise, product
 
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
@@ -13,7 +14,7 @@ from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 
-__all__ = ["layout_of", "orders_of", "pipeline_of"]
+__all__ = ["flow_of", "layout_of", "orders_of", "pipeline_of"]
 
 _BLOCK = re.compile(r"([FBW])(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})")
 """Kind, micro-batch and stage."""
@@ -84,6 +85,27 @@ def _pass(name: str) -> Pass:
 
 def layout_of(shape: Shape) -> PipelineLayout | str:
     """Return the layout of a shape that `pipeline_shape` makes, or say what keeps another from being a pipeline."""
+    found = _passes_of(shape)
+    if not isinstance(found, str) and (any(edge.lag for edge in shape.edges) or shape.barrier == "none"):
+        return "its iterations overlap, as with --schedule async"
+    return found if isinstance(found, str) else _with_edges(shape, found, _waits)
+
+
+def flow_of(shape: Shape) -> PipelineLayout | str:
+    """Return the layout of a shape that `asynchronous` makes with a copy a stage, or say what keeps another from it."""
+    found = _passes_of(shape)
+    if isinstance(found, str):
+        return found
+    if found.micro_batches > 1 or found.split or found.stages != found.gpus:
+        return "some stage has copies or is beside another one" if shape.barrier == "none" else "its iterations end"
+    behind = [edge for edge in shape.edges if edge.lag]
+    if shape.barrier != "none" or [(edge.before, edge.after) for edge in behind] != [("B0.0", "F0.0")]:
+        return "its iterations do not overlap as with --schedule async"
+    return _with_edges(replace(shape, edges=tuple(edge for edge in shape.edges if not edge.lag)), found, _flow_waits)
+
+
+def _passes_of(shape: Shape) -> PipelineLayout | str:
+    """Return the layout that the blocks of a shape have, or say what keeps them from being passes of a pipeline."""
     found = dict[tuple[str, int, int], str]()
     for block in shape.blocks:
         match = _BLOCK.fullmatch(block.name)
@@ -101,31 +123,40 @@ def layout_of(shape: Shape) -> PipelineLayout | str:
     slots = {slot.name: number for number, slot in enumerate(shape.slots)}
     gpu_of = [slots[found["F", 0, stage]] for stage in range(stages)]
     for (kind, batch, stage), slot in found.items():
-        if slots[slot] != gpu_of[stage]:
+        if slots[slot] != gpu_of[stage] and shape.barrier != "none":
             return f"block {kind}{batch}.{stage} has another slot than F0.{stage}"
-    return _wrong_edges(shape, kinds, batches, stages) or PipelineLayout(tuple(gpu_of), batches, len(kinds) == 3)
+    return PipelineLayout(tuple(gpu_of), batches, len(kinds) == 3)
 
 
-def _wrong_edges(shape: Shape, kinds: str, batches: int, stages: int) -> str:
-    """What is wrong with what passes wait for; empty where iterations are flushed and passes wait as in a pipeline."""
-    if any(edge.lag for edge in shape.edges) or shape.barrier == "none":
-        return "its iterations overlap, as with --schedule async"
+def _with_edges(shape: Shape, layout: PipelineLayout, wanted_of: _Waits) -> PipelineLayout | str:
+    """Return the layout, or say what is wrong with what passes wait for."""
     sent = {transfer.name for transfer in shape.transfers}
     after: dict[str, str] = {edge.before: edge.after for edge in shape.edges if edge.before in sent}
     waits = {(edge.before, after.get(edge.after, edge.after)) for edge in shape.edges if edge.before not in sent}
-    wanted = set(_waits(kinds, batches, stages))
+    wanted = set(wanted_of(layout))
     missing = min(wanted - waits, default=None)
     if missing is not None:
         return f"{missing[1]} does not wait for {missing[0]}"
     strange = min(waits - wanted, default=None)
-    return "" if strange is None else f"{strange[1]} waits for {strange[0]}"
+    return layout if strange is None else f"{strange[1]} waits for {strange[0]}"
 
 
-def _waits(kinds: str, batches: int, stages: int) -> Iterator[tuple[str, str]]:
-    """Passes of a pipeline, and what waits for each."""
-    for batch, stage in product(range(batches), range(stages)):
-        for one, other in pairwise(kinds):
+_Waits = Callable[[PipelineLayout], Iterator[tuple[str, str]]]
+"""Passes of a pipeline, and what waits for each."""
+
+
+def _waits(layout: PipelineLayout) -> Iterator[tuple[str, str]]:
+    for batch, stage in product(range(layout.micro_batches), range(layout.stages)):
+        for one, other in pairwise("FBW" if layout.split else "FB"):
             yield f"{one}{batch}.{stage}", f"{other}{batch}.{stage}"
-        if stage + 1 < stages:
+        if stage + 1 < layout.stages:
             yield f"F{batch}.{stage}", f"F{batch}.{stage + 1}"
             yield f"B{batch}.{stage + 1}", f"B{batch}.{stage}"
+
+
+def _flow_waits(layout: PipelineLayout) -> Iterator[tuple[str, str]]:
+    last = layout.stages - 1
+    yield f"F0.{last}", f"B0.{last}"
+    for stage in range(last):
+        yield f"F0.{stage}", f"F0.{stage + 1}"
+        yield f"B0.{stage + 1}", f"B0.{stage}"

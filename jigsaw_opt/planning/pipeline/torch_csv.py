@@ -13,12 +13,12 @@ from operator import itemgetter
 from typing import Literal
 
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
-from jigsaw_opt.planning.pipeline.recognising import orders_of, pipeline_of
+from jigsaw_opt.planning.pipeline.recognising import flow_of, orders_of, pipeline_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Execution, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["KNOWN_TORCH", "CsvFormat", "TorchSchedule", "planned_times", "torch_schedule"]
+__all__ = ["KNOWN_TORCH", "CsvFormat", "TorchSchedule", "flow_schedule", "planned_times", "torch_schedule"]
 
 CsvFormat = Literal["compute_only", "compute_comms"]
 KNOWN_TORCH = "2.13"
@@ -84,6 +84,19 @@ def torch_schedule(instance: Instance, plan: Plan, form: CsvFormat = "compute_on
     if form == "compute_comms":
         ranks = _with_messages(_times(instance, plan, job), layout, orders, actions, number)
     return TorchSchedule(job, layout, tuple(map(tuple, ranks)), {actions[it]: _name(it) for it in actions})
+
+
+def flow_schedule(instance: Instance) -> TorchSchedule | None:
+    """Return names of actions of an asynchronous pipeline that is alone; None where the instance has none.
+
+    It has no row for each rank: PyTorch's runtime does not carry it out.
+    """
+    [job, *others] = instance.jobs
+    layout = flow_of(job.shape) if isinstance(job, ShapedJob) and not others else ""
+    if isinstance(layout, str):
+        return None
+    planned = {f"{stage}{kind}0": f"{kind}0.{stage}" for kind in "FB" for stage in range(layout.stages)}
+    return TorchSchedule(0, layout, (), planned)
 
 
 def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> list[dict[str, tuple[int, int]]]:

@@ -1,0 +1,144 @@
+"""A process of an asynchronous pipeline: minibatches follow one another without a flush, with stashed weights.
+
+PyTorch's runtime flushes after each step, so this is a small loop of our own. A process has one stage, and takes its
+passes in the order of the plan's building block, which repeats itself a period later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from jigsaw_opt.errors import RunFailedError
+from jigsaw_opt.executor.pipeline.rank_process import PipelineProcess, blamed
+from jigsaw_opt.executor.pipeline.records import Action, StageReport, StepRecord
+from jigsaw_opt.executor.pipeline.stashed_stage import StashedStage
+from jigsaw_opt.executor.processes import report_so_far
+from jigsaw_opt.executor.replay.rank_process import TIMEOUT
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule, planned_times
+
+__all__ = ["FlowProcess", "run_flow"]
+
+Meta = tuple[tuple[int, ...], torch.dtype]
+
+
+def run_flow(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> list[StageReport] | None:
+    """Do the part of this process, as `run_stages` does of a pipeline with a flush."""
+    own = FlowProcess(request, schedule, entry)
+    return own.hand_over(own.replay())
+
+
+class FlowProcess(PipelineProcess):
+    """A process with one stage; fields as of the class that it extends.
+
+    Attributes
+    ----------
+    stage : StashedStage
+        Its stage.
+    versions : list of int
+        By minibatch, how many updates the weights had that both of its passes saw.
+    """
+
+    def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:
+        super().__init__(request, schedule, entry)
+        self._last = schedule.layout.stages - 1
+        self.stage = StashedStage(self.modules[self.rank], self._worker.end, self._is_first)
+        self.versions: list[int] = []
+        [times] = planned_times(request.instance, request.plan, schedule)
+        self._starts = {kind: times[f"{self.rank}{kind}0"][0] for kind in "FB"}
+        self._batches: dict[int, tuple[tuple[Any, ...], Any]] = {}
+        self._received, self._sent = self._metas(), list[tuple[Any, Tensor]]()
+        # A group each way: NCCL takes what two processes exchange in a group in one order.
+        self._ways = {kind: dist.new_group(timeout=TIMEOUT) for kind in "FB"}
+        report_so_far(StageReport)
+
+    def replay(self) -> StageReport:
+        """Carry the plan out: every minibatch forward and backward."""
+        count, period = self.request.passes or 0, self.request.plan.period_us or 1
+        own = sorted((self._starts[kind] + number * period, kind, number) for kind in "FB" for number in range(count))
+        self.begin()
+        zero = self._begin
+        self._log.begin()
+        losses = []
+        for start, kind, number in own:
+            if self.request.pace:
+                self._log.starts = {f"{self.rank}{kind}{number}": zero + start}
+            with blamed(f"rank {self.rank}, minibatch {number}"):
+                if kind == "F":
+                    losses.append(self._forward(number))
+                else:
+                    self._backward(number)
+        for work, _ in self._sent:
+            work.wait()
+        actions, receipts = self._log.end()
+        held = self._worker.held_bytes()
+        weights = sum(it.nbytes for it in self.modules[self.rank].parameters())
+        memory = self.memory_bytes(held + (self.stage.most_versions - 1) * weights)
+        steps = [
+            StepRecord(number, self._of(number, actions), self._of(number, receipts), losses[number])
+            for number in range(count)
+        ]
+        return StageReport(steps, [], count, self._worker.digests(), memory)
+
+    def _of(self, number: int, actions: list[Action]) -> list[Action]:
+        """Actions of a minibatch, under the names of its building block."""
+        names = {f"{self.rank}{kind}{number}": f"{self.rank}{kind}0" for kind in "FB"}
+        return [(names[it], a - self._begin, b - self._begin) for it, a, b in actions if it in names]
+
+    def _forward(self, number: int) -> float | None:
+        """Run a forward pass; return the loss at the last stage."""
+        inputs, targets = self._worker.begin(1, number)
+        if not self._is_first:
+            inputs = (self._receive("F", number, self.rank - 1, self._received[0]),)
+        loss = self._worker.own.loss
+        with self._log.action(f"{self.rank}F{number}"):
+            output = self.stage.forward(number, inputs, (lambda out: loss(out, targets)) if self._is_last else None)
+        if not self._is_last:
+            self._send("F", output, self.rank + 1)
+            return None
+        if not math.isfinite(value := float(output.detach())):
+            raise RunFailedError(f"rank {self.rank}, minibatch {number}: the loss is {value}")
+        return value
+
+    def _backward(self, number: int) -> None:
+        gradient = None
+        if not self._is_last:
+            gradient = self._receive("B", number, self.rank + 1, self._received[1])
+        with self._log.action(f"{self.rank}B{number}"):
+            version, back = self.stage.backward(number, gradient)
+        self.versions.append(version)
+        if back is not None:
+            self._send("B", back, self.rank - 1)
+
+    def _receive(self, kind: str, number: int, other: int, meta: Meta) -> Tensor:
+        data = torch.empty(meta[0], dtype=meta[1], device=self._device)
+        with self._log.receipt(f"{self.rank}{kind}{number}"):
+            dist.recv(data, other, self._ways[kind])
+        return data
+
+    def _send(self, kind: str, data: Tensor, other: int) -> None:
+        data = data.detach().contiguous()
+        self._sent = [(work, kept) for work, kept in self._sent if not work.is_completed()]
+        self._sent.append((dist.isend(data, other, self._ways[kind]), data))
+
+    def _metas(self) -> tuple[Meta, Meta]:
+        """Shapes and types of what comes in and of what goes out, by a pass of the first batch without gradients."""
+        before = self._worker.state()
+        inputs, _ = self._worker.begin(1, 0)
+        told: list[Any] = [None]
+        if not self._is_first:
+            dist.recv_object_list(told, self.rank - 1, self.control)
+            inputs = (torch.zeros(told[0][0], dtype=told[0][1], device=self._device),)
+        with torch.no_grad(), blamed(f"rank {self.rank}, before the clock started"):
+            output = self.modules[self.rank](*inputs)
+        meta = tuple(output.shape), output.dtype
+        if not self._is_last:
+            dist.send_object_list([meta], self.rank + 1, self.control)
+        self._worker.load(before)
+        return told[0], meta

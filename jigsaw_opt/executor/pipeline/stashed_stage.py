@@ -1,0 +1,112 @@
+"""A stage that keeps the weights of each minibatch in flight, as PipeDream does (Narayanan et al., SOSP'19, 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["StashedStage"]
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    """A minibatch between its passes: the version of the weights, these, what came in, and what went out."""
+
+    version: int
+    weights: dict[str, Tensor]
+    inputs: tuple[Tensor, ...]
+    output: Tensor
+
+
+class StashedStage:
+    """A stage whose backward pass sees the weights that its forward pass saw, whatever was updated meanwhile.
+
+    Parameters
+    ----------
+    module
+        The stage; its parameters are the latest weights.
+    update
+        Takes the step with the gradients of the module's parameters.
+    is_first
+        Whether nobody wants the gradient of its input.
+
+    Attributes
+    ----------
+    version : int
+        Updates so far.
+    most_versions : int
+        The most versions of the weights that were kept at once.
+    """
+
+    def __init__(self, module: nn.Module, update: Callable[[], None], is_first: bool) -> None:
+        self._module, self._update, self._is_first = module, update, is_first
+        self.version = self.most_versions = 0
+        self._flying: dict[int, _InFlight] = {}
+
+    def forward(self, number: int, inputs: tuple[Any, ...], loss: Callable[[Tensor], Tensor] | None) -> Tensor:
+        """Run the forward pass of a minibatch with the latest weights, and keep them.
+
+        Parameters
+        ----------
+        number
+            Of the minibatch.
+        inputs
+            Of the stage.
+        loss
+            Of its output, at the last stage; None elsewhere.
+
+        Raises
+        ------
+        UsageError
+            The output is no tensor.
+        """
+        weights = next((it.weights for it in self._flying.values() if it.version == self.version), None)
+        if weights is None:
+            named = self._module.named_parameters()
+            weights = {name: p.detach().clone().requires_grad_(p.requires_grad) for name, p in named}
+        if not self._is_first:
+            inputs = tuple(it.detach().requires_grad_(it.is_floating_point()) for it in inputs)
+        output = functional_call(self._module, weights, inputs)
+        if not isinstance(output, Tensor):
+            raise UsageError(f"a stage hands on a tensor, not an object of type {type(output).__name__}")
+        output = output if loss is None else loss(output)
+        self._flying[number] = _InFlight(self.version, weights, inputs, output)
+        self.most_versions = max(self.most_versions, len({it.version for it in self._flying.values()}))
+        return output
+
+    def backward(self, number: int, gradient: Tensor | None) -> tuple[int, Tensor | None]:
+        """Run the backward pass of a minibatch with the weights that were kept for it, and update the latest ones.
+
+        Parameters
+        ----------
+        number
+            Of the minibatch.
+        gradient
+            Of the stage's output; None at the last stage.
+
+        Returns
+        -------
+        version : int
+            How many updates the weights had that it was run with.
+        gradient : Tensor or None
+            Of the stage's input; None at the first stage.
+        """
+        kept = self._flying.pop(number)
+        trained = [name for name, weight in kept.weights.items() if weight.requires_grad]
+        wanted = [] if self._is_first else [kept.inputs[0]]
+        found = torch.autograd.grad(
+            kept.output, [*wanted, *(kept.weights[name] for name in trained)], gradient, allow_unused=True
+        )
+        parameters = dict(self._module.named_parameters())
+        for name, own in zip(trained, found[len(wanted) :], strict=True):
+            parameters[name].grad = own
+        self._update()
+        self.version += 1
+        return kept.version, found[0] if wanted else None
