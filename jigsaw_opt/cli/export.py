@@ -181,9 +181,8 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
     parts = model_parts_of(instance, job, layout.stages, arguments.partition, arguments.layers)
     text = megatron_layout(parts, layout, _kinds(arguments.layout_of))
     _tell_others(instance, job)
-    note(
-        f"{counted(layout.stages // layout.gpus, 'virtual stage')} a rank; Megatron orders passes itself, not as the plan does"
-    )
+    virtual = counted(layout.stages // layout.gpus, "virtual stage")
+    note(f"{virtual} a rank; Megatron orders passes itself, not as the plan does")
     return f"--pipeline-model-parallel-size {layout.gpus} --pipeline-model-parallel-layout {quote(text)}\n".encode()
 
 

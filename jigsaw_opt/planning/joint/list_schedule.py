@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jigsaw_opt.planning.pipeline.orders import Kind, Orders, Pass
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
-__all__ = ["RULES", "Rule", "list_schedule", "rules_of"]
+__all__ = ["RULES", "ListRule", "list_schedule", "rules_of"]
 
 _MORE = (4, 2, 1, 0)
 """Micro-batches in flight beside those that a stage needs so that the slowest device never waits."""
@@ -20,7 +20,7 @@ RULES = 2 * (1 + len(_MORE))
 """How many rules there are for a pipeline."""
 
 
-class Rule(NamedTuple):
+class ListRule(NamedTuple):
     """What a free device takes.
 
     Parameters
@@ -35,7 +35,7 @@ class Rule(NamedTuple):
     forward_first: bool
 
 
-def rules_of(pipeline: PipelineProblem) -> list[Rule]:
+def rules_of(pipeline: PipelineProblem) -> list[ListRule]:
     """Return rules with fewer and fewer micro-batches in flight, from all to those that 1F1B would have."""
     layout, costs = pipeline.layout, pipeline.costs
     sending = (*costs.transfer_us, 0) if costs.transfer_us else (0,) * layout.stages
@@ -48,7 +48,7 @@ def rules_of(pipeline: PipelineProblem) -> list[Rule]:
     needed = [ceil(trip / pace) for trip in behind]
     limits = [(layout.micro_batches,) * layout.stages]
     limits += [tuple(min(layout.micro_batches, it + more) for it in needed) for more in _MORE]
-    return [Rule(own, first) for own in limits for first in (True, False)]
+    return [ListRule(own, first) for own in limits for first in (True, False)]
 
 
 class _Device:
@@ -60,7 +60,7 @@ class _Device:
         self.order: list[Pass] = []
 
 
-def list_schedule(pipeline: PipelineProblem, rule: Rule) -> tuple[Orders, int] | None:
+def list_schedule(pipeline: PipelineProblem, rule: ListRule) -> tuple[Orders, int] | None:
     """Return orders of passes, and the moment that the last one ends; None where memory does not suffice.
 
     Parameters
@@ -84,7 +84,7 @@ class _Scheduling:
         By kind and stage, how many passes have begun.
     """
 
-    def __init__(self, pipeline: PipelineProblem, rule: Rule) -> None:
+    def __init__(self, pipeline: PipelineProblem, rule: ListRule) -> None:
         layout, costs = pipeline.layout, pipeline.costs
         self.pipeline, self.rule = pipeline, rule
         self.count, self.last = layout.micro_batches, layout.stages - 1
