@@ -125,6 +125,7 @@ class StageProcess(PipelineProcess):
         if self._checkpoint is not None and self.request.resume:
             self._resume(self._checkpoint)
         held = self._warm_up()
+        self._report = replace(self._report, memory_bytes=held)
         self.begin()
         count, first = len(self._times), self._worker.iteration
         while not self._is_over():
