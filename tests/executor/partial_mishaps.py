@@ -134,6 +134,36 @@ def after_failures(rank: int) -> list[float]:
     return found
 
 
+def after_a_failure_of_one(rank: int) -> list[float | str]:
+    """In one process a backward pass fails after exchanges have begun, and training goes on."""
+    model, found = wrapped("full"), []
+    for iteration in range(3):
+        model.zero_grad()
+        model.module.fails = iteration == rank == 1
+        try:
+            plain(iteration)(model, rank).backward()
+        except (ZeroDivisionError, JigsawError) as error:
+            found.append(str(error))
+        else:
+            found.append(apart(model, (3, 3), plain(iteration)))
+    assert model.iteration == 2
+    return found
+
+
+def one_network_in_two_wrappers(rank: int) -> list[float]:
+    """Two wrappers with levels of their own train a network in turn."""
+    first = wrapped("rotation")
+    models, found = [first, PartialBackprop(first.module, ["late"], "staircase")], []
+    for iteration in range(4):
+        model = models[iteration % 2]
+        model.zero_grad()
+        levels = model._rule(model.iteration)
+        plain(iteration)(model, rank).backward()
+        found.append(apart(model, levels, plain(iteration)))
+    assert [model.iteration for model in models] == [2, 2]
+    return found
+
+
 def in_double_precision(rank: int) -> float:
     """The model gets another type after its first pass."""
     model = wrapped()
@@ -161,10 +191,44 @@ def sending_in_the_backward_pass(rank: int) -> list[float]:
     return found
 
 
-def told_of(model: PartialBackprop, rank: int) -> str:
+def told_of(model: nn.Module, rank: int) -> str:
     """What is said of a pass, which changes no gradient."""
     try:
         plain(0)(model, rank).backward()
+    except JigsawError as error:
+        return str(error)
+    return "nothing"
+
+
+def updates_at_once(parameter: Tensor) -> None:
+    with torch.no_grad():
+        parameter.sub_(parameter, alpha=0.1)
+
+
+class Growing(nn.Module):
+    """A dense layer, and a buffer that is as large as the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(6, 6)
+        self.register_buffer("seen", torch.zeros(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = torch.zeros(len(x))
+        return self.dense(x)
+
+
+def told_in_turn(rank: int) -> str:
+    """What is said where the processes begin with different ones of two models that are alike."""
+    models = [wrapped(), wrapped()]
+    return told_of(models[rank], rank)
+
+
+def told_of_buffers(rank: int) -> str:
+    model = PartialBackprop(Growing(), 0)
+    model.prepare(rows(0, 0))
+    try:
+        model(rows(rank, 0)[rank:]).sum().backward()
     except JigsawError as error:
         return str(error)
     return "nothing"
@@ -183,6 +247,8 @@ def refused(rank: int) -> dict[str, str]:
         "type": wrapped("full"),
         "taken": wrapped(),
         "stepped": wrapped(),
+        "updated": wrapped(),
+        "doubled": wrapped(),
     }
     models["iteration"].iteration = rank
     models["frozen"].module.early[2 * rank].requires_grad_(False)
@@ -192,7 +258,11 @@ def refused(rank: int) -> dict[str, str]:
         parameter.register_post_accumulate_grad_hook(lambda parameter: setattr(parameter, "grad", None))
     for parameter in models["stepped"].parameters():
         parameter.register_post_accumulate_grad_hook(steps_at_once)
-    said = {name: told_of(model, rank) for name, model in models.items()}
+    for parameter in models["updated"].parameters():
+        parameter.register_post_accumulate_grad_hook(updates_at_once)
+    doubled = DistributedDataParallel(models["doubled"])
+    said = {name: told_of(doubled if name == "doubled" else model, rank) for name, model in models.items()}
+    said |= {"turn": told_in_turn(rank), "buffers": told_of_buffers(rank)}
     assert all(model.iteration == (rank if name == "iteration" else 0) for name, model in models.items())
     models["frozen"].requires_grad_(True).zero_grad()
     return said | {"afterwards": told_of(models["frozen"], rank)}
@@ -205,6 +275,8 @@ def mishaps() -> dict[str, Any]:
         "checkpointed": checkpointed_from_outside(rank),
         "two models": two_models(rank),
         "failures": after_failures(rank),
+        "failure of one": after_a_failure_of_one(rank),
+        "two wrappers": one_network_in_two_wrappers(rank),
         "double": in_double_precision(rank),
         "sending": sending_in_the_backward_pass(rank),
         "refused": refused(rank),

@@ -176,3 +176,20 @@ def test_hidden_outputs_belong_to_the_one_pass_that_they_can_be_of() -> None:
     for outputs in (first, second):
         with pytest.raises(UsageError, match="do the backward pass of each before the next one"):
             outputs.logits.sum().backward()
+
+
+def test_wrappers_of_one_network_train_it_in_turn() -> None:
+    network, inputs = pooled(), torch.ones(2, 6)
+    shallow = PartialBackprop(network, ["1"], levels=lambda iteration, worker: 1)
+    whole = PartialBackprop(network, ["1"], levels="full")
+    for iteration in range(2):
+        for model in (shallow, whole):
+            network.zero_grad()
+            model(inputs).sum().backward()
+            assert model.iteration == iteration + 1
+            assert [layer.weight.grad is not None for layer in network[:2]] == [model is whole, True]
+    before = shallow(inputs)
+    whole(inputs)
+    with pytest.raises(UsageError, match="another PartialBackprop of the same parameters"):
+        before.sum().backward()
+    assert (shallow.iteration, whole.iteration) == (2, 2)

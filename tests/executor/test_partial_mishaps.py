@@ -19,7 +19,7 @@ def found() -> list[dict[str, Any]]:
     return run_group(mishaps, 2)
 
 
-@pytest.mark.parametrize("loop", ["experts", "checkpointed", "two models", "failures", "sending"])
+@pytest.mark.parametrize("loop", ["experts", "checkpointed", "two models", "failures", "sending", "two wrappers"])
 def test_gradients_are_means_over_contributors(found: list[dict[str, Any]], loop: str) -> None:
     assert all(len(rank[loop]) >= 2 and max(rank[loop]) <= 1e-5 for rank in found)
 
@@ -41,6 +41,20 @@ def test_passes_that_differ_between_processes_are_refused_and_leave_no_trace(fou
     assert all(rank["refused"][name] == told[name] for rank in found for name in differing)
 
 
-def test_optimisers_that_step_in_the_backward_pass_are_refused(found: list[dict[str, Any]]) -> None:
+def test_wrappers_and_buffers_that_differ_between_processes_are_refused(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        assert "wrapper: number " in rank["refused"]["turn"] and "iteration" not in rank["refused"]["turn"]
+        assert "broadcast_buffers: True, seen (4,) on rank 0; True, seen (3,) on rank 1" in rank["refused"]["buffers"]
+
+
+def test_a_failure_of_one_process_ends_the_pass_of_the_other_one(found: list[dict[str, Any]]) -> None:
+    told = ["the backward pass failed in another process, so gradients are not averaged", "division by zero"]
+    assert [rank["failure of one"][1] for rank in found] == told
+    assert all(max(rank["failure of one"][::2]) <= 1e-5 for rank in found)
+
+
+def test_updates_in_the_backward_pass_and_a_second_average_are_refused(found: list[dict[str, Any]]) -> None:
     for rank in found:
         assert all("optimisers step after backward()" in rank["refused"][name] for name in ("taken", "stepped"))
+        assert "a hook changed parameters before gradients were averaged" in rank["refused"]["updated"]
+        assert "DistributedDataParallel around PartialBackprop" in rank["refused"]["doubled"]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import RunFailedError, UsageError
 
-__all__ = ["require_equal_parameters", "require_equal_passes", "require_equal_shapes"]
+__all__ = ["model_facts", "require_equal_parameters", "require_equal_passes", "require_equal_shapes"]
 
 _SHOWN = 160
 """Bytes of a fact that a message shows of each process."""
@@ -47,6 +47,15 @@ def require_equal_parameters(model: nn.Module, iteration: int, group: dist.Proce
         if others:
             ranks = ", ".join(map(str, others))
             raise RunFailedError(f"after {iteration} iterations {name} differs from that of rank 0 on ranks {ranks}")
+
+
+def model_facts(model: nn.Module) -> dict[str, str]:
+    """Return what the processes must have alike of a model in each pass, for `require_equal_passes`."""
+    held = list(model.named_parameters())
+    return {
+        "model": ", ".join(f"{name} {p.dtype}" for name, p in held),
+        "frozen parameters": ", ".join(name for name, p in held if not p.requires_grad) or "none",
+    }
 
 
 def require_equal_passes(facts: Mapping[str, str], device: torch.device, group: dist.ProcessGroup | None) -> None:

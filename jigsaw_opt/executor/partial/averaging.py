@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import RunFailedError, UsageError
 from jigsaw_opt.executor.exchange import GradientExchange
 from jigsaw_opt.executor.partial.transfers import send
 from jigsaw_opt.executor.transfer_stream import TransferStream, transfer_stream
@@ -65,10 +65,23 @@ class ParameterRun:
         """Write zeros, where nobody has a gradient."""
         self.flat.zero_()
 
+    def spoil(self) -> None:
+        """Write that the gradients of this worker will never come."""
+        self.flat.fill_(torch.nan)
+
     def give_back(self) -> None:
-        """Make what was exchanged the gradients; where nobody has a gradient there is none."""
+        """Make what was exchanged the gradients; where nobody has a gradient there is none.
+
+        Raises
+        ------
+        RunFailedError
+            A contributor has none to give.
+        """
+        marks = self._marks.tolist()
+        if any(mark != mark for mark in marks):
+            raise RunFailedError("the backward pass failed in another process, so gradients are not averaged")
         copied: list[tuple[Tensor, Tensor]] = []
-        for parameter, view, mark in zip(self.parameters, self._views, self._marks.tolist(), strict=True):
+        for parameter, view, mark in zip(self.parameters, self._views, marks, strict=True):
             if not mark:
                 parameter.grad = None
                 continue
@@ -145,7 +158,7 @@ class GradientAverage:
         self._agreed: Future[None] | None = None
         self._sent: list[Future[None]] = []
         self._arrived: list[Tensor] = []
-        self.has_ended = False
+        self._has_ended = self._has_failed = False
         self._pass = torch._C._current_graph_task_id()
         _begun[next(_numbers)] = self
 
@@ -175,6 +188,8 @@ class GradientAverage:
         ------
         UsageError
             Gradients were taken before they were averaged, or the processes do not do the same.
+        RunFailedError
+            The backward pass of another process has failed.
         """
         is_taken = any(parameter.grad is None for parameter in self._arrived)
         self._send_in_order(is_over=True)
@@ -185,7 +200,15 @@ class GradientAverage:
         for run, sent in zip(self._runs, self._sent, strict=True):
             sent.result()
             run.give_back()
-        self.has_ended = True
+        self._has_ended = True
+
+    def abandon(self) -> bool:
+        """Whether the backward pass has failed; then what is left is sent all the same, for others wait for it."""
+        if not self._has_ended:
+            for average in list(_begun.values()):
+                average._has_failed |= average._pass == self._pass
+            self._send_in_order(is_over=True)
+        return not self._has_ended
 
     def _send_in_order(self, is_over: bool = False) -> None:
         """Send what is complete, of this average and of others in this backward pass; if that is over, all is."""
@@ -205,7 +228,7 @@ class GradientAverage:
         at = len(self._sent)
         run = self._runs[at]
         if run.bucket <= self._level:
-            run.fill()
+            run.spoil() if self._has_failed else run.fill()
         elif not contributors(self._levels, run.bucket):
             run.clear()
         self._sent.append(send(partial(self._transfer, at), run.stream))

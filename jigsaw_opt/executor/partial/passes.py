@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.partial.averaging import GradientAverage
 
-__all__ = ["BackwardPass", "ForwardPass"]
+__all__ = ["BackwardPass", "ForwardPass", "UpdateWatch"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,33 @@ class ForwardPass:
     synchronise: bool
 
 
+class UpdateWatch:
+    """What sees that parameters are not updated within a backward pass, when their gradients are not averaged yet.
+
+    Parameters
+    ----------
+    trained
+        The parameters.
+    """
+
+    def __init__(self, trained: Sequence[nn.Parameter]) -> None:
+        self._trained, self._set = trained, frozenset(trained)
+        self._versions = self._count()
+        self.remove = register_optimizer_step_pre_hook(self._refuse_step).remove
+
+    def _count(self) -> int:
+        return sum(p._version for p in self._trained)
+
+    def _refuse_step(self, optimiser: torch.optim.Optimizer, *_: object) -> None:
+        if any(p in self._set for group in optimiser.param_groups for p in group["params"]):
+            raise UsageError("an optimiser stepped before gradients were averaged: optimisers step after backward()")
+
+    def require_unchanged(self) -> None:
+        """Raise `UsageError` if a parameter has been changed in place; changes of its `data` are not seen."""
+        if self._count() != self._versions:
+            raise UsageError("a hook changed parameters before gradients were averaged: do that after backward()")
+
+
 @dataclass
 class BackwardPass:
     """A backward pass under way.
@@ -50,7 +79,7 @@ class BackwardPass:
     frozen
         What is frozen until it ends.
     watch
-        What sees that no optimiser steps meanwhile.
+        What sees that nothing updates the parameters meanwhile.
     end
         Called when it has ended, well or not.
     """
@@ -59,5 +88,5 @@ class BackwardPass:
     average: GradientAverage | None = None
     reached: bool = False
     frozen: list[nn.Parameter] = field(default_factory=list)
-    watch: RemovableHandle | None = None
+    watch: UpdateWatch | None = None
     end: Callable[[], object] = field(default=lambda: None)

@@ -12,7 +12,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from jigsaw_opt.errors import UsageError
 
-__all__ = ["place_in", "require_trainable"]
+__all__ = ["place_in", "require_outermost", "require_trainable"]
 
 
 def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: bool) -> None:
@@ -41,6 +41,12 @@ def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: b
     expanded = [name for name, held in [*module.named_parameters(), *module.named_buffers()] if _is_expanded(held)]
     if expanded:
         raise UsageError(f"the numbers of {', '.join(expanded)} share memory, as expand() makes them: clone() them")
+
+
+def require_outermost() -> None:
+    """Raise `UsageError` within the forward pass of a `DistributedDataParallel`."""
+    if DistributedDataParallel._get_active_ddp_module() is not None:  # type: ignore[no-untyped-call]
+        raise UsageError("DistributedDataParallel around PartialBackprop would average gradients twice: leave it out")
 
 
 def _is_expanded(tensor: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import count
 from queue import SimpleQueue
@@ -13,14 +13,16 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.distributed as dist
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.transfer_stream import TransferStream
 
-__all__ = ["own_group", "send"]
+__all__ = ["next_number", "own_group", "send"]
 
 T = TypeVar("T")
 _Task = tuple[Future[Any], Callable[[], Any]]
 
 _numbers = count()
+_wrappers: WeakKeyDictionary[dist.ProcessGroup, Iterator[int]] = WeakKeyDictionary()
 _groups: WeakKeyDictionary[dist.ProcessGroup, dist.ProcessGroup] = WeakKeyDictionary()
 
 
@@ -79,11 +81,22 @@ def own_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     group
         Of this process and others; None for the default group.
     """
-    whole = group or dist.group.WORLD
-    assert whole is not None
+    whole = _whole(group)
     if whole not in _groups:
         _groups[whole] = _copied(whole)
     return _groups[whole]
+
+
+def next_number(group: dist.ProcessGroup | None) -> int:
+    """Return how often a group has been asked this, the same in all its processes if they ask at the same time."""
+    return next(_wrappers.setdefault(_whole(group), count(1)))
+
+
+def _whole(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    whole = group or dist.group.WORLD
+    if whole is None:
+        raise UsageError("the process group of this training has been destroyed")
+    return whole
 
 
 def _copied(group: dist.ProcessGroup) -> dist.ProcessGroup:

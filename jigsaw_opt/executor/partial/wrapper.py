@@ -19,12 +19,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.autograd import Variable
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.exchange import GradientExchange
 from jigsaw_opt.executor.leveled_model import frozen
-from jigsaw_opt.executor.partial.agreement import require_equal_parameters, require_equal_passes, require_equal_shapes
+from jigsaw_opt.executor.partial.agreement import (
+    model_facts,
+    require_equal_parameters,
+    require_equal_passes,
+    require_equal_shapes,
+)
 from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of
 from jigsaw_opt.executor.partial.description import Description, describe
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
@@ -32,9 +36,10 @@ from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rul
 from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper
 from jigsaw_opt.executor.partial.outputs import mapped, tensors
 from jigsaw_opt.executor.partial.parts import ModelParts, agree, are_cuts, require_modules, split
-from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass
-from jigsaw_opt.executor.partial.requirements import place_in, require_trainable
-from jigsaw_opt.executor.partial.transfers import own_group, send
+from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass, UpdateWatch
+from jigsaw_opt.executor.partial.requirements import place_in, require_outermost, require_trainable
+from jigsaw_opt.executor.partial.sharing import sharing
+from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
 from jigsaw_opt.executor.partial.turns import turns_of
 
 __all__ = ["PartialBackprop"]
@@ -112,8 +117,10 @@ class PartialBackprop(ModuleWrapper):
         self._levels, self._schedule = levels, (depth, warm_up, granularity, seed)
         self._rule: LevelRule = self._of_levels()
         self._forget()
+        self._number = 1
         if self.workers > 1:
             require_equal_shapes(module, process_group)
+            self._number = next_number(process_group)
             broadcast([*module.parameters(), *module.buffers()], process_group)
 
     def _of_levels(self) -> LevelRule:
@@ -132,6 +139,7 @@ class PartialBackprop(ModuleWrapper):
         self._pending: list[ForwardPass] = []
         self._entered: tuple[ForwardPass, list[Tensor]] | None = None
         self._running: BackwardPass | None = None
+        self._is_latest = True
 
     @_disable_dynamo
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -142,6 +150,7 @@ class PartialBackprop(ModuleWrapper):
             if torch._C._current_graph_task_id() != -1:  # all of it is checkpointed, and runs again
                 return self.module(*args, **kwargs)
             self._running.end()  # a backward pass that failed, and is still known to a debugger
+        require_outermost()
         parts = self.prepare(*args, **kwargs)
         if parts.buckets.keys() != set(self.module.parameters()):
             raise UsageError("parameters have been replaced or added since the first pass: wrap the module anew")
@@ -151,6 +160,9 @@ class PartialBackprop(ModuleWrapper):
         turns = turns_of(self._levels)
         if turns is not None and (self._last is None or self._last.iteration != self.iteration):
             turns.begin_block(self.iteration)
+        for other in sharing(self):
+            other._is_latest = False
+        self._is_latest = True
         levels = self._rule(self.iteration)
         beyond = parts.beyond(levels[self.rank])
         self._last = ForwardPass(self.iteration, levels, beyond, self._synchronise)
@@ -229,12 +241,7 @@ class PartialBackprop(ModuleWrapper):
         self._trained, self._runs_hold = trained, hold
         if self.workers > 1:
             self._runs = runs_of(parts.buckets)
-            held = list(self.named_parameters())
-            self._facts = {
-                "broadcast_buffers": str(self._broadcast_buffers),
-                "model": ", ".join(f"{name} {p.dtype}" for name, p in held),
-                "frozen parameters": ", ".join(name for name, p in held if not p.requires_grad) or "none",
-            }
+            self._facts = {"broadcast_buffers": str(self._broadcast_buffers)} | model_facts(self.module)
 
     def _is_time_to_compare(self) -> bool:
         is_first = self._last is None or self._last.iteration != self.iteration
@@ -259,12 +266,16 @@ class PartialBackprop(ModuleWrapper):
         """Freeze during the backward pass what the forward pass froze: checkpointing runs parts of it again."""
         if self._running is not None:
             return
+        if not self._is_latest:
+            raise UsageError(
+                "another PartialBackprop of the same parameters has had a forward pass since this one: do the "
+                "backward pass of each before, or wrap one module that holds both"
+            )
         if forward in self._pending:
             self._pending.remove(forward)
         running = self._running = BackwardPass(forward)
         if forward.synchronise and self.workers > 1:
-            hook = partial(_refuse_step, frozenset(self._trained))
-            running.watch = register_optimizer_step_pre_hook(hook)
+            running.watch = UpdateWatch(self._trained)
         running.frozen = [p for p in forward.beyond if p.requires_grad]
         for parameter in running.frozen:
             parameter.requires_grad_(False)
@@ -276,7 +287,7 @@ class PartialBackprop(ModuleWrapper):
     def _accumulated(self, parameter: Tensor) -> None:
         """Take note of a gradient that is complete, of a parameter or an anchor."""
         if self._running is None:
-            if self._last is None:
+            if self._last is None or not self._is_latest:
                 return
             # The outputs are in objects in which none was seen, so which forward pass they are of is not known.
             if len({forward.synchronise for forward in self._pending}) > 1:
@@ -297,7 +308,10 @@ class PartialBackprop(ModuleWrapper):
     def _average(self, forward: ForwardPass) -> GradientAverage:
         exchange, turns = self._exchange(), turns_of(self._levels)
         turn = {} if turns is None else {"turn": partial(turns.transfer, forward.iteration)}
-        facts = {"iteration": str(forward.iteration), "levels": str(forward.levels), **self._facts}
+        own = {"wrapper": f"number {self._number}", "iteration": str(forward.iteration), "levels": str(forward.levels)}
+        facts = own | self._facts
+        if self._broadcast_buffers:
+            facts["broadcast_buffers"] += "".join(f", {name} {tuple(b.shape)}" for name, b in self.named_buffers())
         agree = partial(require_equal_passes, facts, self._trained[0].device, exchange.group)
         return GradientAverage(self._runs, exchange, forward.levels, forward.levels[self.rank], agree, **turn)
 
@@ -311,6 +325,8 @@ class PartialBackprop(ModuleWrapper):
             forward = running.forward
             if turns is not None:
                 turns.end_block(self._trained[0].device)
+            if running.watch is not None:
+                running.watch.require_unchanged()
             if running.average is not None:
                 running.average.finish()
                 if self._broadcast_buffers:
@@ -365,7 +381,7 @@ def _end(wrapper: weakref.ref[PartialBackprop], running: BackwardPass) -> None:
     owner = wrapper()
     if owner is not None and owner._running is running:
         owner._running = None
-        if running.average is not None and not running.average.has_ended:
+        if running.average is not None and running.average.abandon():
             owner._runs_hold = None  # exchanges may still be under way in the memory of these runs
 
 
@@ -379,9 +395,3 @@ def _accumulated(wrapper: weakref.ref[PartialBackprop], parameter: Tensor) -> No
     owner = wrapper()
     if owner is not None:
         owner._accumulated(parameter)
-
-
-def _refuse_step(trained: frozenset[nn.Parameter], optimiser: torch.optim.Optimizer, *_: object) -> None:
-    """Raise `UsageError` in a step within the backward pass, when gradients are not averaged yet."""
-    if any(p in trained for group in optimiser.param_groups for p in group["params"]):
-        raise UsageError("an optimiser stepped before gradients were averaged: optimisers step after backward()")
