@@ -6,11 +6,13 @@ A process that has left counts as one that has ended everything, so nobody waits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Event, Thread
 from time import monotonic, sleep
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,6 +28,10 @@ from jigsaw_opt.problem.plan import JobPlan, Plan
 __all__ = ["following"]
 
 _PAUSE_S = 2e-4
+_BEAT_S = 1.0
+"""How often a process tells that it lives."""
+LOST_S = 30.0
+"""A process that has told nothing for so long counts as killed. Its thread speaks while the training computes."""
 _ENDLESS = 2**62
 TIMEOUT = timedelta(minutes=30)
 """Longest wait for another process."""
@@ -60,7 +66,7 @@ def following(
     process_group
         Of the job's workers; None for the default group.
     timeout
-        Longest wait for another process.
+        Longest wait for another process. One that was killed, so that it cannot leave the block, is missed after 30 s.
 
     Yields
     ------
@@ -74,7 +80,7 @@ def following(
     CheckFailedError
         The plan breaks a rule.
     RunFailedError
-        Another process did not come in time.
+        Another process did not come in time, or was killed, or nobody keeps `meet`.
     """
     violations = check(instance, plan)
     if violations:
@@ -120,12 +126,56 @@ def _store(place: _Place, meet: str | None, timeout: timedelta) -> tuple[AnyStor
         if not host or not port.isdecimal():
             raise UsageError(f"processes meet at HOST:PORT, not {meet!r}")
         keeps = place.job == 0 and place.worker == 0
-        return TCPStore(host, int(port), None, keeps, timeout, wait_for_workers=False), keeps
+        try:
+            return TCPStore(host, int(port), None, keeps, timeout, wait_for_workers=False), keeps
+        except dist.DistError as error:
+            keeper = "the first worker of the plan's first job"
+            why = f"{keeper} cannot keep it: {_first_line(error)}" if keeps else f"{keeper} has not begun"
+            raise RunFailedError(f"nobody is at {meet} after {timeout.total_seconds():g} s: {why}") from None
     if place.processes == 1:
         return HashStore(), False
     if not _is_group() or dist.get_world_size() < place.processes:
         raise UsageError(f"the plan has {place.processes} workers in all: say meet='HOST:PORT', the same to all")
     return PrefixStore("plan", dist.distributed_c10d._get_default_store()), dist.get_rank() == 0
+
+
+class _SharedStore:
+    """A store whose loss is an error of the run.
+
+    Parameters
+    ----------
+    store
+        What is asked.
+    """
+
+    def __init__(self, store: AnyStore) -> None:
+        self._store = store
+
+    def set(self, key: str, value: str) -> None:
+        """Write a value."""
+        self._ask(lambda: self._store.set(key, value))
+
+    def get(self, key: str) -> int:
+        """Return a number that has been written."""
+        return int(self._ask(lambda: self._store.get(key)))
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter, 0 at first, and return it."""
+        return int(self._ask(lambda: self._store.add(key, amount)))
+
+    def check(self, key: str) -> bool:
+        """Whether a value has been written."""
+        return bool(self._ask(lambda: self._store.check([key])))
+
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except dist.DistError as error:
+            raise RunFailedError(f"who keeps the place where all meet has gone: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 class PlanTurns:
@@ -145,21 +195,32 @@ class PlanTurns:
 
     def __init__(self, order: ReplayOrder, place: _Place, store: tuple[AnyStore, bool], timeout: timedelta) -> None:
         self._order, self._place, self._timeout = order, place, timeout.total_seconds()
-        self._store, self._keeps = store
+        self._store, self._keeps = _SharedStore(store[0]), store[1]
+        self._ended = Event()
+        self._heard: dict[tuple[int, int], tuple[int, float]] = {}
         self._extent = ReplayExtent([0] * len(order.jobs), None)
         self._steps = self._all_steps()
         self._ended_buckets: set[int] = set()
         self._has_begun = self._is_over = False
 
     def __enter__(self) -> PlanTurns:
+        Thread(target=self._tell_of_life, name="heartbeat", daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._is_over = error[0] is not None
+        self._ended.set()
+        with suppress(*[RunFailedError] if self._is_over else []):
+            self._leave()
+
+    def _leave(self) -> None:
         self._store.set(f"left {self._place.job} {self._place.worker}", "")
         left = self._store.add("left", 1)
-        if self._keeps and error[0] is None:
-            self._wait(lambda: left == self._place.processes or self._store.add("left", 0) == self._place.processes)
+        if self._keeps and not self._is_over:
+            everybody = [(job, worker) for job, ranks in enumerate(self._order.ranks) for worker in range(len(ranks))]
+            self._wait(
+                lambda: left == self._place.processes or self._store.add("left", 0) == self._place.processes, everybody
+            )
 
     def follows(self, job: object) -> bool:
         """Whether a training whose levels are those of `job` waits for these turns."""
@@ -176,7 +237,7 @@ class PlanTurns:
                 if step.iteration == iteration:
                     return
             else:
-                self._wait(lambda step=step: self._has_ended(step))  # type: ignore[misc]
+                self._wait(lambda step=step: self._has_ended(step), [(step.job, step.slot)])  # type: ignore[misc]
 
     def end_block(self, device: torch.device) -> None:
         """Tell that the block has ended on its device."""
@@ -208,7 +269,8 @@ class PlanTurns:
         while True:
             earlier = self._order.before(key, self._extent)
             for one in earlier:
-                self._wait(lambda one=one: self._has_arrived(one))  # type: ignore[misc]
+                workers = [(one.job, worker) for worker in range(len(self._order.ranks[one.job]))]
+                self._wait(lambda one=one: self._has_arrived(one), workers)  # type: ignore[misc]
             gone = [one.job for one in earlier if self._has_left(one.job)]
             if not gone:
                 return
@@ -226,22 +288,53 @@ class PlanTurns:
 
     def _is_past(self, job: int, worker: int, counter: str, each: int, iteration: int) -> bool:
         """Whether more than `iteration` have ended, of which `each` counts, or the worker has left."""
-        if self._store.check([f"left {job} {worker}"]):
+        if self._has_worker_left(job, worker):
             return True
         first = f"first {job} {worker}"
         return bool(
-            self._store.check([first]) and int(self._store.get(first)) + self._store.add(counter, 0) // each > iteration
+            self._store.check(first) and self._store.get(first) + self._store.add(counter, 0) // each > iteration
         )
 
     def _has_left(self, job: int) -> bool:
-        return all(self._store.check([f"left {job} {worker}"]) for worker in range(len(self._order.ranks[job])))
+        return all(self._has_worker_left(job, worker) for worker in range(len(self._order.ranks[job])))
 
-    def _wait(self, is_over: Callable[[], bool]) -> None:
-        deadline = monotonic() + self._timeout
+    def _wait(self, is_over: Callable[[], bool], workers: Sequence[tuple[int, int]]) -> None:
+        """Return when something is over for which these `workers` of jobs, by number, have to come."""
+        began, looked = monotonic(), 0.0
         while not is_over():
-            if self._is_over or monotonic() > deadline:
-                raise RunFailedError(f"another process of the plan did not come to its turn in {self._timeout:g} s")
+            now = monotonic()
+            if self._is_over or now > began + self._timeout:
+                awaited = " or ".join(self._named(*worker) for worker in workers if not self._has_worker_left(*worker))
+                raise RunFailedError(f"{awaited} did not come to a turn in {self._timeout:g} s")
+            if now > looked + _BEAT_S:
+                looked = now
+                for worker in workers:
+                    self._require_alive(*worker)
             sleep(_PAUSE_S)
+
+    def _tell_of_life(self) -> None:
+        key = f"alive {self._place.job} {self._place.worker}"
+        with suppress(RunFailedError):  # who trains will find out
+            while not self._ended.wait(_BEAT_S):
+                self._store.add(key, 1)
+
+    def _require_alive(self, job: int, worker: int) -> None:
+        """Raise `RunFailedError` if a worker that has begun has told nothing for too long, and has not left."""
+        beats, now = self._store.add(f"alive {job} {worker}", 0), monotonic()
+        known, since = self._heard.get((job, worker), (-1, now))
+        if beats != known:
+            self._heard[job, worker] = beats, now
+        elif beats and now > since + LOST_S and not self._has_worker_left(job, worker):
+            raise RunFailedError(
+                f"{self._named(job, worker)} was killed or stands still: no sign of life for {LOST_S:g} s"
+            )
+
+    def _has_worker_left(self, job: int, worker: int) -> bool:
+        return self._store.check(f"left {job} {worker}")
+
+    def _named(self, job: int, worker: int) -> str:
+        plan = self._order.jobs[job]
+        return f"worker {worker} of job {plan.name!r} on {plan.gpus[worker]}"
 
     def _all_steps(self) -> Iterator[BlockStep]:
         """Yield all blocks on this GPU in their order, pass behind pass."""

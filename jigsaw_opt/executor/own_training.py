@@ -23,7 +23,7 @@ from jigsaw_opt.executor.own_fields import training_fields
 from jigsaw_opt.executor.partial.agreement import require_equal_shapes
 from jigsaw_opt.executor.partial.averaging import broadcast
 from jigsaw_opt.executor.partial.forward_order import eager, observe
-from jigsaw_opt.executor.partial.parts import ModelParts, agree, require_modules, split
+from jigsaw_opt.executor.partial.parts import ModelParts, require_modules, split, split_alike
 from jigsaw_opt.executor.randomness import draw_number, generator_states, own_draws, set_generators
 from jigsaw_opt.executor.zoo.network import moved
 from jigsaw_opt.problem.rules.report import Place
@@ -235,23 +235,22 @@ def own_training(
             require_equal_shapes(module, group)
             whole = [module, loss] if isinstance(loss, nn.Module) else [module]
             broadcast([tensor for part in whole for tensor in (*part.parameters(), *part.buffers())], group)
-        parts = _parts(module, entry["cuts"], source, loss is None, device)
-        if group is not None:
-            parts = agree(parts, module, group)
+        parts = _parts(module, entry["cuts"], source, loss is None, worker)
     model = OwnModel(module, loss, parts)
     _require_own_parameters(model, recipe.optimiser)
     return OwnReplica(model, source, generators, device), recipe
 
 
 def _parts(
-    module: nn.Module, cuts: Sequence[str], source: BatchSource, is_whole: bool, device: torch.device
+    module: nn.Module, cuts: Sequence[str], source: BatchSource, is_whole: bool, worker: WorkerPlace
 ) -> ModelParts:
     """Find the parts in a forward pass over the first batch, which then is the first one again."""
     require_modules(module, cuts)
     before = source.state()
-    arguments, named = arguments_of(inputs_and_targets(moved(source.take(), device), is_whole)[0])
+    arguments, named = arguments_of(inputs_and_targets(moved(source.take(), worker.device), is_whole)[0])
     source.load(before)
-    return split(module, observe(module, arguments, named, is_timed=False), cuts)
+    order = observe(module, arguments, named, is_timed=False)
+    return split(module, order, cuts) if worker.group is None else split_alike(module, order, cuts, worker.group)
 
 
 def _require_own_parameters(model: OwnModel, optimiser: Optimizer) -> None:

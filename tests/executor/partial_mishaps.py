@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from partial_networks import Sometimes
 from partial_training import difference, gradients
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -268,6 +269,13 @@ def refused(rank: int) -> dict[str, str]:
     return said | {"afterwards": told_of(models["frozen"], rank)}
 
 
+def placed_by_all(rank: int) -> tuple[int, list[int]]:
+    """Numbers that no process used, and the buckets of a part that the second process alone does."""
+    model = PartialBackprop(Sometimes(), ["dense", "head"], "full")
+    parts = model.prepare(torch.full((1, 1), rank))
+    return model.describe().unused, [parts.buckets[p] for p in model.module.rare.parameters()]
+
+
 def mishaps() -> dict[str, Any]:
     rank = dist.get_rank()
     return {
@@ -278,6 +286,7 @@ def mishaps() -> dict[str, Any]:
         "failure of one": after_a_failure_of_one(rank),
         "two wrappers": one_network_in_two_wrappers(rank),
         "double": in_double_precision(rank),
+        "placed": placed_by_all(rank),
         "sending": sending_in_the_backward_pass(rank),
         "refused": refused(rank),
     }

@@ -219,7 +219,8 @@ def test_a_checkpoint_is_not_overwritten_nor_taken_for_another_run(
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     assert ground.run("--checkpoint", checkpoint, "--resume") == 3
-    assert "no checkpoint to go on from" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no checkpoint to go on from" in told and "without --resume" in told
     checkpoint.mkdir()
     (checkpoint / "checkpoint.json").write_text('{"seed": 1}')
     assert ground.run("--checkpoint", checkpoint) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from itertools import pairwise
 
@@ -10,14 +11,17 @@ import pytest
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
 from dataclasses import replace  # noqa: E402
+from datetime import timedelta  # noqa: E402
 
 from followed import CUTS, follow, network, train  # noqa: E402
 from replayed import instance  # noqa: E402
 
-from jigsaw_opt.errors import CheckFailedError, UsageError  # noqa: E402
+import jigsaw_opt.executor.following as module  # noqa: E402
+from jigsaw_opt.errors import CheckFailedError, RunFailedError, UsageError  # noqa: E402
 from jigsaw_opt.executor.following import following  # noqa: E402
 from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
+from jigsaw_opt.executor.replay.link_order import HashStore  # noqa: E402
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder  # noqa: E402
 from jigsaw_opt.problem import Instance, Plan  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
@@ -65,6 +69,44 @@ def test_a_worker_alone_takes_the_levels_of_the_plan() -> None:
         model = PartialBackprop(network(), CUTS, levels=part)
         assert len(train("a", model, 3)) == 3
     assert model.iteration == 3
+
+
+def behind(store: HashStore, timeout: timedelta) -> tuple[module.PlanTurns, tuple[int, int], str]:
+    """Turns of a worker that is not the first one on its GPU, and who is, by number and by name."""
+    given, plan = problem()
+    order = ReplayOrder(given, plan)
+    one, other, *_ = order.steps(0, 0, ReplayExtent([0, 0], 1))
+    assert one.job != other.job
+    turns = module.PlanTurns(order, module._Place(other.job, other.slot, 4), (store, False), timeout)
+    return turns, (one.job, one.slot), f"worker {one.slot} of job '{'ab'[one.job]}' on {order.gpus[0]}"
+
+
+def test_a_worker_that_was_killed_is_named_and_missed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOST_S", 0.3)
+    monkeypatch.setattr(module, "_BEAT_S", 0.05)
+    store = HashStore()
+    turns, (job, worker), name = behind(store, timedelta(minutes=1))
+    store.set(f"first {job} {worker}", "0")
+    store.add(f"alive {job} {worker}", 3)
+    with turns, pytest.raises(RunFailedError, match=re.escape(f"{name} was killed or stands still")):
+        turns.begin_block(0)
+
+
+def test_a_worker_that_never_comes_is_named() -> None:
+    turns, _, name = behind(HashStore(), timedelta(seconds=0.2))
+    with turns, pytest.raises(RunFailedError, match=re.escape(f"{name} did not come to a turn in 0.2 s")):
+        turns.begin_block(0)
+
+
+def test_a_place_where_nobody_is_is_an_error_of_the_run() -> None:
+    given, plan = problem(workers=1)
+    last = plan.data_parallel[-1].name
+    meet, soon = f"127.0.0.1:{free_port()}", timedelta(seconds=1)
+    with (
+        pytest.raises(RunFailedError, match=f"nobody is at {meet} after 1 s"),
+        following(plan, given, last, meet=meet, timeout=soon),
+    ):
+        pass
 
 
 def test_what_does_not_fit_the_plan_is_refused() -> None:

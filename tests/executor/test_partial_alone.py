@@ -14,13 +14,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
-from partial_networks import CASES, Shared, SkipCnn, TiedGpt, built, images, loss_of, rows, tokens  # noqa: E402
+from partial_networks import CASES, Shared, SkipCnn, Sometimes, TiedGpt, built, images, loss_of, rows, tokens  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import jigsaw_opt  # noqa: E402
 from jigsaw_opt.errors import UsageError  # noqa: E402
 from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
+from jigsaw_opt.executor.partial.forward_order import observe  # noqa: E402
 
 PLAIN = [name for name in CASES if name not in ("checkpointing", "checkpointed by function")]
 
@@ -148,6 +149,25 @@ def test_cuts_are_found_and_described(count: int) -> None:
     assert found.levels[-1].share == 1
     table = str(found).splitlines()
     assert len(table) == count + 2 and table[-1].split()[:3] == [str(count + 1), "the", "input"]
+
+
+def test_autocast_keeps_no_weights_from_one_timed_pass_to_the_next() -> None:
+    """Weights that autocast turned into another type in an earlier pass would get all their gradients last."""
+    model = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(6, 6), nn.LayerNorm(6))))
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16):
+            order = observe(model, (torch.ones(2, 6),), {})
+        arrived = [name for p in order.gradients_us for name, own in model.named_parameters() if own is p]
+        assert [int(name.partition(".")[0]) for name in arrived] == [at for at in range(7, -1, -1) for _ in range(2)]
+
+
+def test_what_the_first_pass_does_not_use_is_told() -> None:
+    model = PartialBackprop(Sometimes(), ["dense", "head"], "full")
+    model.prepare(torch.zeros(1, 2, dtype=torch.int64))
+    assert model.describe().unused == 2 * 72
+    assert str(model.describe()).endswith(
+        "the first pass did not use 144 of these parameters: they are in the last level"
+    )
 
 
 def test_a_block_is_cut_rather_than_the_first_module_in_it() -> None:

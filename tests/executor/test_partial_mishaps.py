@@ -24,6 +24,10 @@ def test_gradients_are_means_over_contributors(found: list[dict[str, Any]], loop
     assert all(len(rank[loop]) >= 2 and max(rank[loop]) <= 1e-5 for rank in found)
 
 
+def test_a_parameter_is_placed_by_the_first_process_that_uses_it(found: list[dict[str, Any]]) -> None:
+    assert [rank["placed"] for rank in found] == [(72, [2, 2])] * 2
+
+
 def test_gradients_follow_the_type_of_parameters(found: list[dict[str, Any]]) -> None:
     assert all(rank["double"] <= 1e-13 for rank in found)
 

@@ -36,9 +36,18 @@ class LevelReach:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The levels of a model, from the output on; as text it is a table."""
+    """The levels of a model, from the output on; as text it is a table.
+
+    Parameters
+    ----------
+    levels
+        From 1.
+    unused
+        Trained numbers that no first pass used, so that they belong to the deepest level alone.
+    """
 
     levels: tuple[LevelReach, ...]
+    unused: int = 0
 
     def __str__(self) -> str:
         rows = [("level", "from", "parameters", "bytes", "share")]
@@ -47,10 +56,13 @@ class Description:
             for it in self.levels
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
+        lines = [
             "  ".join(cell.ljust(width) if at == 1 else cell.rjust(width) for at, (cell, width) in enumerate(pairs))
             for pairs in (zip(row, widths, strict=True) for row in rows)
-        )
+        ]
+        if self.unused:
+            lines.append(f"the first pass did not use {self.unused:,} of these parameters: they are in the last level")
+        return "\n".join(lines)
 
 
 def _percent(share: float | None) -> str:
@@ -73,4 +85,4 @@ def describe(parts: ModelParts) -> Description:
                 sum(parts.backward_us[-level:]) / total_us if total_us else None,
             )
         )
-    return Description(tuple(rows))
+    return Description(tuple(rows), sum(p.numel() for p in parts.unused if p.requires_grad))

@@ -109,6 +109,7 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
         if is_timed and not order.is_reentrant:  # such a checkpoint gives no gradients but to backward()
             passes = [_backward_moments(model, *_copied((args, kwargs))) for _ in range(1 + TIMED)]
             order.gradients_us, order.end_us = _undelayed(passes[1:])
+            torch.clear_autocast_cache()
     return order
 
 
@@ -117,6 +118,9 @@ def _backward_moments(
 ) -> tuple[dict[nn.Parameter, float], float]:
     """Return when a backward pass has the gradient of each trained parameter, and when it ends; it changes none."""
     trained = [p for p in model.parameters() if p.requires_grad]
+    # Autocast keeps weights in their other type, with the graph of the pass that made them, as long as its block lasts:
+    # the next pass would get all their gradients last.
+    torch.clear_autocast_cache()
     with own_draws(0):
         outputs = [value for value in tensors(model(*args, **kwargs)) if value.grad_fn is not None]
     if not outputs or not trained:

@@ -17,7 +17,7 @@ from torch import nn
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder, eager
 
-__all__ = ["ModelParts", "agree", "are_cuts", "require_modules", "split"]
+__all__ = ["ModelParts", "are_cuts", "require_modules", "split", "split_alike"]
 
 NEARLY = 1.25
 """How much longer the longest part may get by cuts between repeated blocks alone."""
@@ -36,11 +36,14 @@ class ModelParts:
         Those that no operation was seen to use belong to the last one, and come first.
     backward_us
         Time of each part in a backward pass, from the input to the output; zeros where none could be timed.
+    unused
+        Parameters that no operation was seen to use.
     """
 
     cuts: tuple[str, ...]
     buckets: dict[nn.Parameter, int]
     backward_us: tuple[int, ...]
+    unused: frozenset[nn.Parameter] = frozenset()
 
     @property
     def depth(self) -> int:
@@ -97,7 +100,7 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
     parameters = list(eager(model).parameters())
     unused = {p: depth for p in parameters if p not in order.uses}
     buckets = unused | {p: depth - bisect_left(moments, moment) for p, moment in order.uses.items()}
-    return ModelParts(tuple(named), buckets, _backward_us(order, named))
+    return ModelParts(tuple(named), buckets, _backward_us(order, named), frozenset(unused))
 
 
 def _in_order(model: nn.Module, order: ForwardOrder, cuts: Sequence[str]) -> list[str]:
@@ -162,18 +165,32 @@ def _even(order: ForwardOrder, candidates: Sequence[str], count: int) -> list[st
     return [candidates[bound - 1] for bound in bounds[1:-1]]
 
 
-def agree(parts: ModelParts, model: nn.Module, group: dist.ProcessGroup | None) -> ModelParts:
-    """Return the parts of the first process in every process, for what a pass does may depend on its batch."""
+def split_alike(
+    model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int, group: dist.ProcessGroup | None
+) -> ModelParts:
+    """Cut a model alike in all processes, for what a pass does may depend on its batch; raises as `split`.
+
+    Cuts, times and buckets are those of the first process. A parameter that its pass did not use is where that of
+    another one used it, nearest the input.
+    """
+    own = split(model, order, cuts)
     names = [name for name, _ in eager(model).named_modules()]
     parameters = list(eager(model).parameters())
     place = {p: at for at, p in enumerate(parameters)}
-    numbers = [*map(names.index, parts.cuts), *parts.backward_us]
-    order = [number for p, bucket in parts.buckets.items() for number in (place[p], bucket)]
-    device = parameters[0].device
-    told = torch.tensor([*numbers, *order], dtype=torch.int64, device=device)
+    facts = [*map(names.index, own.cuts), *own.backward_us]
+    facts += [number for p, bucket in own.buckets.items() for number in (place[p], 0 if p in own.unused else bucket)]
+    told = torch.tensor(facts, dtype=torch.int64, device=parameters[0].device)
     dist.broadcast(told, group_src=0, group=group)
     said = told.tolist()
-    cuts, backward_us = said[: parts.depth - 1], said[parts.depth - 1 : 2 * parts.depth - 1]
-    rest = said[2 * parts.depth - 1 :]
-    buckets = {parameters[at]: bucket for at, bucket in zip(rest[::2], rest[1::2], strict=True)}
-    return ModelParts(tuple(names[at] for at in cuts), buckets, tuple(backward_us))
+    found, backward_us = [names[at] for at in said[: own.depth - 1]], said[own.depth - 1 : 2 * own.depth - 1]
+    here = split(model, order, found) if order.calls.keys() >= set(found) else None
+    seen = torch.tensor(
+        [0 if here is None or p in here.unused else here.buckets[p] for p in parameters], device=told.device
+    )
+    dist.all_reduce(seen, dist.ReduceOp.MAX, group)
+    elsewhere, rest = seen.tolist(), said[2 * own.depth - 1 :]
+    buckets = {parameters[at]: bucket or elsewhere[at] for at, bucket in zip(rest[::2], rest[1::2], strict=True)}
+    unused = frozenset(p for p, bucket in buckets.items() if not bucket)
+    return ModelParts(
+        tuple(found), {p: bucket or own.depth for p, bucket in buckets.items()}, tuple(backward_us), unused
+    )

@@ -35,7 +35,7 @@ from jigsaw_opt.executor.partial.forward_order import is_raised, observe
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule
 from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper
 from jigsaw_opt.executor.partial.outputs import mapped, tensors
-from jigsaw_opt.executor.partial.parts import ModelParts, agree, are_cuts, require_modules, split
+from jigsaw_opt.executor.partial.parts import ModelParts, are_cuts, require_modules, split, split_alike
 from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass, UpdateWatch
 from jigsaw_opt.executor.partial.requirements import place_in, require_outermost, require_trainable
 from jigsaw_opt.executor.partial.sharing import sharing
@@ -198,8 +198,10 @@ class PartialBackprop(ModuleWrapper):
         """
         if self._parts is None:
             order = observe(self.module, args, kwargs)
-            parts = split(self.module, order, self._cuts)
-            self._parts = agree(parts, self.module, self._group) if self.workers > 1 else parts
+            if self.workers > 1:
+                self._parts = split_alike(self.module, order, self._cuts, self._group)
+            else:
+                self._parts = split(self.module, order, self._cuts)
             if self.workers > 1:
                 own_group(self._group)  # all processes make it now, and none in a backward pass
             for module in order.raising:

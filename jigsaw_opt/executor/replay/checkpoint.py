@@ -82,7 +82,9 @@ class Checkpoint:
         try:
             found = json.loads(read_file(self._statement, _LARGEST_STATEMENT))
         except (InvalidInputError, RecursionError, ValueError) as error:
-            raise InvalidInputError([Problem(str(self._statement), f"no checkpoint to go on from: {error}")]) from error
+            hint = f"the first run of all goes without {argument('resume', True)}"
+            problem = Problem(str(self._statement), f"no checkpoint to go on from: {error}", hint)
+            raise InvalidInputError([problem]) from error
         before = dict(_entries(found)) if isinstance(found, dict) else {}
         differing = [
             Problem(
