@@ -11,6 +11,7 @@ from jigsaw_opt.cli.effort import effort
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.joint import JointPlan, PipelineChoices
+    from jigsaw_opt.problem.layers import LayerGraph
 
 __all__ = ["CHOICES", "configure_cuts", "memory_of", "numbers_of", "require_none", "run_cuts"]
 
@@ -113,6 +114,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     graph, choices = layer_graph(read_file(path), arguments.partition, arguments.gpu_type), _choices(arguments)
     if arguments.profile_batch is not None:
         graph = replace(graph, batch=arguments.profile_batch)
+    _require_baseline(arguments.baseline, graph)
     limit = 30.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
     options = effort(arguments, time_limit=limit)
     with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
@@ -125,6 +127,14 @@ def run_cuts(arguments: argparse.Namespace) -> int:
         save_plan(found.plan, arguments.plan)
     _print(arguments, found)
     return ended(options.cancel.is_set(), "the best pipeline found so far, with its bound")
+
+
+def _require_baseline(name: str | None, graph: LayerGraph) -> None:
+    """Refuse a schedule that the profile is too coarse for, before anything is searched."""
+    from jigsaw_opt.errors import UsageError
+
+    if name in ("zb-h1", "zb-h2") and any(layer.weight_us is None for layer in graph.layers):
+        raise UsageError(f"--baseline {name} takes a profile whose layers have weight_us")
 
 
 def _choices(arguments: argparse.Namespace) -> PipelineChoices:
@@ -146,19 +156,21 @@ def _print(arguments: argparse.Namespace, found: JointPlan) -> None:
     from jigsaw_opt.planning.joint.comparison import baseline_us
 
     document = _document(found)
-    gained = None
+    other = None
     if arguments.baseline is not None:
         other = baseline_us(found, arguments.baseline)
         document["baseline"] = {"name": arguments.baseline, "makespan_us": other}
-        gained = f"{100 * (1 - found.makespan_us / other):.1f} % shorter than {arguments.baseline} on the balanced cut"
     if arguments.json:
         print_json(document)
         return
     _print_tables(document)
     print(f"\n{found.makespan_us} us a step, {document['micro_batches']} micro-batches", end="")
     print(f"; no pipeline that was allowed is below {found.bound_us} us (gap {100 * found.gap:.1f} %)")
-    if gained is not None:
-        print(f"the step is {gained}, which takes {document['baseline']['makespan_us']} us")
+    if other is not None:
+        shorter = f"{100 * (1 - found.makespan_us / other):.1f} % shorter"
+        print(f"the step is {shorter} than with {arguments.baseline} on the balanced cut, which takes {other} us")
+    elif arguments.baseline is not None:
+        print(f"{arguments.baseline} on the balanced cut does not fit into the memory")
 
 
 def _document(found: JointPlan) -> dict[str, Any]:

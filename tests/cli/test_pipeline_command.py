@@ -262,9 +262,11 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
     told = capsys.readouterr().out
     assert re.search(r"^found +\d+ .* yes *$", told, re.MULTILINE)
     assert "no pipeline that was allowed is below" in told
-    assert "shorter than 1f1b on the balanced cut" in told
+    assert "shorter than with 1f1b on the balanced cut" in told
     assert main(["check", str(instance), str(plan)]) == 0
     capsys.readouterr()
+    assert main([*given, "--memory", "90010", "--baseline", "gpipe"]) == 0
+    assert "gpipe on the balanced cut does not fit into the memory" in capsys.readouterr().out
     assert main([*given, "--json"]) == 0
     document = printed(capsys)
     assert document["bound_us"] <= document["makespan_us"] == document["schedules"][-1]["makespan_us"]
@@ -279,6 +281,7 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
         (["--stages", "2", "--horizon", "cyclic"], "leave out --horizon"),
         (["--bandwidth", "5"], "leave out --bandwidth"),
         (["--stages", "0"], "at least 1 device"),
+        (["--stages", "2", "--baseline", "zb-h1"], "layers have weight_us"),
         (["--stages", "2", "--micro-batches", "2..3"], "a range of micro-batches"),
         (["--stages", "2", "--memory", "3 pounds"], "a size is at least 1 byte"),
         (["--stages", "2", "--micro-batches", "3..2"], "as in 8..32"),

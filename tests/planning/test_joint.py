@@ -190,3 +190,12 @@ def test_the_proven_optimum_of_two_stages_a_device_is_that_of_all_cuts_and_place
     found = plan_pipeline(graph, choices, LIMITS)
     assert (found.makespan_us, found.bound_us) == (min(best), min(best))
     assert check(found.instance, found.plan) == ()
+
+
+def test_with_a_limit_of_work_the_same_seed_gives_the_same_plan() -> None:
+    graph = chain(Random("work"), 8, split=False)
+    choices = PipelineChoices(3, (5,), 60, virtual=(1, 2), bandwidth=2_000_000)
+    options = Options(work_limit=0.2, threads=1, seed=3)
+    one, other = (plan_pipeline(graph, choices, options) for _ in range(2))
+    assert (one.cut, one.orders, one.bound_us) == (other.cut, other.orders, other.bound_us)
+    assert one.bound_us <= one.makespan_us

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.planning import JointPlan
+from jigsaw_opt.planning.joint.stage_table import stage_table
 from jigsaw_opt.planning.partition import Level, OuterStage, Partition, Stage
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes
@@ -51,31 +51,40 @@ def rows_of(plan: JointPlan) -> list[ScheduleRow]:
     return [_row(pipeline, name, orders) for name, orders in {**named, "found": plan.orders}.items()]
 
 
-def baseline_us(plan: JointPlan, name: str) -> int:
+def baseline_us(plan: JointPlan, name: str) -> int | None:
     """Return the step of a named schedule on the balanced cut: its slowest stage takes least time.
 
     Parameters
     ----------
     plan
-        Whose devices, placement, micro-batches and memory hold.
+        Whose devices, micro-batches and memory hold.
     name
-        Of the schedule; ``slowest-stage`` for the shortest one that fits.
+        Of the schedule, which has two stages a device if it has to; ``slowest-stage`` for the shortest one of those
+        with a single stage.
+
+    Returns
+    -------
+    int or None
+        Microseconds; None where no such schedule fits into the memory.
 
     Raises
     ------
-    InfeasibleError
-        No such schedule fits the placement and the memory.
+    UsageError
+        The schedule takes other numbers of micro-batches, or backward passes that are split.
     """
-    cut = balanced_cut(plan.table)
+    there = tuple(range(plan.table.choices.devices))
+    gpu_of = {"interleaved": there * 2, "v-half": there + there[::-1]}.get(name, there)
+    configuration = plan.table.configuration
+    layout = replace(configuration.layout, gpu_of=gpu_of)
+    positions, choices = plan.table.positions, plan.table.choices
+    table = stage_table(positions, choices, replace(configuration, layout=layout))
+    cut = balanced_cut(table)
     if cut is None:
-        raise InfeasibleError("no cut with equal shares of the memory fits")
-    pipeline = plan.table.problem(cut)
-    there = names_of(pipeline.layout)
-    wanted = there if name == "slowest-stage" else [it for it in there if it == name]
-    rows = [row for it in wanted if (row := _row(pipeline, it, ORDERS[it](pipeline.layout))).fits]
-    if not rows:
-        raise InfeasibleError(f"{name} does not fit the placement or the memory on the balanced cut")
-    return min(row.makespan_us for row in rows)
+        return None
+    pipeline = table.problem(cut)
+    names = names_of(layout) if name == "slowest-stage" else [name]
+    rows = [row for it in names if (row := _row(pipeline, it, ORDERS[it](layout))).fits]
+    return min((row.makespan_us for row in rows), default=None)
 
 
 def partition_of(plan: JointPlan) -> Partition:

@@ -6,11 +6,12 @@ import time
 from dataclasses import replace
 
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
-from jigsaw_opt.problem.clock import look
 from jigsaw_opt.solvers.options import Options
 
 __all__ = ["LimitsLeft"]
 
+_SOLVE_UNITS = 0.05
+"""Deterministic units that a solve counts as at least: it builds and checks an instance."""
 _PASS_UNITS = 6e-6
 """Deterministic units of a pass of a list schedule, about the seconds that it takes."""
 
@@ -37,14 +38,7 @@ class LimitsLeft:
         return 0.0 if options.cancel.is_set() else max(0.0, min(shares))
 
     def count(self, pipeline: PipelineProblem) -> None:
-        """Count a list schedule of a pipeline.
-
-        Raises
-        ------
-        OutOfTimeError
-            The time of the caller is over.
-        """
-        look()
+        """Count a list schedule of a pipeline."""
         layout = pipeline.layout
         self._used += _PASS_UNITS * layout.stages * layout.micro_batches * len(pipeline.kinds)
 
@@ -56,5 +50,5 @@ class LimitsLeft:
             seconds = max(0.0, share * (options.time_limit - (time.monotonic() - self._began)))
         if options.work_limit is not None:
             work = max(0.0, share * (options.work_limit - self._used))
-            self._used += work
+            self._used += max(work, _SOLVE_UNITS)
         return replace(options, time_limit=seconds, work_limit=work)

@@ -19,6 +19,7 @@ from jigsaw_opt.planning.pipeline.recognising import orders_of
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.layers import LayerGraph
 from jigsaw_opt.problem.plan import Plan
@@ -110,8 +111,11 @@ def plan_pipeline(
         The choices make no sense for the model.
     InfeasibleError
         Nothing that is allowed fits into memory, or there are fewer layers than stages.
+    OutOfTimeError
+        The time is over, or the search is cancelled, before any cut is tried.
     """
-    planner = _Planner(graph, choices, options, name, report)
+    with clock.limited(clock.Clock(options.time_limit, options.cancel)):
+        planner = _Planner(graph, choices, options, name, report)
     planner.search_cuts()
     planner.search_orders()
     return planner.plan()

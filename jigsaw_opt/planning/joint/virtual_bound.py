@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from importlib.util import find_spec
-from itertools import combinations, islice, pairwise, product
+from itertools import combinations, pairwise, product
 from math import comb
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ _MOST_LITERALS = 2500
 """Of the model with whole layers; above that, divisible layers lose little."""
 _UNITS = 1.0
 """Deterministic units of the engine for each model: some seconds at most."""
-_MOST_TRIED = 20_000
+_MOST_TRIED = 5_000
 """Cuts that are gone through one by one."""
 
 
@@ -52,6 +52,7 @@ class VirtualBound:
         self.table = table
         self._layout = table.configuration.layout
         self._starts: list[Cut] = []
+        self._all: list[tuple[int, Cut]] | None = None
         self.least_us = self._least_us()
 
     def starts(self) -> list[Cut]:
@@ -64,10 +65,13 @@ class VirtualBound:
         modes = self.table.configuration.modes
         if comb(len(inner), stages - 1) * len(modes) ** stages > _MOST_TRIED:
             return None
-        found = list(islice(self._below(limit_us, inner), most + 1))
+        if self._all is None:
+            self._all = sorted(self._bounded(inner), key=lambda it: it[0])
+        found = [cut for bound, cut in self._all if bound <= limit_us]
         return found if len(found) <= most else None
 
-    def _below(self, limit_us: int, inner: range) -> Iterator[Cut]:
+    def _bounded(self, inner: range) -> Iterator[tuple[int, Cut]]:
+        """All cuts, each with its bound."""
         within, stages = self.table.positions.within, self._layout.stages
         for places in combinations(inner, stages - 1):
             ends = (*places, len(within) - 1)
@@ -75,8 +79,7 @@ class VirtualBound:
                 continue
             for again in product(self.table.configuration.modes, repeat=stages):
                 cut = Cut(ends, again)
-                if cut_bound_us(self.table.problem(cut)) <= limit_us:
-                    yield cut
+                yield cut_bound_us(self.table.problem(cut)), cut
 
     def _least_us(self) -> int | None:
         layout, positions = self._layout, self.table.positions
