@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from jigsaw_opt.planning.burst.recognising import gpus_per_layer
 from jigsaw_opt.planning.pipeline.recognising import flow_of, layout_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
@@ -176,13 +177,13 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     report = Report()
     for number, job in shaped.items():
         place: Place = (("$", "jobs"), number)
-        layout, flow = layout_of(job.shape), flow_of(job.shape)
-        if isinstance(layout, str) and isinstance(flow, str):
+        layout, flow, burst = layout_of(job.shape), flow_of(job.shape), gpus_per_layer(job.shape)
+        if isinstance(layout, str) and isinstance(flow, str) and isinstance(burst, str):
             layout = flow if job.shape.barrier == "none" else layout
-            carried = "data-parallel jobs and pipelines are carried out"
-            report.add(place, f"job {job.name!r} has a shape and is no pipeline: {layout}; {carried}")
+            carried = "data-parallel jobs, pipelines and bursts are carried out"
+            report.add(place, f"job {job.name!r} has a shape and is no pipeline or burst: {layout}; {carried}")
         elif len(instance.jobs) > 1:
-            report.add(place, f"job {job.name!r} is a pipeline beside other jobs; pipelines are carried out alone")
+            report.add(place, f"job {job.name!r} is a pipeline or burst beside other jobs; these are carried out alone")
     report.raise_if_any()
     [(number, job)] = shaped.items()
     entry, place = job.executor, (("$", "jobs"), number)

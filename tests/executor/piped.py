@@ -9,8 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from jigsaw_opt.executor.burst.burst_process import BurstProcess
 from jigsaw_opt.executor.pipeline.flow_process import FlowProcess
+from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
 
 WIDTH = 8
@@ -52,6 +55,36 @@ def flow(request: ReplayRequest, entry: dict[str, Any]) -> tuple[dict[str, Tenso
     process.replay()
     [module] = process.modules.values()
     return dict(module.state_dict()), process.versions, process.stage.most_versions
+
+
+def layers(rank: int, world: int, device: torch.device) -> dict[str, Any]:
+    """Five layers, and a batch of twelve."""
+    sizes = [(WIDTH, 6), (6, 6), (6, 5), (5, 4), (4, WIDTH)]
+    made = [nn.Sequential(nn.Linear(*size), nn.Tanh()) for size in sizes]
+    data = [(torch.randn(12, WIDTH), torch.randn(12, WIDTH))]
+    return {"model": made, "loader": data, "loss": nn.functional.mse_loss}
+
+
+def burst(request: ReplayRequest, entry: dict[str, Any]) -> tuple[list[int], float, float]:
+    """Layers of a process of a burst, how far their gradients are from the whole model's, and the largest of these."""
+    schedule = burst_schedule(request.instance)
+    assert schedule is not None
+    process = BurstProcess(request, schedule, entry)
+    process.run_passes()
+    with own_draws(draw_number(0, 0, 0)):
+        made = layers(0, 3, torch.device("cpu"))
+    whole, (inputs, targets) = made["model"], made["loader"][0]
+    made["loss"](nn.Sequential(*whole)(inputs), targets).backward()
+    pairs = [
+        (a.grad, b.grad)
+        for n, it in process.modules.items()
+        for a, b in zip(it.parameters(), whole[n].parameters(), strict=True)
+    ]
+    return (
+        list(process.modules),
+        max(float((a - b).abs().max()) for a, b in pairs if a is not None and b is not None),
+        min(float(b.abs().max()) for _, b in pairs if b is not None),
+    )
 
 
 def net(

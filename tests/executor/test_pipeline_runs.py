@@ -324,9 +324,9 @@ def test_the_function_is_named_by_the_job_or_trusted_alone() -> None:
 
 def test_other_shapes_and_mixed_instances_are_refused() -> None:
     problem = PipelineProblem(PipelineCosts((5, 5), (5, 5), (), (), (4,)), PipelineLayout((0, 1), 2, False))
-    with pytest.raises(InvalidInputError, match="is a pipeline beside other jobs"):
+    with pytest.raises(InvalidInputError, match="is a pipeline or burst beside other jobs"):
         stages_entry(add_pipeline(load("server/plain"), problem, "mine"), ["own:net"])
-    with pytest.raises(InvalidInputError, match="has a shape and is no pipeline: block"):
+    with pytest.raises(InvalidInputError, match="has a shape and is no pipeline or burst: block"):
         stages_entry(load("shop/job-6x4"), ["own:net"])
 
 

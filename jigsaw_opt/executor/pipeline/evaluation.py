@@ -11,7 +11,7 @@ from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.executor.pipeline.records import Action, StageReport
 from jigsaw_opt.executor.replay.evaluation import StoppingClock, compared, mean_distance
 from jigsaw_opt.executor.replay.request import ReplayRequest
-from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
 from jigsaw_opt.problem.replay import (
@@ -44,7 +44,7 @@ class _RunStep(NamedTuple):
 
 
 def pipeline_replay(
-    request: ReplayRequest, schedule: TorchSchedule, found: Sequence[StageReport], machine: Mapping[str, str | int]
+    request: ReplayRequest, schedule: StageSchedule, found: Sequence[StageReport], machine: Mapping[str, str | int]
 ) -> Replay:
     """The replay of a pipeline.
 
@@ -62,7 +62,7 @@ def pipeline_replay(
     clock = StoppingClock(report.saves for report in found)
     first, count = found[0].steps[0].iteration, min(len(report.steps) for report in found)
     steps = [_step(clock, schedule, found, number) for number in range(count)]
-    digests = _digests(schedule, found)
+    digests = tuple("+".join(it for _, it in sorted(report.digests.items())) for report in found if report.digests)
     passes = -(-(first + count) // len(done.iterations))
     origins = tuple(map(clock.moment, found[0].origins_us[: passes - first // len(done.iterations)]))
     measured = tuple(_measured(asked.shape, step) for step in steps)
@@ -92,7 +92,7 @@ def pipeline_replay(
     )
 
 
-def _step(clock: StoppingClock, schedule: TorchSchedule, found: Sequence[StageReport], number: int) -> _RunStep:
+def _step(clock: StoppingClock, schedule: StageSchedule, found: Sequence[StageReport], number: int) -> _RunStep:
     """What all processes did in a step."""
     records = [report.steps[number] for report in found]
     ran = _spans(clock, schedule, (it for record in records for it in record.actions))
@@ -100,41 +100,47 @@ def _step(clock: StoppingClock, schedule: TorchSchedule, found: Sequence[StageRe
     return _RunStep(ran, waited, fmean(record.loss for record in records if record.loss is not None))
 
 
-def _spans(clock: StoppingClock, schedule: TorchSchedule, actions: Iterable[Action]) -> dict[str, Span]:
-    """Begin and end of actions by block, each as long as before: its own process saved nothing meanwhile."""
-    starts = ((name, clock.moment(start), end - start) for name, start, end in actions)
-    return {schedule.planned[name]: (start, start + length) for name, start, length in starts}
+def _spans(clock: StoppingClock, schedule: StageSchedule, actions: Iterable[Action]) -> dict[str, Span]:
+    """By operation, begin of the first and end of the last action that has a part in it.
+
+    Each is as long as before: its own process saved nothing meanwhile.
+    """
+    spans: dict[str, Span] = {}
+    for action, begin, finish in actions:
+        name, start = schedule.planned[action], clock.moment(begin)
+        end = start + finish - begin
+        before = spans.get(name, (start, end))
+        spans[name] = min(before[0], start), max(before[1], end)
+    return spans
 
 
 def _measured(shape: Shape, step: _RunStep) -> MeasuredStep:
     """A step in the order of the shape."""
     blocks = tuple(MeasuredOperation(block.name, *step.ran[block.name]) for block in shape.blocks)
-    transfers = []
-    for name, (before, after) in _ends(shape).items():
-        start = step.ran[before][1]
-        transfers.append(MeasuredOperation(name, start, max(start, step.waited[after][1])))
+    transfers, ends = [], _ends(shape)
+    for name in (transfer.name for transfer in shape.transfers):
+        transfers.append(MeasuredOperation(name, *_span(step, name, ends)))
     return MeasuredStep(blocks, tuple(transfers), step.loss)
+
+
+def _span(step: _RunStep, transfer: str, ends: Mapping[str, tuple[str, str]]) -> Span:
+    """Begin and end of a transfer: as an action, or from the end of a pass until another one has what it takes."""
+    if transfer in step.ran:
+        return step.ran[transfer]
+    before, after = ends[transfer]
+    start = step.ran[before][1]
+    return start, max(start, step.waited[after][1])
 
 
 def _ends(shape: Shape) -> dict[str, tuple[str, str]]:
     """By transfer, the block whose result it is and the one that takes it."""
     before = {edge.after: edge.before for edge in shape.edges}
     after = {edge.before: edge.after for edge in shape.edges}
-    return {it.name: (before[it.name], after[it.name]) for it in shape.transfers}
-
-
-def _digests(schedule: TorchSchedule, found: Sequence[StageReport]) -> tuple[str, ...]:
-    """By slot, digests of its stages; empty after an interrupt."""
-    digests = {stage: digest for report in found for stage, digest in report.digests.items()}
-    gpu_of = enumerate(schedule.layout.gpu_of)
-    by_slot: list[list[str]] = [[] for _ in found]
-    for stage, gpu in gpu_of if digests else ():
-        by_slot[gpu].append(digests[stage])
-    return tuple(map("+".join, by_slot)) if digests else ()
+    return {it.name: (before.get(it.name, ""), after.get(it.name, "")) for it in shape.transfers}
 
 
 def _durations(
-    shape: Shape, schedule: TorchSchedule, done: ShapedJobPlan, first: int, steps: Sequence[_RunStep]
+    shape: Shape, schedule: StageSchedule, done: ShapedJobPlan, first: int, steps: Sequence[_RunStep]
 ) -> Iterator[tuple[str, int, int]]:
     """Kind of each pass, planned and measured duration; of a split one of stage 0 both parts together, as ``W``."""
     for number, step in enumerate(steps, first):
@@ -145,9 +151,10 @@ def _durations(
                 strict=True,
             )
         )
-        for name, (start, end) in step.ran.items():
+        for name in planned:
+            start, end = step.ran[name]
             kind, length, took = name[0], planned[name].end_us - planned[name].start_us, end - start
-            if schedule.layout.split and name.endswith(".0") and kind != "F":
+            if schedule.is_split and name.endswith(".0") and kind != "F":
                 if kind == "B":
                     continue
                 other = f"B{name[1:]}"
@@ -158,12 +165,17 @@ def _durations(
 
 def _sent(shape: Shape, done: ShapedJobPlan, first: int, steps: Sequence[_RunStep]) -> Iterator[tuple[str, int, int]]:
     """Planned and measured duration of transfers that somebody waited for; of others nobody knows when they ended."""
+    ends = _ends(shape)
     for number, step in enumerate(steps, first):
         planned = done.iterations[number % len(done.iterations)].transfers
-        for it, (before, after) in zip(planned, _ends(shape).values(), strict=True):
-            start, end = step.waited[after]
-            if end - start >= _WAITED_US:
-                yield "sent", it.end_us - it.start_us, max(0, end - step.ran[before][1])
+        for it, name in zip(planned, (transfer.name for transfer in shape.transfers), strict=True):
+            start, end = _span(step, name, ends)
+            if name in step.ran:
+                yield name[0], it.end_us - it.start_us, end - start
+                continue
+            waited = step.waited[ends[name][1]]
+            if waited[1] - waited[0] >= _WAITED_US:
+                yield "sent", it.end_us - it.start_us, end - start
 
 
 def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:

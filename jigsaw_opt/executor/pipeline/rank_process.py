@@ -27,10 +27,10 @@ from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, device_of_process
 from jigsaw_opt.executor.replay.request import ReplayRequest
-from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule, planned_times
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedule, planned_times
 from jigsaw_opt.problem.rules.report import Place
 
-__all__ = ["PipelineProcess", "StageProcess", "blamed", "run_stages"]
+__all__ = ["PipelineProcess", "StageProcess", "SteppingProcess", "blamed", "run_stages"]
 
 
 def run_stages(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> list[StageReport] | None:
@@ -68,21 +68,20 @@ class PipelineProcess:
         Its stages by number.
     """
 
-    def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:
+    def __init__(self, request: ReplayRequest, schedule: StageSchedule, entry: Mapping[str, Any]) -> None:
         allow_children()
         self.request, self.schedule, self.rank = request, schedule, dist.get_rank()
         self._device = device_of_process(request, int(os.environ.get("LOCAL_RANK", self.rank)))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._clock = ReplayClock(self.control)
         self._log = ActionLog(self._clock, self._device)
-        layout = schedule.layout
-        stages = [stage for stage, gpu in enumerate(layout.gpu_of) if gpu == self.rank]
+        stages = schedule.stages_of(self.rank)
         place: Place = ((("$", "jobs"), schedule.job), "executor")
-        given = {"rank": self.rank, "world": layout.gpus, "device": self._device}
-        own = own_stages(entry, place, given, stages, layout.stages, request)
+        given = {"rank": self.rank, "world": schedule.processes, "device": self._device}
+        own = own_stages(entry, place, given, stages, schedule.stages, request)
         self.modules = own.modules
         self._worker = StageWorker(self.rank, own, request.seed, self._device)
-        self._is_first, self._is_last = 0 in stages, layout.stages - 1 in stages
+        self._is_first, self._is_last = 0 in stages, schedule.stages - 1 in stages
         self._begin = 0
 
     def hand_over(self, report: StageReport) -> list[StageReport] | None:
@@ -103,18 +102,11 @@ class PipelineProcess:
         self._begin = self._clock.meet()
 
 
-class StageProcess(PipelineProcess):
-    """A process that runs PyTorch's runtime; fields as of the class that it extends."""
+class SteppingProcess(PipelineProcess):
+    """A process that takes step after step; fields as of the class that it extends."""
 
-    def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:
+    def __init__(self, request: ReplayRequest, schedule: StageSchedule, entry: Mapping[str, Any]) -> None:
         super().__init__(request, schedule, entry)
-        logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
-        own, layout, log = self._worker.own, schedule.layout, self._log
-        self._stages = [TimedStage(it, s, layout.stages, self._device, log) for s, it in own.modules.items()]
-        with TemporaryDirectory() as folder:
-            path = Path(folder, "schedule.csv")
-            path.write_text(schedule.csv)
-            self._runtime = pipeline_runtime(self._stages, layout, own.loss, str(path), self._log)
         self._times = planned_times(request.instance, request.plan, schedule)
         self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
         self._saved, self._report = 0, StageReport()
@@ -141,7 +133,7 @@ class StageProcess(PipelineProcess):
         return self._report
 
     def _resume(self, checkpoint: Checkpoint) -> None:
-        [done] = checkpoint.last_whole([range(self.schedule.layout.gpus)], self.control)
+        [done] = checkpoint.last_whole([range(self.schedule.processes)], self.control)
         if self.request.passes is not None and done >= self.request.passes * len(self._times):
             raise UsageError(
                 f"the checkpoint has all of {self.request.passes} passes over the plan; --iterations takes more"
@@ -152,21 +144,13 @@ class StageProcess(PipelineProcess):
 
     def _warm_up(self) -> int:
         """Take steps that nobody measures, at least one, and go back; return the most bytes held on a CPU."""
-        initial, saved = self._worker.state(), 0
+        initial = self._worker.state()
         for turn in range(max(1, self.request.warm_up)):
             self._log.counts_bytes = turn == 0 and self._device.type == "cpu"
             with blamed(f"rank {self.rank}, before the clock started"):
                 self.run_passes()
                 self._worker.end()
-        by_stage = {stage.stage_index: stage.saved_bytes for stage in self._stages}
-        held = most = 0
-        for action in self.schedule.ranks[self.rank]:
-            if action in self.schedule.planned:
-                kind = action.lstrip("0123456789")[0]
-                saved = by_stage[int(action.partition(kind)[0])]
-                held += {"F": saved, "I": 0, "B": -saved, "W": -saved}[kind]
-                most = max(most, held)
-        most += self._worker.held_bytes()
+        most = self.saved_bytes() + self._worker.held_bytes()
         self._worker.load(initial)
         return most
 
@@ -206,8 +190,38 @@ class StageProcess(PipelineProcess):
             self._worker.end()
 
     def run_passes(self) -> list[float]:
+        """Run all passes of the next batch; return the losses of the parts of it that are here."""
+        raise NotImplementedError
+
+    def saved_bytes(self) -> int:
+        """What forward passes save at most for backward passes, as far as it was counted."""
+        return 0
+
+    def _save(self) -> None:
+        if self._checkpoint is not None and self._worker.iteration > self._saved:
+            start = self._clock.now() - self._begin
+            self._checkpoint.save(self.schedule.job, self._worker)  # type: ignore[arg-type]
+            self._report.saves.append((start, self._clock.now() - self._begin))
+            self._saved = self._worker.iteration
+
+
+class StageProcess(SteppingProcess):
+    """A process that runs PyTorch's runtime; fields as of the class that it extends."""
+
+    def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:
+        super().__init__(request, schedule, entry)
+        logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
+        self._file = schedule
+        own, layout, log = self._worker.own, schedule.layout, self._log
+        self._stages = [TimedStage(it, s, layout.stages, self._device, log) for s, it in own.modules.items()]
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "schedule.csv")
+            path.write_text(schedule.csv)
+            self._runtime = pipeline_runtime(self._stages, layout, own.loss, str(path), self._log)
+
+    def run_passes(self) -> list[float]:
         """Run all passes of the next batch; return the losses of the micro-batches, if they are here."""
-        inputs, targets = self._worker.begin(self.schedule.layout.micro_batches)
+        inputs, targets = self._worker.begin(self._file.layout.micro_batches)
         losses: list[torch.Tensor] = []
         self._log.begin()
         self._runtime.step(
@@ -219,15 +233,20 @@ class StageProcess(PipelineProcess):
         self._log.counts_bytes = False
         return [float(loss.detach()) for loss in losses]
 
-    def _save(self) -> None:
-        if self._checkpoint is not None and self._worker.iteration > self._saved:
-            start = self._clock.now() - self._begin
-            self._checkpoint.save(self.schedule.job, self._worker)  # type: ignore[arg-type]
-            self._report.saves.append((start, self._clock.now() - self._begin))
-            self._saved = self._worker.iteration
+    def saved_bytes(self) -> int:
+        """What the forward passes in flight saved at most."""
+        by_stage = {stage.stage_index: stage.saved_bytes for stage in self._stages}
+        held = most = 0
+        for action in self._file.ranks[self.rank]:
+            if action in self._file.planned:
+                kind = action.lstrip("0123456789")[0]
+                saved = by_stage[int(action.partition(kind)[0])]
+                held += {"F": saved, "I": 0, "B": -saved, "W": -saved}[kind]
+                most = max(most, held)
+        return most
 
 
-_TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parent)
+_TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parents[1])
 
 
 def _is_of_a_message(error: Exception) -> bool:

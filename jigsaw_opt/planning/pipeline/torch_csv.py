@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Literal
+from typing import Literal, Protocol
 
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.recognising import flow_of, orders_of, pipeline_of
@@ -18,11 +18,46 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Execution, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["KNOWN_TORCH", "CsvFormat", "TorchSchedule", "flow_schedule", "planned_times", "torch_schedule"]
+__all__ = [
+    "KNOWN_TORCH",
+    "CsvFormat",
+    "StageSchedule",
+    "TorchSchedule",
+    "flow_schedule",
+    "planned_times",
+    "torch_schedule",
+]
 
 CsvFormat = Literal["compute_only", "compute_comms"]
 KNOWN_TORCH = "2.13"
 """Version of PyTorch whose reader and runtime these files were tried with; both are private to it."""
+
+
+class StageSchedule(Protocol):
+    """What the processes of a job carry out whose model is in stages."""
+
+    @property
+    def job(self) -> int:
+        """Number of the job."""
+
+    @property
+    def planned(self) -> Mapping[str, str]:
+        """By action, the name of the operation that it carries out."""
+
+    @property
+    def stages(self) -> int:
+        """Number of stages."""
+
+    @property
+    def processes(self) -> int:
+        """Number of processes."""
+
+    @property
+    def is_split(self) -> bool:
+        """Whether backward passes are."""
+
+    def stages_of(self, rank: int) -> list[int]:
+        """Return the stages of a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +80,25 @@ class TorchSchedule:
     layout: PipelineLayout
     ranks: tuple[tuple[str, ...], ...]
     planned: dict[str, str]
+
+    @property
+    def stages(self) -> int:
+        """Number of stages."""
+        return self.layout.stages
+
+    @property
+    def processes(self) -> int:
+        """Number of processes."""
+        return self.layout.gpus
+
+    @property
+    def is_split(self) -> bool:
+        """Whether backward passes are."""
+        return self.layout.split
+
+    def stages_of(self, rank: int) -> list[int]:
+        """Return the stages of a process."""
+        return [stage for stage, gpu in enumerate(self.layout.gpu_of) if gpu == rank]
 
     @property
     def csv(self) -> str:
@@ -99,12 +153,14 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
     return TorchSchedule(0, layout, (), planned)
 
 
-def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> list[dict[str, tuple[int, int]]]:
+def planned_times(instance: Instance, plan: Plan, schedule: StageSchedule) -> list[dict[str, tuple[int, int]]]:
     """By iteration, planned start and end of each action that carries out a block, in microseconds."""
     found = []
     for iteration in range(instance.jobs[schedule.job].iterations):
         times = _times(instance, plan, schedule.job, iteration)
-        found.append({it: (times[name].start_us, times[name].end_us) for it, name in schedule.planned.items()})
+        found.append(
+            {it: (times[name].start_us, times[name].end_us) for it, name in schedule.planned.items() if name in times}
+        )
     return found
 
 
