@@ -236,6 +236,11 @@ class PlanTurns:
             if (step.job, step.slot) == (job, worker):
                 if step.iteration == iteration:
                     return
+                if step.iteration > iteration:
+                    raise UsageError(
+                        f"iteration {iteration} of job {self._order.jobs[job].name!r} is behind in the plan: one model "
+                        "follows a job, iteration after iteration; enter following() anew for another one"
+                    )
             else:
                 self._wait(lambda step=step: self._has_ended(step), [(step.job, step.slot)])  # type: ignore[misc]
 
@@ -278,7 +283,9 @@ class PlanTurns:
                 self._extent.done[job] = _ENDLESS  # type: ignore[index]
 
     def _has_ended(self, step: BlockStep) -> bool:
-        return self._is_past(step.job, step.slot, f"blocks {step.job} {step.slot}", 1, step.iteration)
+        return self._has_worker_left(step.job, step.slot) or self._is_past(
+            step.job, step.slot, f"blocks {step.job} {step.slot}", 1, step.iteration
+        )
 
     def _has_arrived(self, key: TransferKey) -> bool:
         workers = len(self._order.ranks[key.job])
@@ -287,9 +294,7 @@ class PlanTurns:
         )
 
     def _is_past(self, job: int, worker: int, counter: str, each: int, iteration: int) -> bool:
-        """Whether more than `iteration` have ended, of which `each` counts, or the worker has left."""
-        if self._has_worker_left(job, worker):
-            return True
+        """Whether more than `iteration` have ended, of which `each` counts, since the first one of the worker."""
         first = f"first {job} {worker}"
         return bool(
             self._store.check(first) and self._store.get(first) + self._store.add(counter, 0) // each > iteration

@@ -46,10 +46,10 @@ def train(job: str, model: PartialBackprop, steps: int) -> list[float]:
 
 
 @contextmanager
-def noted(clock: ReplayClock) -> Iterator[dict[str, list[int]]]:
-    """Note when blocks begin and end."""
-    moments: dict[str, list[int]] = {"begin": [], "end": []}
-    begin, end = PlanTurns.begin_block, PlanTurns.end_block
+def noted(clock: ReplayClock) -> Iterator[dict[str, Any]]:
+    """Note when blocks begin and end, and by iteration and bucket when transfers do."""
+    moments: dict[str, Any] = {"begin": [], "end": [], "transfers": {}}
+    begin, end, transfer = PlanTurns.begin_block, PlanTurns.end_block, PlanTurns.transfer
 
     def begun(self: PlanTurns, iteration: int) -> None:
         begin(self, iteration)
@@ -59,11 +59,23 @@ def noted(clock: ReplayClock) -> Iterator[dict[str, list[int]]]:
         moments["end"].append(clock.now())
         end(self, device)
 
+    @contextmanager
+    def transferred(self: PlanTurns, iteration: int, bucket: int, is_first: bool, is_last: bool) -> Iterator[None]:
+        assert is_first and is_last  # the parameters of a bucket are few
+        with transfer(self, iteration, bucket, is_first, is_last):
+            begin = clock.now()
+            if self.follows(self._order.jobs[0]):
+                sleep(0.002)  # the others would overtake it
+            yield
+            moments["transfers"][iteration, bucket] = begin, clock.now()
+
     PlanTurns.begin_block, PlanTurns.end_block = begun, ended  # type: ignore[method-assign]
+    PlanTurns.transfer = transferred  # type: ignore[method-assign]
     try:
         yield moments
     finally:
         PlanTurns.begin_block, PlanTurns.end_block = begin, end  # type: ignore[method-assign]
+        PlanTurns.transfer = transfer  # type: ignore[method-assign]
 
 
 def follow(instance: Instance, plan: Plan, meet: str | None, steps: dict[str, int]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from jigsaw_opt.executor.following import following  # noqa: E402
 from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.replay.link_order import HashStore  # noqa: E402
-from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder  # noqa: E402
+from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, TransferKey  # noqa: E402
 from jigsaw_opt.problem import Instance, Plan  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
@@ -46,7 +47,7 @@ def free_port() -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("has_address", [False, True])
 @pytest.mark.parametrize("steps", [{"a": 6, "b": 6}, {"a": 3, "b": 6}])
-def test_blocks_take_turns_as_planned(has_address: bool, steps: dict[str, int]) -> None:
+def test_blocks_and_transfers_take_turns_as_planned(has_address: bool, steps: dict[str, int]) -> None:
     given, plan = problem()
     meet = f"127.0.0.1:{free_port()}" if has_address else None
     found = run_group(follow, 4, given, plan, meet, steps)
@@ -61,6 +62,19 @@ def test_blocks_take_turns_as_planned(has_address: bool, steps: dict[str, int]) 
         ]
         spans = [(on_gpu[j][0]["begin"][k], on_gpu[j][0]["end"][k]) for j, k in planned]
         assert all(end <= begin for (_, end), (begin, _) in pairwise(spans)), spans
+    assert_links_serve_in_order(order, [moments["transfers"] for moments, *_ in found], steps)
+
+
+def assert_links_serve_in_order(order: ReplayOrder, moments: list[dict[Any, Any]], steps: dict[str, int]) -> None:
+    """Where the next transfer on the link of both jobs is of the other job, the one before has ended on both ranks."""
+    keys = [TransferKey(job, k, d) for job, name in enumerate("ab") for k in range(steps[name]) for d in (1, 2, 3)]
+    assert sum(map(len, moments)) == 2 * len(keys)
+    keys.sort(key=lambda key: (order.transfer_start_us(key), key))
+    spans = [[part[key[1:]] for part in moments[2 * key.job : 2 * key.job + 2]] for key in keys]
+    changes = [at for at in range(1, len(keys)) if keys[at - 1].job != keys[at].job]
+    assert len(changes) >= 4
+    for at in changes:
+        assert max(end for _, end in spans[at - 1]) <= min(begin for begin, _ in spans[at]), (keys[at], spans)
 
 
 def test_a_worker_alone_takes_the_levels_of_the_plan() -> None:
@@ -107,6 +121,18 @@ def test_a_place_where_nobody_is_is_an_error_of_the_run() -> None:
         following(plan, given, last, meet=meet, timeout=soon),
     ):
         pass
+
+
+def test_a_second_model_or_an_iteration_behind_is_refused() -> None:
+    given, plan = problem(jobs=1, workers=1)
+    with following(plan, given, "a") as part:
+        model = PartialBackprop(network(), CUTS, levels=part)
+        train("a", model, 2)
+        with pytest.raises(UsageError, match="iteration 0 of job 'a' is behind in the plan"):
+            train("a", PartialBackprop(network(), CUTS, levels=part), 1)
+    with following(plan, given, "a"):
+        train("a", model, 1)
+    assert model.iteration == 3
 
 
 def test_what_does_not_fit_the_plan_is_refused() -> None:
