@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import UserDict, namedtuple
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from torch import Tensor, nn  # noqa: E402
 from jigsaw_opt.errors import UsageError  # noqa: E402
 from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
 from jigsaw_opt.executor.partial.outputs import mapped, tensors  # noqa: E402
+from jigsaw_opt.executor.partial.transfers import _TransferThread  # noqa: E402
 
 Pair = namedtuple("Pair", "first second")
 
@@ -176,6 +178,17 @@ def test_hidden_outputs_belong_to_the_one_pass_that_they_can_be_of() -> None:
     for outputs in (first, second):
         with pytest.raises(UsageError, match="do the backward pass of each before the next one"):
             outputs.logits.sum().backward()
+
+
+def test_a_process_that_ends_waits_a_little_for_its_transfers() -> None:
+    thread, free = _TransferThread(), Event()
+    thread.finish()
+    sent = thread.submit(free.wait)
+    thread.finish(longest_s=0.01)
+    assert not sent.done()
+    free.set()
+    thread.finish(longest_s=60)
+    assert sent.done()
 
 
 def test_wrappers_of_one_network_train_it_in_turn() -> None:

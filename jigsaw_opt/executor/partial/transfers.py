@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from itertools import count
 from queue import SimpleQueue
 from threading import Thread
@@ -32,6 +33,7 @@ class _TransferThread:
     def __init__(self) -> None:
         self._tasks: SimpleQueue[_Task] = SimpleQueue()
         self._thread: Thread | None = None
+        self._last: Future[Any] | None = None
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         if self._thread is None or not self._thread.is_alive():  # as in a process that was forked
@@ -40,7 +42,13 @@ class _TransferThread:
             self._thread.start()
         future: Future[T] = Future()
         self._tasks.put((future, work))
+        self._last = future
         return future
+
+    def finish(self, longest_s: float = 2) -> None:
+        """Return when all is done, or after `longest_s` seconds; a thread that sends while Python ends aborts it."""
+        if self._last is not None and self._thread is not None and self._thread.is_alive():
+            wait([self._last], longest_s)
 
 
 def _do_all(tasks: SimpleQueue[_Task]) -> None:
@@ -57,6 +65,7 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
 
 _thread = _TransferThread()
 """One for all models of a process: groups have a process once, so all processes must send in one order."""
+atexit.register(_thread.finish)
 
 
 def send(work: Callable[[], T], stream: TransferStream) -> Future[T]:
