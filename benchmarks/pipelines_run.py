@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining._backward import stage_backward, stage_backward_input, stage_backward_weight
 
-from jigsaw_opt.executor.pipeline.launch import replay_pipeline
+from jigsaw_opt.executor.pipeline.launch import replay_stages
 from jigsaw_opt.executor.pipeline.rank_process import StageProcess
 from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.randomness import draw_number, own_draws
@@ -294,7 +294,7 @@ def prediction(width: int, samples: int, batches: int, rounds: int) -> None:
     errors: dict[str, Mapping[str, KindError]] = {}
     for _ in range(3):
         for case in cases:
-            replay = replay_pipeline(case.request(passes=rounds), case.entry("dense", width, samples * batches))
+            replay = replay_stages(case.request(passes=rounds), case.entry("dense", width, samples * batches))
             assert replay is not None and replay.summary.measured_us is not None
             took[case.name].append(replay.summary.measured_us)
             errors[case.name] = replay.kinds

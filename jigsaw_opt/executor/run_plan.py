@@ -63,11 +63,11 @@ def run_plan(request: ReplayRequest) -> Replay | None:
         _require_whole(request)
     require_torch()
     from jigsaw_opt.executor.devices import device_of
-    from jigsaw_opt.executor.pipeline.launch import replay_pipeline
+    from jigsaw_opt.executor.pipeline.launch import replay_stages
     from jigsaw_opt.executor.replay.launch import replay
 
     device_of(request.device)  # refuses one that is not there
-    return replay(request) if entry is None else replay_pipeline(request, entry)
+    return replay(request) if entry is None else replay_stages(request, entry)
 
 
 def _require_whole(request: ReplayRequest) -> None:

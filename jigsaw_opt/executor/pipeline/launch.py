@@ -1,4 +1,4 @@
-"""Carrying a pipeline out: in processes of this machine, or in those that torchrun has started."""
+"""Carrying out jobs whose model is in stages: in processes of this machine, or in those that torchrun has started."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, flow_schedule, torch_schedule
 from jigsaw_opt.problem.replay import Replay
 
-__all__ = ["replay_pipeline"]
+__all__ = ["replay_stages"]
 
 
-def replay_pipeline(request: ReplayRequest, entry: Mapping[str, Any]) -> Replay | None:
+def replay_stages(request: ReplayRequest, entry: Mapping[str, Any]) -> Replay | None:
     """Carry the plan of a pipeline out on PyTorch's runtime, or that of a burst.
 
     Parameters

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.executor.memory import saved_by_segment
+from jigsaw_opt.executor.pipeline.records import Action
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH
@@ -62,12 +63,11 @@ class ActionLog:
             torch.cuda.synchronize(self._device)
             self._begin = self._clock.now(), self._mark()
 
-    def end(self) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
-        """Return actions, and what was received, each with the moments of its begin and its end."""
+    def end(self) -> tuple[list[Action], list[Action]]:
+        """Return what was done, and what was received, each with the moments of its begin and its end."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        return tuple([(name, self._moment(one), self._moment(other)) for name, one, other in kept]  # type: ignore[return-value]
-                     for kept in (self._actions, self._receipts))  # fmt: skip
+        return self._told(self._actions), self._told(self._receipts)
 
     @contextmanager
     def action(self, name: str) -> Iterator[None]:
@@ -95,6 +95,9 @@ class ActionLog:
             return found
 
         return timed
+
+    def _told(self, kept: list[list[Any]]) -> list[Action]:
+        return [(name, self._moment(start), self._moment(end)) for name, start, end in kept]
 
     def _mark(self) -> Any:
         if self._device.type != "cuda":
