@@ -21,8 +21,6 @@ from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
 __all__ = ["ScheduledCut", "search_cuts"]
 
-_NEAREST = 3
-"""Positions on either side that a boundary is moved to."""
 _RULES_OF_ALL, _FAR = 2, 1.03
 """Rules that every cut is scheduled by; the others only where that is no longer than so many times the best."""
 
@@ -138,11 +136,13 @@ class _CutSearch:
         yield from self._shifted(cut)
 
     def _near(self, begin: int, end: int, after: int) -> Iterator[int]:
-        """Positions between two others, nearest to one first."""
-        for distance in range(1, _NEAREST + 1):
+        """Positions between two others, 1, 2, 4, … away from one, nearest first."""
+        distance = 1
+        while distance < after - begin:
             for position in (end - distance, end + distance):
                 if begin < position < after:
                     yield position
+            distance *= 2
 
     def _shifted(self, cut: Cut) -> Iterator[Cut]:
         within = self.table.positions.within
