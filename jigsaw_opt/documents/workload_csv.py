@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from jigsaw_opt.documents.csv_text import csv_text, restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
 from jigsaw_opt.documents.readers.times import moment_us
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.problem.workload import LARGEST, STATED, TraceJob, Workload
 from jigsaw_opt.text import nearest, suggestion
 
 __all__ = ["columns_of", "decode_workload", "encode_workload", "resembles"]
 
 _UNITS: Mapping[str, int] = {"us": 1, "ms": 1000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
 _SPELT = {"sec": "s", "secs": "s", "seconds": "s", "mins": "min", "minutes": "min", "hours": "h"}
-_SUBMIT: Mapping[str, int] = {f"submit_{unit}": us for unit, us in _UNITS.items()}
+
+
+def _in_units(what: str) -> Mapping[str, int]:
+    """Return the columns of a time, with the microseconds of their units."""
+    return {f"{what}_{unit}": us for unit, us in _UNITS.items()}
+
+
+_SUBMIT, _DURATION, _LIMIT = _in_units("submit"), _in_units("duration"), _in_units("time_limit")
 _DATED = "submit"
-_DURATION: Mapping[str, int] = {f"duration_{unit}": us for unit, us in _UNITS.items()}
+_RECORDED = {what: _in_units(what) for what in ("start", "end")}
+"""Times that follow submissions: beside dates of submission they are dates as well, in columns without a unit."""
+_TIMES: Mapping[str, int] = {**_SUBMIT, **_DURATION, **_LIMIT, **_RECORDED["start"], **_RECORDED["end"]}
 _OPTIONAL = ("min_gpus", "max_gpus", "weight", "batch_size", "foreground")
 _INDEX = ("", "Unnamed: 0")
 """What pandas calls the column with the numbers of rows, once written and once read and written again."""
 _DATE = re.compile(r"[0-9]{4}-")
 _LONGEST_QUOTE = 40
 _HEADER = ("name", "submit_us", "model", "gpus", "iterations", *_OPTIONAL)
+_OURS = tuple(dict.fromkeys((*_HEADER, _DATED, *_RECORDED, *STATED, *_TIMES)))
 
 
 def columns_of(text: str) -> dict[str, str]:
@@ -43,8 +54,8 @@ def columns_of(text: str) -> dict[str, str]:
         own, equals, theirs = (part.strip() for part in word.partition("="))
         if not equals or not theirs or own in columns or theirs in columns.values():
             raise UsageError(f"columns are OURS=THEIRS between commas, each once, not {word!r}")
-        if own not in (*_HEADER, *_SUBMIT, _DATED, *_DURATION):
-            known = nearest(own, (*_HEADER, _DATED, *_DURATION))
+        if own not in _OURS:
+            known = nearest(own, tuple(dict.fromkeys((*_HEADER, _DATED, *_DURATION, *STATED))))
             raise UsageError(f"a workload has no column {own!r}; {known}")
         _refuse_other_unit(own, theirs)
         columns[own] = theirs
@@ -56,7 +67,7 @@ def _refuse_other_unit(own: str, theirs: str) -> None:
     what, _, unit = own.rpartition("_")
     ending = theirs.lower().rpartition("_")[2] if "_" in theirs else ""
     stated = _SPELT.get(ending, ending)
-    if own in (*_SUBMIT, *_DURATION) and stated in _UNITS and stated != unit:
+    if own in _TIMES and stated in _UNITS and stated != unit:
         raise UsageError(f"column {theirs!r} is named for another unit than {own!r}; {what}_{stated}={theirs} takes it")
 
 
@@ -91,11 +102,13 @@ def decode_workload(
         duration = _only(table, "duration", _DURATION)
     elif not table.has("model"):
         _lacks(table, "no column 'model', nor one with the duration", _DURATION, "duration_s")
+    # In a table of others a column that merely has one of these names may hold anything.
+    stated = {} if submit is None else _stated_columns(table, submit, columns or table.columns)
     if not columns:
         _refuse_unknown(table, duration)
     table.lines.raise_if_any()
     assert submit is not None
-    job_of = partial(_job, submit=submit, duration=duration)
+    job_of = partial(_job, submit=submit, duration=duration, stated=stated)
     workload = table.workload(source, partial(_on_gpus, job_of) if columns else job_of, accept)
     return from_first(workload) if submit == _DATED else workload
 
@@ -115,6 +128,21 @@ def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def _stated_columns(table: JobTable, submit: str, read: Collection[str]) -> dict[str, str]:
+    """Return the columns, of those to be `read`, of what jobs state beyond their work, by the names of its fields."""
+    found = {name: name for name in STATED if name in read and not name.endswith("_us")}
+    for what, in_units in {"time_limit": _LIMIT, **_RECORDED}.items():
+        dated = submit == _DATED and what in _RECORDED
+        wanted = (what,) if dated else tuple(in_units)
+        for name in (what, *in_units):
+            if name in read and (name not in wanted or f"{what}_us" in found):
+                beside = found.get(f"{what}_us", submit)
+                table.lines.add(1, f"column {name!r} beside {beside!r}", f"one of {', '.join(wanted)}")
+            elif name in read:
+                found[f"{what}_us"] = name
+    return found
+
+
 def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str, other: str = "") -> None:
     """Note that none of some columns is there, and how to name one of those that are, for the `usual` one."""
     known, found = ", ".join(names), ", ".join(table.stated) or "none"
@@ -124,10 +152,11 @@ def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str, other: 
 def _refuse_unknown(table: JobTable, duration: str | None) -> None:
     """Columns that are none of ours; a job that states its duration has no model and no iterations."""
     known = _HEADER if duration is None else ("name", "submit_us", "duration_us", "gpus", *_OPTIONAL)
+    others = {*_OURS} - {*_HEADER, *_DURATION}
     for name in table.columns:
         if name in _INDEX:
             table.tally.remark("column without a name left aside")
-        elif name not in known and name not in (*_SUBMIT, _DATED) and not (duration and name in _DURATION):
+        elif name not in (*known, *others) and not (duration and name in _DURATION):
             table.lines.add(
                 1, f"unknown column {name!r}", suggestion(name, (*known, *_SUBMIT, *_DURATION)) or nearest(name, known)
             )
@@ -141,12 +170,16 @@ def resembles(head: str) -> int:
 
 def encode_workload(workload: Workload) -> str:
     """Write a workload so that reading it gives the same jobs."""
-    return csv_text(_HEADER, ([_cell(job, name) for name in _HEADER] for job in workload.jobs))
+    stated = (name for name in STATED if any(getattr(job, name) is not None for job in workload.jobs))
+    header = (*_HEADER, *stated)
+    return csv_text(header, ([_cell(job, name) for name in header] for job in workload.jobs))
 
 
 def _cell(job: TraceJob, name: str) -> object:
     value: object = getattr(job, name)
-    return "" if value in (None, 0) and name != "submit_us" else int(value) if isinstance(value, bool) else value
+    if value is None or (value == 0 and name != "submit_us" and name not in STATED):
+        return ""
+    return int(value) if isinstance(value, bool) else value
 
 
 def _number_us(row: Row, submit: str) -> int:
@@ -158,7 +191,7 @@ def _number_us(row: Row, submit: str) -> int:
     return row.microseconds(submit, _SUBMIT[submit])
 
 
-def _job(row: Row, submit: str, duration: str | None) -> TraceJob | str:
+def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str]) -> TraceJob | str:
     if duration and row.is_missing(duration):
         return NEVER_STARTED
     gpus = row.integer("gpus")
@@ -175,4 +208,24 @@ def _job(row: Row, submit: str, duration: str | None) -> TraceJob | str:
     else:
         job = TraceJob(name, submit_us, restored(row.shared("model")), gpus, row.optional("iterations"))
     weight, batch = row.optional("weight") or 1, row.optional("batch_size")
-    return replace(job, min_gpus=fewest, max_gpus=most, weight=weight, batch_size=batch, foreground=foreground == 1)
+    job = replace(job, min_gpus=fewest, max_gpus=most, weight=weight, batch_size=batch, foreground=foreground == 1)
+    return replace(job, **_stated(row, stated))
+
+
+def _stated(row: Row, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a line states of a job beyond its work."""
+    found: dict[str, Any] = {}
+    for name, column in columns.items():
+        if name == "priority":
+            found[name] = row.optional(column, least=0)
+        elif not name.endswith("_us"):
+            found[name] = text if (text := row.stated(column)) is None else restored(text)
+        elif row.is_missing(column):
+            continue
+        elif column in _LIMIT:
+            found[name] = row.duration(column, _LIMIT[column], least=1)
+        elif column in _TIMES:
+            found[name] = row.microseconds(column, _TIMES[column], least=-LARGEST)
+        else:
+            found[name] = row.moment(column)
+    return found

@@ -14,6 +14,7 @@ __all__ = [
     "LARGEST",
     "LONGEST_NAME",
     "MOST_GPUS",
+    "STATED",
     "StageTimes",
     "TraceJob",
     "Workload",
@@ -60,6 +61,15 @@ class TraceJob:
         Samples of an iteration over all GPUs; None for the model's own, or the performance model's choice.
     foreground
         Whether it goes before all jobs that are not.
+    time_limit_us
+        How long it may run at most, as its user said when it was submitted.
+    start_us, end_us
+        When the trace says that it first started and at last ended, from the beginning of the workload.
+    user, account, queue, qos
+        Who submitted it, on whose account, to which queue (a partition, a virtual cluster), with what quality of
+        service.
+    priority
+        Its priority as the trace has it, the greater the sooner.
     """
 
     name: str
@@ -72,6 +82,14 @@ class TraceJob:
     weight: int = 1
     batch_size: int | None = None
     foreground: bool = False
+    time_limit_us: int | None = None
+    start_us: int | None = None
+    end_us: int | None = None
+    user: str | None = None
+    account: str | None = None
+    queue: str | None = None
+    qos: str | None = None
+    priority: int | None = None
 
     def __post_init__(self) -> None:
         for name in _RANGES:
@@ -119,9 +137,16 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "max_gpus": (0, MOST_GPUS),
     "weight": (1, LARGEST),
     "batch_size": (1, LARGEST),
+    "time_limit_us": (1, LARGEST),
+    "start_us": (-LARGEST, LARGEST),
+    "end_us": (-LARGEST, LARGEST),
+    "priority": (0, LARGEST),
 }
 """The least and the greatest of the whole numbers of a job."""
-_MAY_BE_NONE = frozenset({"iterations", "batch_size"})
+_STATED_TEXTS = ("user", "account", "queue", "qos")
+STATED = ("time_limit_us", "start_us", "end_us", *_STATED_TEXTS, "priority")
+"""What a trace may state of a job beyond its work; each is None where it does not."""
+_MAY_BE_NONE = frozenset({"iterations", "batch_size", *STATED})
 
 
 def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
@@ -134,7 +159,9 @@ def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
     job
         Not to be trusted: any field may be anything.
     """
-    for name in ("name", "model"):
+    for name in ("name", "model", *_STATED_TEXTS):
+        if getattr(job, name) is None and name in _MAY_BE_NONE:
+            continue
         if not is_name(getattr(job, name)):
             yield name, f"must be a text of 1 to {LONGEST_NAME} characters; is {_shown(getattr(job, name))}"
     whole = True
@@ -145,7 +172,8 @@ def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
         if type(value) is not int or not low <= value <= high:
             whole = whole and "gpus" not in name
             most = "2^53 - 1" if high == LARGEST else high
-            yield name, f"must be an integer from {low} to {most}; is {_shown(value)}"
+            least = "-(2^53 - 1)" if low == -LARGEST else low
+            yield name, f"must be an integer from {least} to {most}; is {_shown(value)}"
     if type(job.foreground) is not bool:
         yield "foreground", f"must be true or false; is {_shown(job.foreground)}"
     if whole and not job.fewest <= job.gpus <= job.most:

@@ -9,7 +9,7 @@ from dataclasses import fields as columns
 from jigsaw_opt.errors import UsageError, kind_of
 from jigsaw_opt.problem.cluster import Link, Server
 from jigsaw_opt.problem.rules.report import Place, Report
-from jigsaw_opt.problem.workload import LARGEST, LONGEST_NAME, MOST_GPUS, TraceJob, job_problems
+from jigsaw_opt.problem.workload import LARGEST, LONGEST_NAME, MOST_GPUS, STATED, TraceJob, job_problems
 from jigsaw_opt.scheduling.plain import (
     ANYTHING,
     TRUTH,
@@ -206,7 +206,10 @@ SERVER: Shape = fields(
 """A server as a journal and a state hold it."""
 LINK: Shape = fields(name=_PART, ends=listed(_PART, 2, 2), bandwidth=_SIZE, latency_us=TIME)
 """A link as a journal and a state hold it."""
-_JOB: Shape = fields(**{column.name: ANYTHING for column in columns(TraceJob)})
+_JOB: Shape = {
+    **fields(**{column.name: ANYTHING for column in columns(TraceJob)}),
+    "required": [column.name for column in columns(TraceJob) if column.name not in STATED],
+}
 
 _OF_JOB, _OF_SERVER, _OF_LINK = {"job": NAME}, {"server": NAME}, {"link": NAME}
 _KINDS: Mapping[str, tuple[type, Mapping[str, Shape]]] = {
@@ -229,9 +232,13 @@ _RECORDS = {("submit", "job"): TraceJob, ("server_added", "server"): Server}
 
 
 def encode_record(record: object) -> Plain:
-    """Return a job, server or link as an object of JSON with every field."""
+    """Return a job, server or link as an object of JSON with every field but what a job does not state."""
     found = {column.name: getattr(record, column.name, None) for column in columns(record)}  # type: ignore[arg-type]
-    return {name: list(value) if isinstance(value, tuple | list) else value for name, value in found.items()}
+    return {
+        name: list(value) if isinstance(value, tuple | list) else value
+        for name, value in found.items()
+        if value is not None or name not in STATED or not isinstance(record, TraceJob)
+    }
 
 
 def decode_link(tree: Plain) -> Link:
@@ -242,7 +249,7 @@ def decode_link(tree: Plain) -> Link:
 def check_job(tree: Plain, place: Place, report: Report) -> None:
     """Report what is wrong with a job as a journal and a state hold it."""
     conforms(tree, _JOB, place, report)
-    if isinstance(tree, dict) and tree.keys() == _JOB["properties"].keys():
+    if isinstance(tree, dict) and set(_JOB["required"]) <= tree.keys() <= _JOB["properties"].keys():
         for name, message in job_problems(TraceJob(**tree)):
             report.add((place, name), message)
 

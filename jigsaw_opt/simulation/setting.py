@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.problem.workload import STATED, Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.policy import RESTART_US, ROUND_US, ClusterSetting, Policy, PolicySetting, choose
 from jigsaw_opt.simulation.outages import Failures
@@ -16,7 +16,7 @@ from jigsaw_opt.text import counted, readable
 __all__ = ["Setting", "told"]
 
 _LONGEST = 60
-_LATER = (", power_caps=None", ", power_w=None")
+_LATER = (", power_caps=None", ", power_w=None", *(f", {name}=None" for name in STATED))
 """Fields that came later and say nothing here: snapshots of before know inputs without them."""
 
 

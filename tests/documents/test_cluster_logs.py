@@ -28,10 +28,35 @@ def problems(name: str, text: str) -> list[str]:
 def test_jobs_of_slurm() -> None:
     workload = read_trace("slurm", (DATA / "jobs.sacct.txt").read_bytes(), "w")
     assert workload.jobs == (
-        TraceJob("101", 0, "seconds", 8, 7200),
-        TraceJob("102_1", 10_000_000, "seconds", 1, 1),
-        TraceJob("106", 3_000_000_000, "seconds", 6, 30),
+        TraceJob("101", 0, "seconds", 8, 7200, start_us=60_000_000, end_us=7_260_000_000),
+        TraceJob("102_1", 10_000_000, "seconds", 1, 1, start_us=600_000_000, end_us=600_000_000),
+        TraceJob("106", 3_000_000_000, "seconds", 6, 30, start_us=3_060_000_000, end_us=3_090_000_000),
     )
+
+
+def test_what_slurm_states_of_a_job() -> None:
+    head = "JobID|Submit|Start|End|Elapsed|AllocTRES|Timelimit|TimelimitRaw|User|Account|Partition|QOS|Priority\n"
+    end = "2026-01-31T09:00:00|01:00:00|gres/gpu=1"
+    lines = (
+        f"1|{START}|{START}|{end}|2-00:00:00||ann|lab|gpu|normal|4294\n",
+        f"2|{START}|{START}|{end}|UNLIMITED|30|bob|lab|gpu||0\n",
+        f"3+0|{START}|{START}|{end}|01:00:00||ann|lab|gpu|normal|7\n",
+        f"3+1|{START}|{START}|{end}|02:00:00||ann|lab|cpu|normal|7\n",
+        f"4|{START}|{START}|{end}|Partition_Limit||||||\n",
+    )
+    workload = read_trace("slurm", head + "".join(lines), "t")
+    one, two, three, four = workload.jobs
+    assert (one.time_limit_us, one.user, one.account, one.queue, one.qos, one.priority) == (
+        *(172_800_000_000, "ann", "lab"),
+        *("gpu", "normal", 4294),
+    )
+    assert (two.time_limit_us, two.qos, two.priority) == (1_800_000_000, None, 0)
+    assert (three.time_limit_us, three.queue, three.start_us, three.end_us) == (7_200_000_000, "gpu", 0, 3_600_000_000)
+    assert (four.time_limit_us, four.user, four.priority) == (None, None, None)
+    assert workload.remarks["jobs that ran longer than their Timelimit"] == 1
+    assert problems("slurm", head + f"1|{START}|{START}|{end}|soon||||||\n") == [
+        "t:2: Timelimit is a number, not 'soon'"
+    ]
 
 
 def test_tasks_of_an_array_that_wait_count_each() -> None:
@@ -72,8 +97,8 @@ def test_every_problem_of_slurm() -> None:
 def test_jobs_of_kubernetes() -> None:
     workload = read_trace("kubernetes", (DATA / "jobs.kubernetes.json").read_bytes(), "w")
     assert workload.jobs == (
-        TraceJob("vision/resnet", 0, "seconds", 8, 600),
-        TraceJob("research/bert", 60_000_000, "seconds", 8, 3600),
+        TraceJob("vision/resnet", 0, "seconds", 8, 600, start_us=10_000_000, end_us=610_000_000),
+        TraceJob("research/bert", 60_000_000, "seconds", 8, 3600, start_us=65_000_000, end_us=3_665_000_000),
     )
 
 
@@ -82,14 +107,16 @@ HELIOS = (DATA / "jobs.helios.csv").read_text()
 
 def test_jobs_of_helios() -> None:
     assert read_trace("helios", HELIOS, "w").jobs == (
-        TraceJob("13", 0, "seconds", 16, 1),
-        TraceJob("11", 30_000_000, "seconds", 8, 7200),
-        TraceJob("15", 600_000_000, "seconds", 1, 3600),
+        TraceJob("13", 0, "seconds", 16, 1, start_us=1_000_000, end_us=1_000_000, user="u1"),
+        TraceJob("11", 30_000_000, "seconds", 8, 7200, start_us=300_000_000, end_us=7_500_000_000, user="u1"),
+        TraceJob("15", 600_000_000, "seconds", 1, 3600, start_us=610_000_000, end_us=4_210_000_000, user="u3"),
     )
 
 
 def test_helios_as_a_table_with_named_columns() -> None:
-    columns = columns_of("name=job_id,gpus=gpu_num,submit=submit_time,duration_s=duration")
+    columns = columns_of(
+        "name=job_id,gpus=gpu_num,submit=submit_time,duration_s=duration,start=start_time,end=end_time,user=user"
+    )
     as_table = read_trace("csv", HELIOS, "w", columns=columns).jobs
     assert tuple(job for job in as_table if job.name != "14") == read_trace("helios", HELIOS, "w").jobs
 

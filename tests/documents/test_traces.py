@@ -29,6 +29,8 @@ def test_back_and_forth() -> None:
     jobs = (
         TraceJob("plain", 0, "m", 1, 5),
         TraceJob('a "name", quoted', 1_500_001, "n", 4, None, 2, 8, 3, 256),
+        TraceJob("told", 1_500_002, "m", 1, 5, time_limit_us=7, start_us=-3, end_us=4, priority=0),
+        TraceJob("of", 1_500_003, "m", 1, 5, user="=u", account="a, b", queue="gpu", qos="high"),
     )
     assert decode_workload(encode_workload(Workload("w", jobs))).jobs == jobs
 
@@ -39,6 +41,31 @@ def test_back_and_forth() -> None:
 def test_units_are_in_the_header(unit: str, unit_us: int) -> None:
     workload = decode_workload(f"gpus,name,submit_{unit},model\n1,a,4,m\n2,b,2.0,m\n")
     assert [(job.name, job.submit_us) for job in workload.jobs] == [("b", 2 * unit_us), ("a", 4 * unit_us)]
+
+
+def test_what_a_table_states_beyond_the_work() -> None:
+    dated = "submit,start,end,gpus,duration_s,time_limit_h,user\n"
+    line = "2026-01-31 08:00,2026-01-31 08:01,2026-01-31 08:03,1,120,1-00:00:00,ann\n"
+    (job,) = decode_workload(dated + line).jobs
+    assert (job.start_us, job.end_us, job.time_limit_us) == (60_000_000, 180_000_000, 86_400_000_000)
+    assert (job.user, job.queue, job.priority) == ("ann", None, None)
+    assert problems("csv", "submit_s,start,gpus,duration_s,time_limit_s,time_limit_h\n0,0,1,1,1,1\n") == [
+        "t:1: column 'time_limit_h' beside 'time_limit_s' (one of time_limit_us, time_limit_ms, time_limit_s, "
+        "time_limit_min, time_limit_h)",
+        "t:1: column 'start' beside 'submit_s' (one of start_us, start_ms, start_s, start_min, start_h)",
+    ]
+    assert problems("csv", "submit_s,gpus,duration_s,time_limit_s,priority\n0,1,1,0,-1\n") == [
+        "t:2: priority is negative: -1",
+        "t:2: time_limit_s is too small: 0",
+    ]
+
+
+def test_columns_of_others_are_read_where_they_are_named() -> None:
+    text = "submit_s,gpus,duration_s,priority,limit\n0,1,1,high,2\n"
+    (job,) = decode_workload(text, columns=columns_of("time_limit_min=limit")).jobs
+    assert (job.time_limit_us, job.priority) == (120_000_000, None)
+    with pytest.raises(UsageError, match="another unit"):
+        columns_of("start_s=start_h")
 
 
 def test_every_problem_of_every_line() -> None:
@@ -278,8 +305,8 @@ def test_pods_of_alibaba_last_from_scheduling_to_deletion() -> None:
     header = "name,cpu_milli,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
     text = header + "a,1,2,1000,5,90,10\npart,1,1,460,6,6,6\ncpu,1,0,0,7,9,8\npending,1,1,1000,8,9,\n"
     assert read_trace("alibaba", text, "t").jobs == (
-        TraceJob("a", 5_000_000, "seconds", 2, 80),
-        TraceJob("part", 6_000_000, "seconds", 1, 1),
+        TraceJob("a", 5_000_000, "seconds", 2, 80, start_us=10_000_000, end_us=90_000_000),
+        TraceJob("part", 6_000_000, "seconds", 1, 1, start_us=6_000_000, end_us=6_000_000),
     )
     assert problems("alibaba", header + "a,1,1,1000,5,8,9\nb,1,-1,0,0,0,0\n") == [
         "t:2: deletion_time is before scheduled_time: 9",
@@ -303,8 +330,24 @@ PHILLY_LOG = (Path(__file__).parents[1] / "data" / "jobs.philly.json").read_text
 def test_the_log_of_philly() -> None:
     workload = read_trace("philly", PHILLY_LOG, "t")
     assert workload.jobs == (
-        TraceJob("application_1_0001", 0, "seconds", 2, 352),
-        TraceJob("application_1_0002", 60_000_000, "seconds", 16, 900),
+        TraceJob(
+            "application_1_0001",
+            0,
+            "seconds",
+            2,
+            352,
+            queue="ee9e8c",
+            user="u1",
+            start_us=44_000_000,
+            end_us=396_000_000,
+        ),
+        TraceJob(
+            *("application_1_0002", 60_000_000, "seconds", 16, 900),
+            queue="ee9e8c",
+            user="u2",
+            start_us=80_000_000,
+            end_us=4_280_000_000,
+        ),
     )
     assert workload.left_out == {"never started": 1, "not ended": 1, "without a GPU": 1}
     assert workload.remarks == {

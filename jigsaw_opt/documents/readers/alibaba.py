@@ -7,6 +7,8 @@ part of a GPU (``gpu_milli``) takes a whole one, as plans share GPUs in time onl
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -50,6 +52,6 @@ def _job(row: Row, tally: Tally) -> TraceJob | str:
         part = row.integer("gpu_milli", least=0)
         if part < _WHOLE_GPU:
             tally.remark("pods with a part of a GPU, which count as one GPU each")
-    return TraceJob.lasting(
-        row.text("name"), row.microseconds("creation_time"), max(1, gpus), max(0, end_us - start_us)
-    )
+    lasted_us = max(0, end_us - start_us)
+    job = TraceJob.lasting(row.text("name"), row.microseconds("creation_time"), max(1, gpus), lasted_us)
+    return replace(job, start_us=start_us, end_us=end_us, qos=row.stated("qos"))

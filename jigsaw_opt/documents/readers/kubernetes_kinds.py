@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from jigsaw_opt.documents.readers.kubernetes_gpus import PodNeeds
@@ -74,7 +75,8 @@ def job_of_item(item: Tree, tally: Tally) -> TraceJob | str:
         item.at("status").add("it ends before it starts")
     name, created_us = name_of(item), _time_us(item.at("metadata", "creationTimestamp"))
     _remark(tally, [ask.needs for ask in asks])
-    return TraceJob.lasting(name, created_us, gpus, max(0, lasted_us))
+    job = TraceJob.lasting(name, created_us, gpus, max(0, lasted_us))
+    return replace(job, start_us=_time_us(start), end_us=_time_us(end))
 
 
 def _batch(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
@@ -166,8 +168,9 @@ def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | str
                 pod.at("status").add("it ends before it starts")
     created_us = min(_time_us(pod.at("metadata", "creationTimestamp")) for pod in pods)
     _remark(tally, needs)
-    lasted_us = max(one.end_us for one in held) - min(one.start_us for one in held)
-    return TraceJob.lasting(name, created_us, _most_at_a_time(held), max(0, lasted_us))
+    start_us, end_us = min(one.start_us for one in held), max(one.end_us for one in held)
+    job = TraceJob.lasting(name, created_us, _most_at_a_time(held), max(0, end_us - start_us))
+    return replace(job, start_us=start_us, end_us=end_us)
 
 
 def _end_of_pod(pod: Tree) -> int | None:

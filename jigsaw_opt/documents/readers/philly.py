@@ -1,13 +1,15 @@
 """Jobs of Microsoft's Philly cluster (ATC 2019): its own log in JSON, or the table that others made of it.
 
 The log, ``cluster_job_log``, is a list of jobs: ``jobid``, ``submitted_time`` and ``attempts``, each with
-``start_time``, ``end_time`` and ``detail``, which lists the ``gpus`` of each machine. A job lasts as long as all of its
-attempts together, on as many GPUs as the largest of them has. The table is ``timestamp,duration,num_gpus``, in seconds;
-its jobs are named by the line they stand in. Times are local. The first submission is time 0.
+``start_time``, ``end_time`` and ``detail``, which lists the ``gpus`` of each machine; ``user`` and ``vc``, the virtual
+cluster, are read where they are there. A job lasts as long as all of its attempts together, on as many GPUs as the
+largest of them has. The table is ``timestamp,duration,num_gpus``, in seconds, with the virtual cluster under
+``cluster``; its jobs are named by the line they stand in. Times are local. The first submission is time 0.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
@@ -52,7 +54,8 @@ def _job_of_row(row: Row) -> TraceJob | str:
     if row.is_missing("duration"):
         return NEVER_STARTED
     gpus, submit_us = row.integer("num_gpus"), row.moment("timestamp")
-    return TraceJob.lasting(f"line-{row.number}", submit_us, gpus, row.duration("duration"))
+    job = TraceJob.lasting(f"line-{row.number}", submit_us, gpus, row.duration("duration"))
+    return replace(job, queue=row.stated("cluster"))
 
 
 def _read_log(data: bytes | str, source: str, accept: Accept) -> Workload:
@@ -88,7 +91,16 @@ def _job_of_item(item: Tree, tally: Tally, zone: Zone) -> TraceJob | str:
     if len(set(gpus)) > 1:
         tally.remark("jobs whose attempts differ in their GPUs, with the most of any")
     name, submit_us = item.at("jobid").text(), _time_us(item.at("submitted_time"), zone)
-    return TraceJob.lasting(name, submit_us, max(gpus), max(0, sum(lasted_us)))
+    job = TraceJob.lasting(name, submit_us, max(gpus), max(0, sum(lasted_us)))
+    start_us = min(_time_us(one.at("start_time"), zone) for one in ran)
+    end_us = max(_time_us(one.at("end_time"), zone) for one in ran)
+    user, queue = (_stated(item.at(name)) for name in ("user", "vc"))
+    return replace(job, start_us=start_us, end_us=end_us, user=user, queue=queue)
+
+
+def _stated(tree: Tree) -> str | None:
+    """Return a text that a job may lack."""
+    return tree.text() if tree and tree.value is not None else None
 
 
 def _list(tree: Tree) -> list[Any]:

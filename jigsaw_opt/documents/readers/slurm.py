@@ -1,17 +1,20 @@
-"""Jobs of Slurm's accounting: ``sacct -X -P -o JobID,State,Submit,Start,End,Elapsed,AllocTRES,ReqTRES``.
+"""Jobs of Slurm's accounting: ``sacct -X -P -o JobID,State,Submit,Start,End,Elapsed,AllocTRES,ReqTRES,Timelimit,...``.
 
 Cells stand between bars under a header, in any order; more columns do no harm, and ``State``, ``Elapsed`` (or
 ``ElapsedRaw``) and ``ReqTRES`` may be missing. A job asks for its ``gres/gpu`` and lasts for ``Elapsed``, or else from
 ``Start`` to ``End``. ``ReqTRES`` stands in for an empty ``AllocTRES`` only where the job ran. Of several records of a
 job (``sacct -D``) the last counts, and the components of a heterogeneous job (``102+0``, ``102+1``) are one job. Steps,
 jobs without a GPU, and those that never ran or have not ended are left out. The first submission is time 0.
+``Timelimit`` (or ``TimelimitRaw``), ``User``, ``Account``, ``Partition``, ``QOS`` and ``Priority`` are read where they
+are there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
@@ -22,6 +25,8 @@ __all__ = ["read_slurm", "resembles"]
 
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 _ASKED = ("JobID", "State", "Submit", "Start", "End", "Elapsed", "AllocTRES", "ReqTRES")
+_TEXTS = {"user": "User", "account": "Account", "queue": "Partition", "qos": "QOS"}
+_STATED = ("Timelimit", *_TEXTS.values(), "Priority")
 _COMPONENT = re.compile(r"(?P<job>[^+]+)\+[0-9]+")
 _ARRAY = re.compile(r"[^_]+_\[(?P<tasks>[0-9,:-]+)(?:%[0-9]+)?\]")
 """Tasks of an array that have not started stand in one record."""
@@ -31,6 +36,8 @@ _MIG = re.compile(r"gres/gpu:[^=]*[0-9]g\.[0-9]+gb")
 _CANCELLED, _PENDING = "cancelled while pending", "still pending"
 _SHARE = "with a share of a GPU only (gres/shard)"
 _MOST_DIGITS = 8
+_MINUTE_US = 60_000_000
+_NO_LIMIT = frozenset({"unlimited", "partition_limit", "infinite", "invalid"})
 
 
 class _SacctLine(NamedTuple):
@@ -41,6 +48,7 @@ class _SacctLine(NamedTuple):
     gpus: int
     duration_us: int
     reason: str = ""
+    stated: Mapping[str, Any] = {}
 
 
 def resembles(head: str) -> int:
@@ -59,7 +67,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     table = JobTable(data, source, (), "|")
     if missing := [repr(name) for name in _COLUMNS if not table.has(name)]:
         what = "no bars between columns" if len(table.columns) == 1 else f"no column {', '.join(missing)}"
-        table.lines.add(1, what, f"print it with sacct -X -P -o {','.join(_ASKED)}")
+        table.lines.add(1, what, f"print it with sacct -X -P -o {','.join((*_ASKED, *_STATED))}")
     records: dict[str, _SacctLine] = {}
     for row in table:
         name = row.text("JobID")
@@ -89,7 +97,19 @@ def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int
                 yield line, unfinished or components[0].reason
             continue
         submit_us, longest_us = min(one.submit_us for one in ran), max(one.duration_us for one in ran)
-        yield line, TraceJob.lasting(name, submit_us, sum(one.gpus for one in ran), longest_us)
+        job = TraceJob.lasting(name, submit_us, sum(one.gpus for one in ran), longest_us)
+        yield line, replace(job, **_stated_by_all([one.stated for one in ran]))
+
+
+def _stated_by_all(components: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the first component states, from the first start to the last end, with the longest limit."""
+    limits = [one["time_limit_us"] for one in components]
+    return {
+        **components[0],
+        "start_us": min(one["start_us"] for one in components),
+        "end_us": max(one["end_us"] for one in components),
+        "time_limit_us": None if None in limits else max(limits),
+    }
 
 
 def _tasks(name: str) -> int:
@@ -126,7 +146,31 @@ def _record(row: Row, tally: Tally) -> _SacctLine:
         tally.remark("jobs whose AllocTRES is empty though they ran, with the GPUs of ReqTRES")
     if any(map(_MIG.fullmatch, resources)):
         tally.remark("jobs with parts of GPUs (MIG), each of which counts as one GPU")
-    return _SacctLine(row.number, submit_us, gpus, lasted_us)
+    return _SacctLine(row.number, submit_us, gpus, lasted_us, "", _stated(row, lasted_us, tally))
+
+
+def _stated(row: Row, lasted_us: int, tally: Tally) -> dict[str, Any]:
+    """Return what a record states beyond the work of its job."""
+    start_us, end_us = row.moment("Start"), row.moment("End")
+    if row.good and end_us - start_us != lasted_us:
+        tally.remark("jobs whose End is not Start and Elapsed: they were suspended, or the clocks changed")
+    limit_us = _limit_us(row)
+    if limit_us is not None and lasted_us > limit_us:
+        tally.remark("jobs that ran longer than their Timelimit")
+    priority = row.optional("Priority", least=0)
+    texts = {name: row.stated(column) for name, column in _TEXTS.items()}
+    return {"start_us": start_us, "end_us": end_us, "time_limit_us": limit_us, "priority": priority, **texts}
+
+
+def _limit_us(row: Row) -> int | None:
+    """Return the time limit; ``UNLIMITED`` and ``Partition_Limit`` state none, and neither does a limit of 0."""
+    for column, unit_us in (("Timelimit", 0), ("TimelimitRaw", _MINUTE_US)):
+        text = row.optional_text(column) if row.has(column) else ""
+        if not text or text.lower() in _NO_LIMIT or row.is_missing(column):
+            continue
+        limit_us = duration_us(text if text.count(":") != 1 else f"00:{text}") if not unit_us else None
+        return limit_us or row.duration(column, _MINUTE_US) or None
+    return None
 
 
 def _duration_us(row: Row, tally: Tally) -> int:

@@ -40,8 +40,12 @@ def anything(_job: TraceJob) -> Sequence[str]:
 def from_first(workload: Workload) -> Workload:
     """The workload with its first submission at time 0."""
     first_us = workload.jobs[0].submit_us
-    jobs = (replace(job, submit_us=job.submit_us - first_us) for job in workload.jobs)
-    return replace(workload, jobs=tuple(jobs))
+
+    def moved(job: TraceJob) -> TraceJob:
+        start_us, end_us = (None if time_us is None else time_us - first_us for time_us in (job.start_us, job.end_us))
+        return replace(job, submit_us=job.submit_us - first_us, start_us=start_us, end_us=end_us)
+
+    return replace(workload, jobs=tuple(map(moved, workload.jobs)))
 
 
 def headed(head: str, columns: Sequence[str], separator: str = "") -> int:
@@ -283,6 +287,10 @@ class Row:
             self.add(f"{column} is {'negative' if number < 0 else 'too small'}: {number}")
             return least
         return float(number)
+
+    def stated(self, column: str) -> str | None:
+        """Return a text, or None where nothing is in the cell or there is no such column."""
+        return self.shared(column) if self._cells.get(column) else None
 
     def microseconds(self, column: str, unit_us: int = 1_000_000, least: int = 0) -> int:
         """A time that the trace gives in a unit of `unit_us`, to the nearest microsecond."""
