@@ -202,3 +202,47 @@ def test_with_a_limit_of_work_the_same_seed_gives_the_same_cuts() -> None:
     assert [(it.cut, it.orders) for it in one] == [(it.cut, it.orders) for it in other]
     assert len(one) > 1
     assert one[0].makespan_us < one[-1].makespan_us
+
+
+def even(size: int, **amounts: int) -> LayerGraph:
+    """A chain of equal layers."""
+    stated = {"forward_us": 1, "backward_us": 1, "parameter_bytes": 0, "activation_bytes": 1, "output_bytes": 1}
+    layers = tuple(MeasuredLayer(f"n{number}", **(stated | amounts)) for number in range(size))
+    return LayerGraph(layers, tuple((k, k + 1) for k in range(size - 1)), batch=1)
+
+
+def test_sending_may_take_far_longer_than_the_passes_of_two_stages_a_device() -> None:
+    pytest.importorskip("ortools")
+    choices = PipelineChoices(2, (1,), virtual=(2,), bandwidth=10**6)
+    found = plan_pipeline(even(4, output_bytes=10**6), choices, LIMITS)
+    # There and back, only two of the three boundaries are between devices.
+    assert (found.makespan_us, found.bound_us) == (4 * 10**6 + 8,) * 2
+
+
+def test_stages_that_fit_only_if_they_compute_again_are_found() -> None:
+    pytest.importorskip("ortools")
+    graph = even(2, activation_bytes=10)
+    for memory, fits in ((10, True), (9, False)):
+        choices = PipelineChoices(1, (2,), memory, virtual=(2,), recompute="auto")
+        if fits:
+            found = plan_pipeline(graph, choices, LIMITS)
+            assert found.cut.recomputes == (True, False)
+            assert found.makespan_us == found.bound_us == 10
+        else:
+            with pytest.raises(InfeasibleError):
+                plan_pipeline(graph, choices, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("graph", "choices"),
+    [
+        (replace(even(2, parameter_bytes=2**40), state_factor=2**24), PipelineChoices(2, (1,), 100)),
+        (even(2, forward_us=2**52), PipelineChoices(2, (1000,))),
+        (even(4, output_bytes=2**52), PipelineChoices(2, (2,), bandwidth=1)),
+        (even(3, forward_us=1000), PipelineChoices(2, (2,), batch=2**50)),
+        (replace(even(3, forward_us=10**6), batch=2**50), PipelineChoices(2, (2,), batch=2**51 + 2)),
+    ],
+)
+def test_costs_beyond_exact_integers_are_refused(graph: LayerGraph, choices: PipelineChoices) -> None:
+    with pytest.raises(UsageError, match=f"{2**53 - 1} is the most"):
+        plan_pipeline(graph, choices, LIMITS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jigsaw_opt.errors import InfeasibleError
+from jigsaw_opt.errors import InfeasibleError, OutOfTimeError
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration, configurations
 from jigsaw_opt.planning.joint.cut_bound import NEVER, cut_bound_us
@@ -171,7 +171,8 @@ class _Planner:
             self.candidates += search_cuts(bound, self.budget, until, self.options.seed)
             self.candidates.sort(key=lambda it: it.makespan_us)
         if not self.candidates:
-            raise InfeasibleError("no schedule of any cut that was tried fits into the memory")
+            self._search_any()
+            return
         first = self.candidates[0]
         schedule = schedule_of(first.table.problem(first.cut), first.orders, self.name, "list")
         self.best = first, *schedule.finite
@@ -189,6 +190,19 @@ class _Planner:
                     return
                 if least < self._makespan_us() and (table.configuration, cut) not in self.solved:
                     self._solve(table, cut, None, min(_CANDIDATE_SHARE, _CUT_SHARES / (len(left) - number)))
+
+    def _search_any(self) -> None:
+        """Solve the cuts that may fit one by one, until one does: no list schedule of a cut that was tried does."""
+        left = self._cuts_below(NEVER // 4)
+        for _, table, cut in sorted(left or (), key=lambda it: it[0]):
+            if self.best is not None or self.budget.left() <= 0:
+                break
+            self._solve(table, cut, None, _CANDIDATE_SHARE)
+        if self.best is not None:
+            return
+        if left is not None and all(self.solved.get((table.configuration, cut)) == NEVER for _, table, cut in left):
+            raise InfeasibleError("no schedule of any cut fits into the memory")
+        raise OutOfTimeError("no schedule of a cut that was tried fits into the memory; others may")
 
     def plan(self) -> JointPlan:
         """Return the best plan with what is proven."""
@@ -214,7 +228,7 @@ class _Planner:
         instance, result = search_schedule(pipeline, self.name, "finite", options, self.report, first)
         infeasible = result.status == Status.INFEASIBLE
         self.solved[table.configuration, cut] = NEVER if infeasible else result.bound
-        if result.plan is not None and result.plan.objective < self._makespan_us():
+        if result.plan is not None and (self.best is None or result.plan.objective < self._makespan_us()):
             candidate = ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan))
             self.best = candidate, instance, result.plan
 

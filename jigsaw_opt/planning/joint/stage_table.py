@@ -12,6 +12,8 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration
 from jigsaw_opt.planning.joint.positions import CutPositions
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.problem.layers import LayerGraph
+from jigsaw_opt.problem.workload import LARGEST
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,13 +109,15 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
     Raises
     ------
     UsageError
-        There are too many positions.
+        There are too many positions, or sums of costs are beyond the largest integer of a document.
     """
     import numpy as np
 
     size, share = len(positions.layers), configuration.share
     if size > _MOST_POSITIONS:
         raise UsageError(f"the model can be cut at {size} places, and {_MOST_POSITIONS} are the most; merge layers")
+
+    _require_exact(positions.graph, choices, configuration)
 
     def between(sums: Table) -> Table:
         found: Table = sums[None, :] - sums[:, None]
@@ -146,3 +150,23 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
 def _transfer_us(size: int, choices: PipelineChoices) -> int:
     moved = 0 if choices.bandwidth is None else ceil(Fraction(size * 10**6, choices.bandwidth))
     return choices.latency_us + moved
+
+
+def _require_exact(graph: LayerGraph, choices: PipelineChoices, configuration: PipelineConfiguration) -> None:
+    """Refuse costs whose sums are beyond the largest integer of a document, which arrays might not hold either."""
+    layout, share, layers = configuration.layout, configuration.share, graph.layers
+    times = ceil(share * sum(2 * layer.forward_us + layer.backward_us for layer in layers)) + 3 * layout.stages
+    sent = ceil(share * sum(layer.sent_bytes for layer in layers))
+    kept = sum(layer.activation_bytes for layer in layers)
+    amounts = {
+        "the passes of a step": layout.micro_batches * times,
+        "sending in a step": 2 * layout.micro_batches * layout.stages * _transfer_us(sent, choices),
+        "parameters with their state": graph.state_factor * sum(layer.parameter_bytes for layer in layers),
+        "activations of a micro-batch": ceil(share * kept),
+        "outputs of a micro-batch": sent,
+        # Shares of whole numbers are products first.
+        "samples of a step times costs": share.numerator * max(times, sent, kept) // 2**8,
+    }
+    wrong = [f"{name} come to {amount}; {LARGEST} is the most" for name, amount in amounts.items() if amount > LARGEST]
+    if wrong:
+        raise UsageError(*wrong)

@@ -30,6 +30,8 @@ _MOST_LITERALS = 2500
 """Of the model with whole layers; above that, divisible layers lose little."""
 _UNITS = 1.0
 """Deterministic units of the engine for each model: some seconds at most."""
+_MOST_PARTS = 2**53
+"""Parts of a microsecond of the work of a step; models with more have numbers that the engine does not take."""
 _MOST_TRIED = 5_000
 """Cuts that are gone through one by one."""
 
@@ -88,7 +90,7 @@ class VirtualBound:
         work = [self._work_us(layer) for layer in range(len(positions.graph.layers))]
         shared = layout.micro_batches * sum(map(sum, work)) * self.table.configuration.share / layout.gpus
         bounds = [-(-shared.numerator // shared.denominator)]
-        if find_spec("ortools") is None:
+        if find_spec("ortools") is None or shared.numerator >= _MOST_PARTS:
             return bounds[0]
         models: list[_StageModel] = [_DivisibleModel(self.table, work)]
         if len(work) * layout.stages <= _MOST_LITERALS:
@@ -130,13 +132,14 @@ class _StageModel:
         self.proto, self.found = new_model(), False
         self.engine: cp_model.CpSolver
         self.total = self.share.numerator * sum(map(sum, work))
-        most = 2 * (self.layout.micro_batches + self.layout.stages) * self.total
-        least = int(table.transfer_us[1:-1].min(initial=0))
+        ways = 4 * self.layout.stages * int(table.transfer_us.max()) * self.share.denominator
+        most = 2 * (self.layout.micro_batches + self.layout.stages) * self.total + ways
+        least = int(table.transfer_us[1:-1].min())
         self.sending = [
             least * self.share.denominator * (self.layout.gpu_of[stage] != self.layout.gpu_of[stage + 1])
             for stage in range(self.layout.stages - 1)
         ]
-        self.makespan = self.proto.new_int_var(0, most + 2 * sum(self.sending), "makespan")
+        self.makespan = self.proto.new_int_var(0, most, "makespan")
         self.proto.minimize(self.makespan)
 
     def solve(self) -> int | None:
