@@ -10,8 +10,8 @@ from jigsaw_opt.solvers.options import Options
 
 __all__ = ["LimitsLeft"]
 
-_SOLVE_UNITS = 0.05
-"""Deterministic units that a solve counts as at least: it builds and checks an instance."""
+_SOLVE_UNITS, _SOLVE_SECONDS = 0.05, 0.2
+"""Deterministic units and seconds of a solve at least: it builds and checks an instance."""
 _PASS_UNITS = 6e-6
 """Deterministic units of a pass of a list schedule, about the seconds that it takes."""
 
@@ -43,12 +43,14 @@ class LimitsLeft:
         self._used += _PASS_UNITS * layout.stages * layout.micro_batches * len(pipeline.kinds)
 
     def take(self, share: float) -> Options:
-        """Take a share of what is left for one solve."""
+        """Take a share of what is left for one solve, but no less than it takes to begin one."""
         options = self._options
         seconds = work = None
         if options.time_limit is not None:
-            seconds = max(0.0, share * (options.time_limit - (time.monotonic() - self._began)))
+            left = max(0.0, options.time_limit - (time.monotonic() - self._began))
+            seconds = min(left, max(_SOLVE_SECONDS, share * left))
         if options.work_limit is not None:
-            work = max(0.0, share * (options.work_limit - self._used))
+            left = max(0.0, options.work_limit - self._used)
+            work = min(left, max(_SOLVE_UNITS, share * left))
             self._used += max(work, _SOLVE_UNITS)
         return replace(options, time_limit=seconds, work_limit=work)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.errors import InfeasibleError, OutOfTimeError
+from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration, configurations
 from jigsaw_opt.planning.joint.cut_bound import NEVER, cut_bound_us
@@ -179,10 +180,14 @@ class _Planner:
 
     def search_orders(self) -> None:
         """Search for orders of the best cuts; where few may still be better, of each of these."""
-        for candidate in self.candidates[:_CANDIDATES]:
+        balanced = [it for it in self.candidates if it.cut == balanced_cut(it.table)]
+        first, *others = self.candidates
+        # The balanced cut is among them, so that no order of it is better for want of a search.
+        for candidate in [first, *balanced[:1], *others[: _CANDIDATES - 1]]:
             if self._proven():
                 return
-            self._solve(candidate.table, candidate.cut, candidate.orders, _CANDIDATE_SHARE)
+            if (candidate.table.configuration, candidate.cut) not in self.solved:
+                self._solve(candidate.table, candidate.cut, candidate.orders, _CANDIDATE_SHARE)
         for _ in range(_ROUNDS):
             left = sorted(self._open_cuts()[1], key=lambda it: it[0])
             for number, (least, table, cut) in enumerate(left):
