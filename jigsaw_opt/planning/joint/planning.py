@@ -181,9 +181,8 @@ class _Planner:
     def search_orders(self) -> None:
         """Search for orders of the best cuts; where few may still be better, of each of these."""
         balanced = [it for it in self.candidates if it.cut == balanced_cut(it.table)]
-        first, *others = self.candidates
         # The balanced cut is among them, so that no order of it is better for want of a search.
-        for candidate in [first, *balanced[:1], *others[: _CANDIDATES - 1]]:
+        for candidate in [*self.candidates[:1], *balanced[:1], *self.candidates[1:_CANDIDATES]]:
             if self._proven():
                 return
             if (candidate.table.configuration, candidate.cut) not in self.solved:
