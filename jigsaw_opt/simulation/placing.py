@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Sequence
+from copy import copy
 from itertools import accumulate
 
 from jigsaw_opt.errors import UsageError
@@ -199,6 +200,18 @@ class FreeGpus:
             "consolidated": self.take_consolidated,
         }
         return takes[placement](count)
+
+    def copy(self) -> FreeGpus:
+        """Return the same GPUs, to take from apart."""
+        other = copy(self)
+        other._free = [list(free) for free in self._free]
+        return other
+
+    def add(self, gpus: Iterable[int]) -> None:
+        """Free GPUs that are not free."""
+        for gpu in gpus:
+            insort(self._free[self._server_of[gpu]], gpu)
+            self.count += 1
 
     def has(self, gpus: Iterable[int]) -> bool:
         """Whether all of `gpus` are free."""

@@ -72,6 +72,7 @@ MadeJob = Callable[[str, random.Random], TraceJob]
 CASES: dict[str, tuple[MadeJob, Cluster, dict[str, Any]]] = {
     **dict.fromkeys(("jigsaw", "las", "srtf"), (_segments, star("v", "v", "v"), {"models": MODELS})),
     "jigsaw:packing=columns": (_segments, star("v", "v"), {"models": MODELS}),
+    "backfill:estimates=recent": (_segments, star("v", "v"), {"models": MODELS}),
     **dict.fromkeys(("fifo", "sjf_bco"), (_segments, star("v", "v"), {"models": MODELS, "round_us": 0})),
     **dict.fromkeys(("fill", "separate"), (_mixed, star("v", "v"), {"models": MODELS})),
     "gavel": (_measured, star("fast", "slow", "fast", gpus=2), {"performance": lambda cluster: Table(cluster, RATES)}),

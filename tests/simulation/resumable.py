@@ -152,6 +152,9 @@ def at_once() -> Setting:
 
 
 CASES: dict[str, Callable[[], Setting]] = {
+    "backfill:estimates=recent": plain,
+    "backfill:default_limit=4": contended,
+    "backfill:kind=conservative:estimates=recent": plain,
     "fifo": plain,
     "fifo:placement=emptiest": contended,
     "las": plain,

@@ -1,0 +1,272 @@
+"""EASY and conservative backfill (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001): jobs start in order of submission,
+and later ones start before them where that delays no reservation. Nothing is preempted. Described in
+docs/simulation.md.
+
+How long jobs run is estimated by their time limits, or by what their users' last two jobs took (Tsafrir, Etsion and
+Feitelson, IEEE TPDS 18(6), 2007). A job that outlives its estimate is expected to take twice as long.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus, too_wide
+
+__all__ = ["BACKFILL"]
+
+_HOUR_US = 3_600_000_000
+_UNKNOWN_US = 24 * _HOUR_US
+"""What the first job of a user is predicted to take that has no limit."""
+_TEXT = {"type": "string"}
+
+
+class _EstimatedRun(NamedTuple):
+    """A job that runs: since when, how long it was estimated to take when it started, and whose it is."""
+
+    start_us: int
+    estimate_us: int
+    user: str
+
+    def end_us(self, now_us: int) -> int:
+        """Return when it is expected to end, which is after now: an estimate that has passed is doubled."""
+        estimate_us = self.estimate_us
+        while self.start_us + estimate_us <= now_us:
+            estimate_us *= 2
+        return self.start_us + estimate_us
+
+
+class _FreeGpusOverTime:
+    """How many GPUs are free from now on: `free[k]` from `times[k]` to `times[k + 1]`, the last for ever."""
+
+    def __init__(self, now_us: int, gpus: int) -> None:
+        self.times, self.free = [now_us], [gpus]
+
+    def add(self, start_us: int, end_us: int, gpus: int) -> None:
+        """Free so many GPUs more, or fewer where `gpus` is below 0, from one time to another."""
+        for k in range(self._at(start_us), self._at(end_us)):
+            self.free[k] += gpus
+
+    def _at(self, time_us: int) -> int:
+        k = bisect_left(self.times, time_us)
+        if k == len(self.times) or self.times[k] != time_us:
+            self.times.insert(k, time_us)
+            self.free.insert(k, self.free[k - 1])
+        return k
+
+    def earliest(self, gpus: int, length_us: int) -> int | None:
+        """Return the first time from which so many GPUs are free for so long, or None where there is none."""
+        start_us = None
+        for k, time_us in enumerate(self.times):
+            if self.free[k] < gpus:
+                start_us = None
+            elif start_us is None:
+                start_us = time_us
+            if start_us is not None and (k + 1 == len(self.times) or self.times[k + 1] >= start_us + length_us):
+                return start_us
+        return None
+
+
+@dataclass(slots=True)
+class _BackfillScheduler:
+    setting: ClusterSetting
+    conservative: bool
+    recent: bool
+    default_us: int | None
+    placement: str
+    runs: dict[int, _EstimatedRun] = field(default_factory=dict)
+    lengths: dict[str, list[int]] = field(default_factory=dict)
+    reserved: dict[int, int] = field(default_factory=dict)
+
+    def refuses(self, job: TraceJob) -> str | None:
+        if not self.recent and job.time_limit_us is None and self.default_us is None:
+            return (
+                f"policy 'backfill' needs time limits, and job {job.name!r} states none: backfill:default_limit=24"
+                " takes 24 hours for such jobs, and backfill:estimates=recent predicts from the last jobs of each user"
+            )
+        return too_wide(self.setting, "backfill", job)
+
+    def decide(self, moment: Moment) -> Decision:
+        self._learn(moment)
+        widest = max(sum(len(self.setting.gpus_of[k]) for k in part) for part in self.setting.parts)
+        waiting = [one for one in moment.jobs.values() if one.share is None and one.job.gpus <= widest]
+        free = FreeGpus(self.setting, moment.shares, moment.down)
+        held = {index: share.gpus for share in moment.shares for index in share.jobs}
+        started = dict((self._conservative if self.conservative else self._easy)(moment.now_us, waiting, held, free))
+        shares = (*moment.shares, *(Share((index,), gpus) for index, gpus in started.items()))
+        wake_us = None
+        if len(started) < len(waiting) and self.runs:
+            wake_us = min(run.end_us(moment.now_us) for run in self.runs.values())
+        return Decision(shares, wake_us)
+
+    def state(self) -> Plain:
+        return {
+            "runs": [
+                {"job": index, "start_us": run.start_us, "estimate_us": run.estimate_us, "user": run.user}
+                for index, run in self.runs.items()
+            ],
+            "lengths": [{"user": user, "last": last} for user, last in self.lengths.items()],
+            "reserved": [list(one) for one in self.reserved.items()],
+        }
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        run = fields(job=whole(), start_us=whole(moment.now_us), estimate_us=whole(low=1), user=_TEXT)
+        user = fields(user=_TEXT, last=listed(whole(low=1), 1, 2))
+        checked(state, fields(runs=listed(run), lengths=listed(user), reserved=rows(2, whole())))
+        self.runs = {
+            one["job"]: _EstimatedRun(one["start_us"], one["estimate_us"], one["user"]) for one in state["runs"]
+        }
+        self.lengths = {one["user"]: list(one["last"]) for one in state["lengths"]}
+        self.reserved = dict(state["reserved"])
+        if not self.runs.keys() >= {index for share in moment.shares for index in share.jobs}:
+            raise ValueError("every job that runs has an estimate")
+
+    # Estimates ----------------------------------------------------------------------------------------------
+
+    def _learn(self, moment: Moment) -> None:
+        """Note what the jobs took that have ended; one that a failure has stopped starts anew."""
+        for index in (*moment.ended, *moment.stopped):
+            run = self.runs.pop(index, None)
+            self.reserved.pop(index, None)
+            if run is not None and index not in moment.stopped and self.recent:
+                last = self.lengths.setdefault(run.user, [])
+                last.append(max(1, moment.now_us - run.start_us))
+                del last[:-2]
+
+    def _estimate_us(self, job: TraceJob) -> int:
+        """Return how long a job that starts is estimated to hold its GPUs."""
+        limit_us = self.default_us if job.time_limit_us is None else job.time_limit_us
+        if limit_us is not None:
+            limit_us += self.setting.restart_of(job)
+        last = self.lengths.get(job.user or "")
+        if not last:
+            return _UNKNOWN_US if limit_us is None else limit_us
+        mean_us = max(1, sum(last) // len(last))
+        return mean_us if limit_us is None else min(mean_us, limit_us)
+
+    def _begin(self, active: Active, now_us: int) -> None:
+        self.runs[active.index] = _EstimatedRun(now_us, self._estimate_us(active.job), active.job.user or "")
+        self.reserved.pop(active.index, None)
+
+    # EASY ---------------------------------------------------------------------------------------------------
+
+    def _easy(
+        self, now_us: int, waiting: Sequence[Active], held: Mapping[int, tuple[int, ...]], free: FreeGpus
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield the jobs that start, with their GPUs, and take these from `free`.
+
+        The first job that does not fit has a reservation at its shadow time. A later one starts if it is expected to
+        end by then, or if the first one still finds GPUs then without those of the later one.
+        """
+        held, head = dict(held), None
+        shadow_us, later = 0, free
+        for active in waiting:
+            gpus = free.find(active.job.gpus, self.placement)
+            if gpus is None:
+                found = self._shadow(now_us, active, held, free) if head is None else None
+                if found is not None:  # else too few GPUs are up
+                    head, (shadow_us, later) = active, found
+                continue
+            if head is not None and now_us + self._estimate_us(active.job) > shadow_us:
+                trial = later.copy()
+                trial.remove(gpus)
+                if trial.find(head.job.gpus, self.placement) is None:
+                    free.add(gpus)
+                    continue
+                later.remove(gpus)
+            self._begin(active, now_us)
+            held[active.index] = gpus
+            yield active.index, gpus
+
+    def _shadow(
+        self, now_us: int, head: Active, held: Mapping[int, tuple[int, ...]], free: FreeGpus
+    ) -> tuple[int, FreeGpus] | None:
+        """Return when jobs that run are expected to leave enough GPUs, and those free then; None for never."""
+        later = free.copy()
+        ends = sorted((self.runs[index].end_us(now_us), gpus) for index, gpus in held.items())
+        for end_us, those in groupby(ends, key=lambda one: one[0]):
+            for _, gpus in those:
+                later.add(gpus)
+            if later.copy().find(head.job.gpus, self.placement) is not None:
+                return end_us, later
+        return None
+
+    # Conservative -------------------------------------------------------------------------------------------
+
+    def _conservative(
+        self, now_us: int, waiting: Sequence[Active], held: Mapping[int, tuple[int, ...]], free: FreeGpus
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield the jobs that start, with their GPUs, and take these from `free`.
+
+        In order of submission every job moves to the earliest time that delays no reservation of another. Where the
+        reservations do not fit any more, as after an estimate was too short, all are made anew in that order.
+        """
+        lengths = {active.index: self._estimate_us(active.job) for active in waiting}
+        sizes = {active.index: active.job.gpus for active in waiting}
+        reserved = {index: max(now_us, self.reserved[index]) for index in lengths if index in self.reserved}
+        profile = self._of_running(now_us, held, free)
+        for index, start_us in reserved.items():
+            profile.add(start_us, start_us + lengths[index], -sizes[index])
+        if min(profile.free) < 0:
+            profile, reserved = self._of_running(now_us, held, free), {}
+        self.reserved = {}
+        for active in waiting:
+            index, length_us, gpus = active.index, lengths[active.index], sizes[active.index]
+            if index in reserved:
+                profile.add(reserved[index], reserved[index] + length_us, gpus)
+            earliest_us = profile.earliest(gpus, length_us)
+            if earliest_us is None:  # too few GPUs are up
+                continue
+            profile.add(earliest_us, earliest_us + length_us, -gpus)
+            found = free.find(gpus, self.placement) if earliest_us == now_us else None
+            if found is None:
+                self.reserved[index] = earliest_us
+            else:
+                self._begin(active, now_us)
+                yield index, found
+
+    def _of_running(self, now_us: int, held: Mapping[int, tuple[int, ...]], free: FreeGpus) -> _FreeGpusOverTime:
+        """Return what is free when only the jobs that run hold GPUs, each until it is expected to end."""
+        profile = _FreeGpusOverTime(now_us, free.count + sum(map(len, held.values())))
+        for index, gpus in held.items():
+            profile.add(now_us, self.runs[index].end_us(now_us), -len(gpus))
+        return profile
+
+
+@dataclass(frozen=True, slots=True)
+class _Backfill:
+    name: str = "backfill"
+    display_name: str = "EASY or conservative backfill: in order of submission; others start where they delay nobody"
+    reads: frozenset[str] = frozenset()
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {
+            "kind": ("easy", "conservative"),
+            "estimates": ("limits", "recent"),
+            "default_limit": ("none", "4", "24", "72", "168"),
+            "placement": PLACEMENTS,
+        }
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _BackfillScheduler:
+        require_equal_gpus(setting, self.name)
+        conservative, hours = options["kind"] == "conservative", options["default_limit"]
+        if conservative and (options["placement"] == "consolidated" or len(setting.parts) > 1):
+            raise UsageError(
+                "backfill:kind=conservative reserves GPUs by their number, wherever they are: on a cluster in several"
+                " parts, or with placement=consolidated, take kind=easy"
+            )
+        default_us = None if hours == "none" else int(hours) * _HOUR_US
+        recent = options["estimates"] == "recent"
+        return _BackfillScheduler(setting, conservative, recent, default_us, options["placement"])
+
+
+BACKFILL = _Backfill()

@@ -1,0 +1,182 @@
+"""Backfill against the textbook, written out, and what it does with estimates, servers and failures."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.policies.backfill import BACKFILL
+from tests.simulation.cases import SECOND, cluster, job, run, setting
+
+GPUS = 8
+
+
+class Textbook:
+    """FCFS with backfill on `GPUS` GPUs that are all alike, which counts them and nothing else.
+
+    Jobs are tuples of submission, GPUs, run time and estimate, in order of submission.
+    """
+
+    def __init__(self, jobs: list[tuple[int, int, int, int]]) -> None:
+        self.jobs, self.starts = jobs, dict[int, int]()
+        self.reserved: dict[int, int] = {}
+
+    def run(self, conservative: bool) -> dict[int, int]:
+        while len(self.starts) < len(self.jobs):
+            now = min(t for t in self.events() if t > self.now) if self.starts or self.now >= 0 else self.jobs[0][0]
+            self.now = now
+            (self.conservative if conservative else self.easy)(now)
+        return self.starts
+
+    now = -1
+
+    def events(self) -> set[int]:
+        ends = {self.starts[k] + self.jobs[k][2] for k in self.starts}
+        expected = {self.end(k, max(0, self.now)) for k in self.running(self.now)}
+        return ends | expected | {submit for submit, *_ in self.jobs}
+
+    def running(self, now: int) -> list[int]:
+        return [k for k, start in self.starts.items() if start + self.jobs[k][2] > now]
+
+    def end(self, k: int, now: int) -> int:
+        estimate = self.jobs[k][3]
+        while self.starts[k] + estimate <= now:
+            estimate *= 2
+        return self.starts[k] + estimate
+
+    def waiting(self, now: int) -> list[int]:
+        return [k for k, (submit, *_) in enumerate(self.jobs) if submit <= now and k not in self.starts]
+
+    def free(self, now: int) -> int:
+        return GPUS - sum(self.jobs[k][1] for k in self.running(now))
+
+    def easy(self, now: int) -> None:
+        queue = self.waiting(now)
+        while queue and self.jobs[queue[0]][1] <= self.free(now):
+            self.starts[queue.pop(0)] = now
+        if not queue:
+            return
+        need = self.jobs[queue[0]][1]
+        ends = {k: self.end(k, now) for k in self.running(now)}
+
+        def free_at(time: int) -> int:
+            return self.free(now) + sum(self.jobs[k][1] for k, end in ends.items() if end <= time)
+
+        shadow = min(end for end in ends.values() if free_at(end) >= need)
+        extra = free_at(shadow) - need
+        for k in queue[1:]:
+            _, gpus, _, estimate = self.jobs[k]
+            in_time = now + estimate <= shadow
+            if gpus <= self.free(now) and (in_time or gpus <= extra):
+                extra -= 0 if in_time else gpus
+                self.starts[k] = now
+
+    def conservative(self, now: int) -> None:
+        kept = {k: max(now, self.reserved[k]) for k in self.waiting(now) if k in self.reserved}
+        if any(self.used(kept, now, time) > GPUS for time in (now, *kept.values())):
+            kept = {}
+        for k in self.waiting(now):
+            _, gpus, _, estimate = self.jobs[k]
+            kept.pop(k, None)
+            ends = [self.end(j, now) for j in self.running(now)] + [kept[j] + self.jobs[j][3] for j in kept]
+            for start in sorted({now, *ends}):
+                inside = [start, *(t for t in kept.values() if start < t < start + estimate)]
+                if all(self.used(kept, now, t) + gpus <= GPUS for t in inside):
+                    break
+            if start == now:
+                self.starts[k] = now
+            else:
+                kept[k] = start
+        self.reserved = kept
+
+    def used(self, reserved: Mapping[int, int], now: int, time: int) -> int:
+        held = sum(self.jobs[k][1] for k in self.running(now) if self.end(k, now) > time)
+        return held + sum(self.jobs[k][1] for k, t in reserved.items() if t <= time < t + self.jobs[k][3])
+
+
+def drawn(seed: int, overrun: bool) -> list[tuple[int, int, int, int]]:
+    """Jobs whose run times are at most their estimates, or by choice also longer, in whole seconds then."""
+    draw, unit = random.Random(seed), SECOND if overrun else 1
+    found = []
+    for _ in range(25):
+        estimate = draw.randrange(1, 40) * (SECOND if draw.random() < 0.5 or overrun else 999_983)
+        length = (
+            estimate if draw.random() < 0.2 else draw.randrange(1, (3 if overrun else 1) * estimate // unit + 1) * unit
+        )
+        gpus = draw.choice((1, 1, 2, 3, 4, 6, 8))
+        found.append((draw.randrange(0, 150 * SECOND // unit) * unit, gpus, length, estimate))
+    return sorted(found, key=lambda one: one[0])
+
+
+def started(jobs: list[tuple[int, int, int, int]], **options: str) -> dict[int, int | None]:
+    made = [
+        replace(TraceJob.lasting(f"j{k}", submit, gpus, length), time_limit_us=estimate)
+        for k, (submit, gpus, length, estimate) in enumerate(jobs)
+    ]
+    outcome = run(setting(*made, cluster=cluster(GPUS, 1), round_us=0), BACKFILL, **options)
+    return {record.index: record.start_us for record in outcome.jobs}
+
+
+@pytest.mark.parametrize("kind", ["easy", "conservative"])
+@pytest.mark.parametrize("overrun", [False, True], ids=["within", "beyond"])
+def test_starts_are_those_of_the_textbook(kind: str, overrun: bool) -> None:
+    for seed in range(100):
+        jobs = drawn(seed, overrun)
+        assert started(jobs, kind=kind) == Textbook(jobs).run(kind == "conservative"), seed
+
+
+def test_a_job_without_a_limit_is_refused_with_what_makes_it_run() -> None:
+    made = setting(job("a", 0, 1, 5))
+    with pytest.raises(UsageError, match=r"'a' states none: backfill:default_limit=24 .* backfill:estimates=recent"):
+        Simulation(made.under(BACKFILL))
+    for options in ({"default_limit": "24"}, {"estimates": "recent"}):
+        assert [record.start_us for record in run(made, BACKFILL, **options).jobs] == [0]
+    with pytest.raises(UsageError, match="take kind=easy"):
+        Simulation(made.under(BACKFILL, kind="conservative", placement="consolidated"))
+
+
+def of(user: str, name: str, submit_s: float, gpus: int, seconds: int, limit_s: int | None = None) -> TraceJob:
+    limit_us = None if limit_s is None else limit_s * SECOND
+    return replace(job(name, submit_s, gpus, seconds), user=user, time_limit_us=limit_us)
+
+
+def starts_s(*jobs: TraceJob, servers: int = 1, **options: str) -> list[float | None]:
+    outcome = run(setting(*jobs, cluster=cluster(servers, 8 // servers), round_us=0), BACKFILL, **options)
+    return [None if record.start_us is None else record.start_us / SECOND for record in outcome.jobs]
+
+
+def test_the_last_two_jobs_of_a_user_predict_the_next() -> None:
+    jobs = (
+        of("ann", "past", 0, 1, 10, 1000),
+        of("bob", "long", 20, 6, 100, 100),
+        of("bob", "head", 21, 8, 10, 1000),
+        of("ann", "next", 22, 2, 20, 1000),
+        of("cat", "new", 23, 2, 20, 1000),
+    )
+    assert starts_s(*jobs) == [0, 20, 120, 130, 130]
+    assert starts_s(*jobs, estimates="recent") == [0, 20, 120, 22, 130]  # ann's job is taken for one of 10 s
+
+
+def test_a_later_job_leaves_the_first_its_few_servers() -> None:
+    jobs = (
+        of("u", "left", 0, 3, 50, 50),
+        of("u", "right", 0, 2, 100, 100),
+        of("u", "head", 1, 4, 10, 10),
+        of("u", "long", 2, 2, 500, 500),
+        of("u", "short", 2, 1, 40, 40),
+    )
+    # Two servers of four: the head waits for the left one, and the long job fits beside the right job only.
+    assert starts_s(*jobs, servers=2, placement="consolidated") == [0, 0, 50, 2, 2]
+
+
+def test_limits_do_not_count_the_time_of_a_start() -> None:
+    jobs = (of("u", "a", 0, 8, 50, 50), of("u", "b", 1, 8, 50, 50))
+    simulation = Simulation(setting(*jobs, restart_s=30, round_us=0).under(BACKFILL))
+    simulation.run()
+    assert [record.time_us // SECOND for record in simulation.close().rounds] == [0, 1, 80]
