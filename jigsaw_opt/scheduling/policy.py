@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 GROUP = "jigsaw_opt.policies"
+_OWN = {"recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED"}
+"""What stands where a policy does and is none."""
 PRIORITIES = frozenset({"weight", "foreground"})
 """What jobs say of their priority. A policy that has `reads` reads those of them, and any other may read all."""
 ROUND_US = 60_000_000
@@ -310,7 +312,7 @@ def find(name: str) -> Policy:
     PluginError
         It does not load.
     """
-    policy: Policy = load(GROUP, "policy", name)
+    policy: Policy = load(GROUP, "policy", name, _OWN)
     require_members("policy", name, policy, ("name", "display_name", "options", "start"))
     return policy
 

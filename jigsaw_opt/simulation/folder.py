@@ -9,6 +9,7 @@ from jigsaw_opt.documents import exists, require_writable, write_atomically
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.recorded import simulation_of
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.simulate import SimulationResult
@@ -57,7 +58,7 @@ def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
     InvalidInputError
         As in `restore`.
     """
-    path, simulation = folder / SNAPSHOT, Simulation(setting)
+    path, simulation = folder / SNAPSHOT, simulation_of(setting)
     if not resume:
         return simulation
     if not exists(path):

@@ -20,6 +20,7 @@ from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.old_names import takes_requests
 from jigsaw_opt.simulation.outages import Failures
 from jigsaw_opt.simulation.reading import read_setting
+from jigsaw_opt.simulation.recorded import simulation_of
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.results import jobs_of, rounds_of
 from jigsaw_opt.simulation.setting import Setting
@@ -150,7 +151,7 @@ def simulate(
         columns=columns,
         too_wide=too_wide,
     )
-    simulation = Simulation(setting)
+    simulation = simulation_of(setting)
     simulation.run((lambda: False) if cancel is None else cancel.is_set, until_us)
     return result_of(simulation)
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.scheduling.policy import choose, names
-from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.reading import changed, read_settings
+from jigsaw_opt.simulation.recorded import simulation_of
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import task_of
@@ -272,7 +272,7 @@ class Advisor:
         """Names of policies that work with what is simulated."""
         for name in names():
             try:
-                Simulation(self.settings[self.seeds[0]].under(name))
+                simulation_of(self.settings[self.seeds[0]].under(name))
             except JigsawError as error:
                 self.left_out[name] = str(error)
             else:

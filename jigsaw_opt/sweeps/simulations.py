@@ -16,9 +16,9 @@ from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.scheduling.share_rules import InvariantError
-from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.reading import read_settings
+from jigsaw_opt.simulation.recorded import simulation_of
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
@@ -63,9 +63,9 @@ def measure(setting: Setting) -> dict[str, Any]:
     """Simulate to the end, and tell the measures and what it cost; where it raised, only ``error`` and the cost."""
     began, cpu = time.monotonic(), time.process_time()
     try:
-        simulation = Simulation(setting)
+        simulation = simulation_of(setting)
         simulation.run()
-        outcome: dict[str, Any] = asdict(summarise(setting, simulation.close()))
+        outcome: dict[str, Any] = asdict(summarise(simulation.setting, simulation.close()))
     except (JigsawError, InvariantError) as error:
         outcome = {"error": str(error)}
     seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu

@@ -1,0 +1,79 @@
+"""The record of a trace is told as the trace has it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.recorded import most_gpus
+from jigsaw_opt.simulation.simulate import simulate
+
+HOUR = 3_600_000_000
+JOBS = (
+    TraceJob("a", 0, "seconds", 4, 7200, start_us=HOUR, end_us=3 * HOUR),
+    TraceJob("b", HOUR, "seconds", 2, 3600, start_us=2 * HOUR, end_us=3 * HOUR),
+    TraceJob("c", 2 * HOUR, "seconds", 8, 3600, start_us=5 * HOUR, end_us=6 * HOUR),
+)
+
+
+def test_measures_are_those_of_the_record() -> None:
+    result = simulate(Workload("w", JOBS), "1x8:v100", "recorded")
+    summary = result.summary
+    assert (summary.mean_completion_h, summary.mean_waiting_h, summary.makespan_h) == (3.0, 5 / 3, 6.0)
+    assert (summary.gpu_hours, summary.utilisation, summary.rounds, summary.restarts) == (18.0, 18 / 48, 0, 0)
+    assert [record.crowd for record in result.outcome.jobs] == [2.0, 2.5, 1.5]
+    assert result.finished and most_gpus(result.setting.workload) == 8
+
+
+def test_a_record_stops_where_it_is_told_to() -> None:
+    result = simulate(Workload("w", JOBS), "1x8:v100", "recorded", until_us=5 * HOUR // 2)
+    assert [(record.start_us, record.finish_us) for record in result.outcome.jobs] == [
+        (HOUR, None),
+        (2 * HOUR, None),
+        (None, None),
+    ]
+    assert result.summary.gpu_hours == 4 * 1.5 + 2 * 0.5 and not result.finished
+
+
+def test_a_trace_without_a_record_has_none() -> None:
+    jobs = (*JOBS, TraceJob("d", 0, "seconds", 1, 5, start_us=3))
+    with pytest.raises(UsageError, match="lacks the start or end of 1 job, 'd' for one"):
+        simulate(Workload("w", jobs), "1x8:v100", "recorded")
+    jobs = (TraceJob("early", 5, "seconds", 1, 5, start_us=3, end_us=9),)
+    with pytest.raises(UsageError, match="1 job started before submission or ended before the start, 'early' for one"):
+        simulate(Workload("w", jobs), "1x8:v100", "recorded")
+
+
+def test_the_record_of_slurm_on_the_command_line(tmp_path: Path) -> None:
+    trace = Path(__file__).parents[1] / "data" / "cases" / "slurm" / "sacct_phantom.txt"
+    out = tmp_path / "out"
+    words = ["simulate", "--workload", f"slurm:{trace}", "--cluster", "1x8", "--policy", "recorded", "-o", str(out)]
+    assert main(words) == 0
+    with (out / "jobs.csv").open() as lines:
+        found = {row["name"]: (float(row["start_s"]), float(row["finish_s"])) for row in csv.DictReader(lines)}
+    assert found == {"1": (5, 36_005), "3": (1205, 1805)}
+    assert json.loads((out / "summary.json").read_text())["mean_waiting_h"] == pytest.approx(5 / 3600)
+
+
+def test_the_record_of_alibaba_s_pods_equals_its_columns() -> None:
+    shared = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[3] / "shared"))
+    path = shared / "data" / "cluster" / "alibaba" / "openb_pod_list_default.csv"
+    if not path.exists():
+        pytest.skip(f"there is no {path}")
+    with path.open() as lines:
+        rows = [row for row in csv.DictReader(lines) if int(row["num_gpu"]) and row["scheduled_time"]]
+    times = [(int(row["creation_time"]), int(row["scheduled_time"]), int(row["deletion_time"])) for row in rows]
+    result = simulate(f"alibaba:{path}", "1300x8:g", "recorded")
+    ended = {record.index: record for record in result.outcome.jobs}
+    assert sorted((ended[k].start_us, ended[k].finish_us) for k in ended) == sorted(
+        (start * 10**6, end * 10**6) for _, start, end in times
+    )
+    assert result.summary.mean_waiting_h == pytest.approx(sum(s - c for c, s, _ in times) / 3600 / len(times))
+    assert result.summary.mean_completion_h == pytest.approx(sum(e - c for c, _, e in times) / 3600 / len(times))
