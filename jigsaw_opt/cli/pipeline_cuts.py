@@ -167,8 +167,10 @@ def _print(arguments: argparse.Namespace, found: JointPlan) -> None:
     print(f"\n{found.makespan_us} us a step, {document['micro_batches']} micro-batches", end="")
     print(f"; no pipeline that was allowed is below {found.bound_us} us (gap {100 * found.gap:.1f} %)")
     if other is not None:
-        shorter = f"{100 * (1 - found.makespan_us / other):.1f} % shorter"
-        print(f"the step is {shorter} than with {arguments.baseline} on the balanced cut, which takes {other} us")
+        # The baseline has a layout of its own, which may not have been allowed.
+        share = 1 - found.makespan_us / other
+        gained = f"{100 * abs(share):.1f} % {'shorter' if share >= 0 else 'longer'}"
+        print(f"the step is {gained} than with {arguments.baseline} on the balanced cut, which takes {other} us")
     elif arguments.baseline is not None:
         print(f"{arguments.baseline} on the balanced cut does not fit into the memory")
 

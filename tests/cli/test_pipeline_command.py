@@ -296,3 +296,14 @@ def test_what_makes_no_sense_with_cuts_is_refused(
         raise SystemExit(main(["pipeline", str(profile), *given]))
     assert ended.value.code == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_baseline_that_was_not_allowed_may_be_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ortools")
+    sizes = {"forward_us": 1, "backward_us": 1, "parameter_bytes": 0, "activation_bytes": 1, "output_bytes": 10**6}
+    profile = {"format": "jigsaw-layers/1", "layers": [{"name": name, **sizes} for name in "abcd"]}
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(profile))
+    given = ["pipeline", str(path), "--stages", "2", "--micro-batches", "1", "--virtual", "2", "--work-limit", "1"]
+    assert main([*given, "--bandwidth", "1000000", "--baseline", "1f1b"]) == 0
+    assert "100.0 % longer than with 1f1b" in capsys.readouterr().out
