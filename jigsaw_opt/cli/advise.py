@@ -40,7 +40,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     configure_setting(parser)
     parser.add_argument(
-        "--today", default="fifo", metavar="NAME[:OPTION=VALUE...]", help="the policy in use now (default: fifo)"
+        "--baseline",
+        "--today",
+        metavar="NAME[:OPTION=VALUE...]",
+        help="what to compare with: the policy in use now, or recorded, what the trace says happened "
+        "(default: recorded where the trace tells all starts and ends, else fifo)",
     )
     parser.add_argument(
         "--policy",
@@ -80,7 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     require_writable(folder / _PAGE)
     goes_on_from(folder / _ROWS)
-    base = parts_of(arguments, arguments.workload, arguments.today, 0)
+    base = parts_of(arguments, arguments.workload, arguments.baseline or "", 0)
+    if arguments.baseline is None:
+        del base["policy"]
     advisor = Advisor(base, arguments.policy, seeds_of(arguments.seeds), arguments.measure)
     tell_reading(advisor.settings.values())
     engine, report = engine_of(arguments), reporter(arguments, _line)
@@ -135,8 +141,10 @@ def _tell(arguments: argparse.Namespace, advisor: Advisor, advice: Advice) -> No
 
 def _print(advisor: Advisor, advice: Advice) -> None:
     from jigsaw_opt.cli.output import print_table
-    from jigsaw_opt.sweeps.advice_words import assumed, headline, in_percent, settings_that_matter
+    from jigsaw_opt.sweeps.advice_words import assumed, calibration, headline, in_percent, settings_that_matter
 
+    if told := calibration(advisor, advice):
+        print(told)
     print(headline(advice) + "\n")
     rows = []
     for it in advice.policies:

@@ -30,7 +30,7 @@ class SimulationSummary:
         Hours from submission to end.
     weighted_completion_h
         The mean with the jobs' weights.
-    mean_waiting_h
+    mean_waiting_h, median_waiting_h
         Hours from submission to the first start, over the jobs that started.
     makespan_h
         Hours from the first submission to the end: the last of a job, or where the simulation was stopped.
@@ -74,6 +74,7 @@ class SimulationSummary:
     p99_completion_h: float | None
     weighted_completion_h: float | None
     mean_waiting_h: float | None
+    median_waiting_h: float | None
     makespan_h: float
     gpu_hours: float
     mean_gpu_hours: float
@@ -130,6 +131,7 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         p99_completion_h=quantile(completions, 0.99),
         weighted_completion_h=_mean([c * w for c, w in zip(completions, weights, strict=True)], sum(weights)),
         mean_waiting_h=_mean(waits),
+        median_waiting_h=quantile(waits, 0.5),
         makespan_h=span_us / _HOUR_US,
         gpu_hours=held_us / _HOUR_US,
         mean_gpu_hours=held_us / _HOUR_US / max(1, len(outcome.jobs)),

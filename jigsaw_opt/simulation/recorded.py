@@ -26,7 +26,7 @@ def simulation_of(setting: Setting) -> Simulation:
     UsageError
         As of `Simulation`; or the trace does not say when each job started and ended.
     """
-    return _RecordOfTrace(setting) if setting.policy is RECORDED else Simulation(setting)
+    return _RecordOfTrace(setting) if setting.policy == RECORDED else Simulation(setting)
 
 
 def why_no_record(workload: Workload) -> str | None:

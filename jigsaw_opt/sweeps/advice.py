@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.scheduling.policy import choose, names
+from jigsaw_opt.simulation.policies.recorded import RECORDED
 from jigsaw_opt.simulation.reading import changed, read_settings
-from jigsaw_opt.simulation.recorded import simulation_of
+from jigsaw_opt.simulation.recorded import simulation_of, why_no_record
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import task_of
@@ -24,6 +25,7 @@ MEASURES = {
     "mean_completion_h": "mean completion, h",
     "p95_completion_h": "95th percentile of completion, h",
     "mean_waiting_h": "mean waiting, h",
+    "median_waiting_h": "median waiting, h",
     "makespan_h": "makespan, h",
     "cluster_efficiency": "cluster efficiency",
     "worst_fairness": "worst finish-time fairness",
@@ -133,7 +135,8 @@ class Advisor:
     Parameters
     ----------
     base
-        What is simulated, as `simulate` takes it by name; its policy is today's, in words. No ``seed`` is read.
+        What is simulated, as `simulate` takes it by name; its policy is the one to compare with, in words. Without one
+        that is what the trace says happened, where it says it of every job, and else ``fifo``. No ``seed`` is read.
     policies
         Others, in words; None for all that work with what is simulated.
     seeds
@@ -154,10 +157,11 @@ class Advisor:
             raise UsageError(f"no measure {measure!r}; {nearest(measure, MEASURES)}")
         self.seeds, self.measure = tuple(dict.fromkeys(seeds)), measure
         # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
-        found = read_settings({**base, "seed": seed} for seed in self.seeds)
-        self.settings = dict(zip(self.seeds, found, strict=True))
-        self.words = {**found[0].words, "seed": base.get("seed", 0)}
-        self.today = str(base["policy"])
+        found = read_settings({"policy": "fifo", **base, "seed": seed} for seed in self.seeds)
+        recorded = "policy" not in base and why_no_record(found[0].workload) is None
+        self.today = RECORDED.name if recorded else str(base.get("policy", "fifo"))
+        self.settings = {seed: it.under(self.today) for seed, it in zip(self.seeds, found, strict=True)}
+        self.words = {**self.settings[self.seeds[0]].words, "seed": base.get("seed", 0)}
         self.left_out: dict[str, str] = {}
         for words in policies or ():
             choose(words)
@@ -190,7 +194,8 @@ class Advisor:
             return
         todays = (it for it in variants(self.words) if it.part == "policy")
         self._todays = [] if best == self.today else self._possible(todays, self.today)
-        self._variants = self._possible(variants({**self.words, "policy": best}), best)
+        others = () if best == RECORDED.name else variants({**self.words, "policy": best})
+        self._variants = self._possible(others, best)
         every = [
             *(_changes_of(self.today, it) for it in self._todays),
             *(_changes_of(best, it) for it in self._variants),

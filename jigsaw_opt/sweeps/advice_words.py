@@ -7,13 +7,18 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from jigsaw_opt.scheduling.policy import choose
+from jigsaw_opt.simulation.policies.recorded import RECORDED
+from jigsaw_opt.simulation.recorded import most_gpus
 from jigsaw_opt.sweeps.advice import MEASURES, Advice, Advisor, Effect
 from jigsaw_opt.sweeps.assumptions import assumptions, seeds_told
 from jigsaw_opt.sweeps.intervals import MeanInterval
 
-__all__ = ["advice_document", "assumed", "doubt", "headline", "in_percent", "settings_that_matter"]
+__all__ = ["advice_document", "assumed", "calibration", "doubt", "headline", "in_percent", "settings_that_matter"]
 
 _SHOWN = 3
+_WAITING = ("mean_waiting_h", "median_waiting_h")
+_IN_ORDER = ("fifo", "backfill")
 _ALL = 100.0
 """Per cent: no measure is below 0, so none falls by more."""
 
@@ -24,8 +29,12 @@ def headline(advice: Advice) -> str:
     unit = unit and f" {unit}"
     if advice.best is None:
         return "No simulation has ended, so there is no answer yet."
+    others = [it.policy for it in advice.policies if it.policy != advice.today and it.seeds]
+    if not others:
+        return f"Nothing was compared with {advice.today}, so there is no answer."
     if advice.best == advice.today:
-        return f"None of the policies has a better {name} than today's, {advice.today}."
+        none = f"{others[0]} has no" if len(others) == 1 else "None of the policies has a"
+        return f"{none} better {name} than today's, {advice.today}."
     own = next(it for it in advice.policies if it.policy == advice.best)
     today = next(it for it in advice.policies if it.policy == advice.today)
     change, before = own.change.get(advice.measure), today.figures.get(advice.measure)
@@ -35,6 +44,31 @@ def headline(advice: Advice) -> str:
     return (
         f"{advice.best} in place of {advice.today}: {name} {after:.4g}{unit} in place of {before.mean:.4g}{unit},"
         f" {in_percent(change)}{doubt(change)}.{_otherwise(advice, unit)}"
+    )
+
+
+def calibration(advisor: Advisor, advice: Advice) -> str:
+    """Return how far a simulation is from what the trace says happened; empty where that is not compared with.
+
+    Of the policies that start jobs in order of submission, the one counts whose mean waiting is the nearest.
+    """
+    if advice.today != RECORDED.name:
+        return ""
+    found = {it.policy: [it.figures.get(name) for name in _WAITING] for it in advice.policies}
+    waits = {words: [one.mean for one in own if one is not None] for words, own in found.items()}
+    truth = waits.pop(advice.today)
+    known = {words: own for words, own in waits.items() if own and choose(words)[0].name in _IN_ORDER}
+    if not known or not truth:
+        return "Calibration: none, as neither fifo nor backfill was simulated."
+    nearest = min(known, key=lambda words: abs(known[words][0] - truth[0]))
+    mean, median = known[nearest]
+    setting = advisor.settings[advisor.seeds[0]]
+    most = most_gpus(setting.workload)
+    has = setting.gpu_count
+    over = f" The record holds {most:,} GPUs at once, and the cluster has {has:,}." if most > has else ""
+    return (
+        f"Calibration: by the record jobs wait {truth[0]:.4g} h in the mean and {truth[1]:.4g} h in the median;"
+        f" simulated under {nearest}, which is nearest to it, {mean:.4g} h and {median:.4g} h.{over}"
     )
 
 
@@ -83,6 +117,7 @@ def assumed(advisor: Advisor, advice: Advice) -> dict[str, str]:
 def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
     """Everything, as values of JSON."""
     return {
+        "calibration": calibration(advisor, advice) or None,
         "headline": headline(advice),
         "measure": advice.measure,
         "today": advice.today,

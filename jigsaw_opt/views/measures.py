@@ -24,6 +24,7 @@ MEASURES = {
     "p99_completion_h": MeasureName("completion, 99 %", "h", "99 % of the jobs that ended took at most this"),
     "weighted_completion_h": MeasureName("completion, weighted", "h", "the mean with the jobs' weights"),
     "mean_waiting_h": MeasureName("waiting, mean", "h", "from submission to the first start, over jobs that started"),
+    "median_waiting_h": MeasureName("waiting, median", "h", "of jobs that started"),
     "makespan_h": MeasureName("makespan", "h", "from the first submission to the end"),
     "gpu_hours": MeasureName("GPU time held", "h", "over all GPUs and jobs"),
     "mean_gpu_hours": MeasureName("GPU time a job", "h", "held, over all submitted jobs"),

@@ -28,7 +28,7 @@ def test_two_jobs_one_after_the_other() -> None:
     assert summary.median_completion_h == 1.0
     assert summary.p99_completion_h == 3.0
     assert summary.weighted_completion_h == (1 + 3 * 3) / 4
-    assert summary.mean_waiting_h == 0.5
+    assert (summary.mean_waiting_h, summary.median_waiting_h) == (0.5, 0.0)
     assert summary.makespan_h == 3.0
     assert (summary.gpu_hours, summary.mean_gpu_hours) == (24.0, 12.0)
     assert summary.utilisation == 1.0
