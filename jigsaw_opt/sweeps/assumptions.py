@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -31,7 +31,7 @@ _CONTENTION = {
 _KNOW_LENGTHS = ("interleave", "jigsaw", "sjf_bco", "srtf")
 
 
-def assumptions(setting: Setting, policies: Iterable[str]) -> Iterator[tuple[str, str]]:
+def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[str, str]]:
     """What the figures rest on, each with its name; what the seeds say is told by `seeds_told`.
 
     Parameters
@@ -53,6 +53,14 @@ def assumptions(setting: Setting, policies: Iterable[str]) -> Iterator[tuple[str
     yield "restart", f"a start on other GPUs takes {words['restart_s']:g} s without progress"
     yield "round", f"decisions every {words['round_s']:g} s" if words["round_s"] else "decisions at once"
     yield "failures", str(words["failures"] or "none")
+    if any(choose(policy)[0].name == "backfill" for policy in policies):
+        limited = [job for job in jobs if job.time_limit_us is not None]
+        outlived = sum((job.duration_us or 0) > (job.time_limit_us or 0) for job in limited)
+        yield (
+            "estimates",
+            f"{len(limited):,} of {counted(len(jobs), 'job')} state a time limit, by which backfill goes;"
+            f" {outlived:,} run longer, and nothing is killed",
+        )
     knowing = [policy for policy in policies if choose(policy)[0].name in _KNOW_LENGTHS]
     if knowing:
         order = "orders" if len(knowing) == 1 else "order"

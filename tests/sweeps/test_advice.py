@@ -204,6 +204,7 @@ def test_a_trace_with_a_record_is_compared_with_it(tmp_path: Path, capsys: pytes
     assert second.startswith("srtf in place of recorded: mean completion 4.333 h in place of 12 h, -63.9 %")
     document = json.loads((out / "advice.json").read_text())
     assert (document["today"], document["calibration"]) == ("recorded", first)
+    assert "estimates" not in document["assumed"]  # which only backfill goes by
     assert main([*words, "--policy", "fifo", "--baseline", "srtf", "-o", str(tmp_path / "other")]) == 0
     told = capsys.readouterr().out
     assert told.startswith("fifo has no better mean completion than today's, srtf.")
