@@ -32,10 +32,10 @@ def test_every_case_has_stored_values_under_a_name_of_its_own() -> None:
 
 @needs_fast
 @pytest.mark.slow
-def test_two_cases_pass() -> None:
+def test_a_case_passes() -> None:
     known, rows = gate.stored(), {}
-    quick = [case for case in cases() if case.quick and case.group.startswith(("makespan", "fill"))]
+    quick = [case for case in cases() if case.quick and case.group.startswith("makespan")]
     for case, value in gate.run(quick, processes=1):
         rows[case] = losses(value, known[case.name])
-    assert len(rows) == 2
+    assert len(rows) == 1
     assert not list(failures(rows))

@@ -17,7 +17,7 @@ from jigsaw_opt.executor.processes import run_group  # noqa: E402
 # One process of pytest runs them all, as each would do the trainings for itself.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainings by partial backpropagation")]
 
-AMONG_THREE = list(CASES)[::3]
+AMONG_THREE = list(CASES)[::5]
 """Networks that three processes train, too: where sums of three shares round, they do so in any network."""
 EVERY = [(2, name) for name in CASES] + [(3, name) for name in AMONG_THREE]
 
