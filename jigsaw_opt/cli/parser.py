@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from jigsaw_opt.text import nearest, printable, suggestion
 
-__all__ = ["Parser", "add_threads", "file_or_stdout"]
+__all__ = ["Parser", "add_threads", "file_or_stdout", "require_none"]
 
 _MEASURED = re.compile(r"[0-9.]+ ?[A-Za-z]+")
 
@@ -90,3 +90,30 @@ class _FormerName(argparse.Action):
 
         note(f"{option_string} is called --threads now")
         setattr(namespace, self.dest, values)
+
+
+def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
+    """Refuse options that say nothing here.
+
+    Parameters
+    ----------
+    arguments
+        All of a command.
+    why
+        What they say nothing to, as the begin of a sentence.
+    names
+        Options, as attributes of `arguments`; a switch that is off is not given.
+
+    Raises
+    ------
+    UsageError
+        Some are given.
+    """
+    from jigsaw_opt.errors import UsageError
+
+    values = {name: getattr(arguments, name) for name in names}
+    given = [
+        f"--{name.replace('_', '-')}" for name, value in values.items() if value is not None and value is not False
+    ]
+    if given:
+        raise UsageError(f"{why}; leave out {', '.join(given)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.effort import effort
-from jigsaw_opt.cli.parser import add_threads
+from jigsaw_opt.cli.parser import add_threads, require_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -91,7 +91,7 @@ def _run_profile(arguments: argparse.Namespace, data: bytes) -> int:
     from jigsaw_opt.planning.partition import partition
     from jigsaw_opt.planning.partition.document import partition_tree
 
-    _require_none(arguments, "a profile of layers has none of these", "non_contiguous", "devices", "micro_batches")
+    require_none(arguments, "a profile of layers has none of these", "non_contiguous", "devices", "micro_batches")
     levels = _levels(arguments)
     found = partition(
         layer_graph(data, str(arguments.profile), arguments.gpu_type),
@@ -118,15 +118,6 @@ def _hand_over(arguments: argparse.Namespace, document: dict[str, Any], show: Ca
         show()
 
 
-def _require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
-    """Refuse options that say nothing here."""
-    from jigsaw_opt.errors import UsageError
-
-    for name in names:
-        if getattr(arguments, name) not in (None, False):
-            raise UsageError(f"{why}; leave out --{name.replace('_', '-')}")
-
-
 def _run_piper(arguments: argparse.Namespace, data: bytes) -> int:
     """Stages with degrees of data and tensor parallelism."""
     from dataclasses import asdict
@@ -135,7 +126,7 @@ def _run_piper(arguments: argparse.Namespace, data: bytes) -> int:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.piper import piper_plan
 
-    _require_none(arguments, "a workload of Piper has --devices", "machines", "non_contiguous", "gpu_type")
+    require_none(arguments, "a workload of Piper has --devices", "machines", "non_contiguous", "gpu_type")
     rates = [None] if arguments.bandwidth is None else _positive("--bandwidth", arguments.bandwidth)
     if len(rates) > 1:
         raise UsageError("a workload of Piper has one --bandwidth")
@@ -176,7 +167,7 @@ def _run_workload(arguments: argparse.Namespace, data: bytes) -> int:
     from jigsaw_opt.problem import clock
 
     names = ("machines", "bandwidth", "memory", "devices", "micro_batches", "gpu_type")
-    _require_none(arguments, "a workload states its devices", *names)
+    require_none(arguments, "a workload states its devices", *names)
     graph, options = read_dnn_partitioning(data, source=str(arguments.profile)), effort(arguments, work_limit=None)
     started, found = time.monotonic(), None
     limit = _CONTIGUOUS_SHARE * arguments.time_limit if arguments.non_contiguous else None

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.effort import effort
-from jigsaw_opt.cli.parser import add_threads
-from jigsaw_opt.cli.pipeline_cuts import CHOICES, configure_cuts, memory_of, numbers_of, require_none, run_cuts
+from jigsaw_opt.cli.parser import add_threads, require_none
+from jigsaw_opt.cli.pipeline_cuts import CHOICES, configure_cuts, memory_of, numbers_of, run_cuts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

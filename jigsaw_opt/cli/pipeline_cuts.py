@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.joint import JointPlan, PipelineChoices
     from jigsaw_opt.problem.layers import LayerGraph
 
-__all__ = ["CHOICES", "configure_cuts", "memory_of", "numbers_of", "require_none", "run_cuts"]
+__all__ = ["CHOICES", "configure_cuts", "memory_of", "numbers_of", "run_cuts"]
 
 CHOICES = ("bandwidth", "virtual", "recompute", "batch", "profile_batch", "cuts", "baseline")
 """What is said only of a profile that is cut."""
@@ -74,21 +74,6 @@ def numbers_of(text: str) -> tuple[int, ...]:
     if not numbers or numbers[0] < 1:
         raise argparse.ArgumentTypeError(f"a whole number above 0 or a range of them, as in 8..32, not {text!r}")
     return tuple(numbers)
-
-
-def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
-    """Refuse options that say nothing here.
-
-    Raises
-    ------
-    UsageError
-        Some are given.
-    """
-    from jigsaw_opt.errors import UsageError
-
-    given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
-    if given:
-        raise UsageError(f"{why}; leave out {', '.join(given)}")
 
 
 def run_cuts(arguments: argparse.Namespace) -> int:
