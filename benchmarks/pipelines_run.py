@@ -2,8 +2,8 @@
 
 ``python benchmarks/pipelines_run.py --gradients`` carries named schedules and 50 searched plans with random costs out,
 on 2 to 4 processes, and compares gradients with those of the model without a pipeline, and what PyTorch logs with the
-plan. ``--prediction`` measures stages of a few milliseconds, predicts what five schedules take on two processes, and
-measures them; run it on a quiet machine with two cores.
+plan. ``--prediction`` measures stages of some tens of milliseconds, predicts what five schedules take on two
+processes, and measures them; run it on a quiet machine with two cores.
 """
 
 from __future__ import annotations
@@ -330,10 +330,10 @@ def main() -> None:
     parser.add_argument("--gradients", action="store_true", help="compare gradients")
     parser.add_argument("--searched", type=int, default=50, metavar="N", help="searched plans (default: 50)")
     parser.add_argument("--prediction", action="store_true", help="compare times")
-    parser.add_argument("--width", type=int, default=512, help="width of the matrices (default: 512)")
-    parser.add_argument("--samples", type=int, default=128, help="rows of a micro-batch (default: 128)")
+    parser.add_argument("--width", type=int, default=1024, help="width of the matrices (default: 1024)")
+    parser.add_argument("--samples", type=int, default=256, help="rows of a micro-batch (default: 256)")
     parser.add_argument("--micro-batches", type=int, default=4, help="micro-batches of a step (default: 4)")
-    parser.add_argument("--rounds", type=int, default=30, help="steps of a run, and times of each pass (default: 30)")
+    parser.add_argument("--rounds", type=int, default=10, help="steps of a run, and times of each pass (default: 10)")
     arguments = parser.parse_args()
     if arguments.gradients:
         gradients(arguments.searched)
