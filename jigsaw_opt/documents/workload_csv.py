@@ -13,7 +13,7 @@ from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, 
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
 from jigsaw_opt.documents.readers.times import moment_us
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.workload import LARGEST, STATED, TraceJob, Workload
+from jigsaw_opt.problem.workload import LARGEST, STATED, STATED_LISTS, TraceJob, Workload
 from jigsaw_opt.text import nearest, suggestion
 
 __all__ = ["columns_of", "decode_workload", "encode_workload", "resembles"]
@@ -32,6 +32,7 @@ _DATED = "submit"
 _RECORDED = {what: _in_units(what) for what in ("start", "end")}
 """Times that follow submissions: beside dates of submission they are dates as well, in columns without a unit."""
 _TIMES: Mapping[str, int] = {**_SUBMIT, **_DURATION, **_LIMIT, **_RECORDED["start"], **_RECORDED["end"]}
+_BETWEEN_NAMES = "|"
 _OPTIONAL = ("min_gpus", "max_gpus", "weight", "batch_size", "foreground")
 _INDEX = ("", "Unnamed: 0")
 """What pandas calls the column with the numbers of rows, once written and once read and written again."""
@@ -179,6 +180,8 @@ def _cell(job: TraceJob, name: str) -> object:
     value: object = getattr(job, name)
     if value is None or (value == 0 and name != "submit_us" and name not in STATED):
         return ""
+    if isinstance(value, tuple):
+        return _BETWEEN_NAMES.join(value)
     return int(value) if isinstance(value, bool) else value
 
 
@@ -198,9 +201,7 @@ def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str])
     fewest, most = row.optional("min_gpus") or 0, row.optional("max_gpus") or 0
     if row.good and not (fewest or gpus) <= gpus <= (most or gpus):
         row.add(f"gpus is not between min_gpus and max_gpus: {gpus}")
-    foreground = row.optional("foreground", least=0) or 0
-    if foreground > 1:
-        row.add(f"foreground is 0 or 1, not {foreground}")
+    foreground = _truth(row, "foreground") or False
     name = restored(row.text("name")) if row.has("name") else f"line-{row.number}"
     submit_us = row.moment(submit) if submit == _DATED else _number_us(row, submit)
     if duration:
@@ -208,16 +209,29 @@ def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str])
     else:
         job = TraceJob(name, submit_us, restored(row.shared("model")), gpus, row.optional("iterations"))
     weight, batch = row.optional("weight") or 1, row.optional("batch_size")
-    job = replace(job, min_gpus=fewest, max_gpus=most, weight=weight, batch_size=batch, foreground=foreground == 1)
+    job = replace(job, min_gpus=fewest, max_gpus=most, weight=weight, batch_size=batch, foreground=foreground)
     return replace(job, **_stated(row, stated))
+
+
+def _truth(row: Row, column: str) -> bool | None:
+    """Return whether a cell has a 1, and not a 0; None where it is empty or there is no such column."""
+    number = row.optional(column, least=0)
+    if number is not None and number > 1:
+        row.add(f"{column} is 0 or 1, not {number}")
+    return None if number is None else number == 1
 
 
 def _stated(row: Row, columns: Mapping[str, str]) -> dict[str, Any]:
     """Return what a line states of a job beyond its work."""
     found: dict[str, Any] = {}
     for name, column in columns.items():
-        if name == "priority":
-            found[name] = row.optional(column, least=0)
+        if name in ("priority", "array_limit"):
+            found[name] = row.optional(column, least=0 if name == "priority" else 1)
+        elif name == "preemptible":
+            found[name] = _truth(row, column)
+        elif name in STATED_LISTS:
+            words = restored(row.stated(column) or "").split(_BETWEEN_NAMES)
+            found[name] = tuple(word.strip() for word in words if word.strip()) or None
         elif not name.endswith("_us"):
             found[name] = text if (text := row.stated(column)) is None else restored(text)
         elif row.is_missing(column):

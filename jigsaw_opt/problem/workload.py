@@ -15,6 +15,7 @@ __all__ = [
     "LONGEST_NAME",
     "MOST_GPUS",
     "STATED",
+    "STATED_LISTS",
     "StageTimes",
     "TraceJob",
     "Workload",
@@ -70,6 +71,16 @@ class TraceJob:
         service.
     priority
         Its priority as the trace has it, the greater the sooner.
+    gpu_types
+        The types of GPU that it may run on, all its GPUs of one type; None for any.
+    ran_on
+        The type of GPU that the recorded duration is of.
+    preemptible
+        Whether it may be stopped for another job and run again later.
+    after
+        Names of jobs, or of arrays, that must have ended before it may start.
+    array, array_limit
+        The array of which it is a task, and at most how many of its tasks run at a time.
     """
 
     name: str
@@ -90,8 +101,17 @@ class TraceJob:
     queue: str | None = None
     qos: str | None = None
     priority: int | None = None
+    gpu_types: tuple[str, ...] | None = None
+    ran_on: str | None = None
+    preemptible: bool | None = None
+    after: tuple[str, ...] | None = None
+    array: str | None = None
+    array_limit: int | None = None
 
     def __post_init__(self) -> None:
+        for name in STATED_LISTS:
+            if isinstance(value := getattr(self, name), list):
+                object.__setattr__(self, name, tuple(value))  # as JSON has them
         for name in _RANGES:
             value = getattr(self, name)
             if type(value) is not int and isinstance(value, Integral) and not isinstance(value, bool):
@@ -141,10 +161,16 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "start_us": (-LARGEST, LARGEST),
     "end_us": (-LARGEST, LARGEST),
     "priority": (0, LARGEST),
+    "array_limit": (1, LARGEST),
 }
 """The least and the greatest of the whole numbers of a job."""
-_STATED_TEXTS = ("user", "account", "queue", "qos")
-STATED = ("time_limit_us", "start_us", "end_us", *_STATED_TEXTS, "priority")
+_STATED_TEXTS = ("user", "account", "queue", "qos", "ran_on", "array")
+STATED_LISTS = ("gpu_types", "after")
+"""What a trace may state of a job as several names."""
+STATED = (
+    *("time_limit_us", "start_us", "end_us", "user", "account", "queue", "qos", "priority"),
+    *("gpu_types", "ran_on", "preemptible", "after", "array", "array_limit"),
+)
 """What a trace may state of a job beyond its work; each is None where it does not."""
 _MAY_BE_NONE = frozenset({"iterations", "batch_size", *STATED})
 
@@ -174,8 +200,14 @@ def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
             most = "2^53 - 1" if high == LARGEST else high
             least = "-(2^53 - 1)" if low == -LARGEST else low
             yield name, f"must be an integer from {least} to {most}; is {_shown(value)}"
-    if type(job.foreground) is not bool:
-        yield "foreground", f"must be true or false; is {_shown(job.foreground)}"
+    for name in STATED_LISTS:
+        value = getattr(job, name)
+        if value is not None and not (type(value) is tuple and value and all(map(_is_listed, value))):
+            yield name, f"must be names of 1 to {LONGEST_NAME} characters, none with a bar; is {_shown(value)}"
+    for name in ("foreground", "preemptible"):
+        value = getattr(job, name)
+        if type(value) is not bool and not (value is None and name in _MAY_BE_NONE):
+            yield name, f"must be true or false; is {_shown(value)}"
     if whole and not job.fewest <= job.gpus <= job.most:
         yield "gpus", f"is not between min_gpus and max_gpus: {job.gpus}, not from {job.fewest} to {job.most}"
 
@@ -185,6 +217,11 @@ def is_name(value: object) -> bool:
     if type(value) is not str or not 0 < len(value) <= LONGEST_NAME:
         return False
     return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _is_listed(value: object) -> bool:
+    """Return whether a value is a name that can stand between bars."""
+    return is_name(value) and "|" not in str(value)
 
 
 def _shown(value: object) -> str:

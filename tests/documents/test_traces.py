@@ -31,6 +31,8 @@ def test_back_and_forth() -> None:
         TraceJob('a "name", quoted', 1_500_001, "n", 4, None, 2, 8, 3, 256),
         TraceJob("told", 1_500_002, "m", 1, 5, time_limit_us=7, start_us=-3, end_us=4, priority=0),
         TraceJob("of", 1_500_003, "m", 1, 5, user="=u", account="a, b", queue="gpu", qos="high"),
+        TraceJob("on", 1_500_004, "m", 1, 5, gpu_types=("=a100", "'=h100"), ran_on="h100", preemptible=False),
+        TraceJob("then", 1_500_005, "m", 1, 5, preemptible=True, after=("of", "9"), array="9", array_limit=2),
     )
     assert decode_workload(encode_workload(Workload("w", jobs))).jobs == jobs
 
@@ -54,10 +56,16 @@ def test_what_a_table_states_beyond_the_work() -> None:
         "time_limit_min, time_limit_h)",
         "t:1: column 'start' beside 'submit_s' (one of start_us, start_ms, start_s, start_min, start_h)",
     ]
-    assert problems("csv", "submit_s,gpus,duration_s,time_limit_s,priority\n0,1,1,0,-1\n") == [
+    table = "submit_s,gpus,duration_s,time_limit_s,priority,preemptible,array_limit\n0,1,1,0,-1,2,0\n"
+    assert problems("csv", table) == [
         "t:2: priority is negative: -1",
+        "t:2: preemptible is 0 or 1, not 2",
+        "t:2: array_limit is too small: 0",
         "t:2: time_limit_s is too small: 0",
     ]
+    table = "submit_s,gpus,duration_s,gpu_types,after\n0,1,1, a100 | |h100,\n"
+    (job,) = decode_workload(table).jobs
+    assert (job.gpu_types, job.after, job.preemptible) == (("a100", "h100"), None, None)
 
 
 def test_columns_of_others_are_read_where_they_are_named() -> None:

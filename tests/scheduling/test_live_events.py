@@ -51,6 +51,10 @@ WRONG: list[tuple[Any, str]] = [
     (JobSubmitted(1, job(min_gpus=-1)), "$.job.min_gpus"),
     (JobSubmitted(1, job(batch_size=0)), "$.job.batch_size"),
     (JobSubmitted(1, job(foreground=1)), "$.job.foreground"),
+    *((JobSubmitted(1, job(gpu_types=names)), "$.job.gpu_types") for names in ((), "v", ("v|w",), (5,), ({},))),
+    (JobSubmitted(1, job(after=("",))), "$.job.after"),
+    (JobSubmitted(1, job(preemptible=0)), "$.job.preemptible"),
+    (JobSubmitted(1, job(array_limit=0)), "$.job.array_limit"),
     (JobSubmitted(1, job(iterations=None)), "$.job"),
     (JobSubmitted(1, job(gpus=99)), "$.job.gpus"),
     (JobSubmitted(1, job(name="a")), "$.job.name"),
@@ -160,3 +164,9 @@ def test_a_journal_that_cannot_be_written_keeps_the_event_out() -> None:
     with pytest.raises(OSError, match="no space"):
         live.handle(JobSubmitted(1, job()))
     assert live.state() == before
+
+
+def test_what_a_job_states_comes_back_from_a_journal() -> None:
+    told = job(gpu_types=("v", "w"), ran_on="w", preemptible=False, after=("a",), array="b", array_limit=2)
+    event = JobSubmitted(1, told)
+    assert decode_event(in_json(encode_event(event))) == event
