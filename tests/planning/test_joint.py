@@ -108,6 +108,7 @@ def test_list_schedules_keep_memory_and_the_bound(recompute: Recompute, split: b
         graph = chain(random, random.randint(6, 9), split)
         choices = PipelineChoices(3, (5,), random.randint(40, 70), recompute=recompute, bandwidth=2_000_000)
         bound = ChainBound(table_of(graph, choices))
+        bound.prove(LIMITS)
         least = bound.least_us
         for cut in (bound.open_cuts(2 * least, 100_000) or ())[:5] if least is not None else ():
             problem = bound.table.problem(cut)
@@ -154,6 +155,7 @@ def test_the_proven_optimum_is_that_of_all_cuts(seed: int) -> None:
     graph, choices = case(seed)
     least = least_by_cut(graph, choices, tuple(range(choices.devices)))
     bound = ChainBound(table_of(graph, choices))
+    bound.prove(LIMITS)
     for ends, makespan in least.items():
         assert cut_bound_us(bound.table.problem(Cut(ends, (False,) * len(ends)))) <= makespan
     if not least:
@@ -180,6 +182,7 @@ def test_the_proven_optimum_of_two_stages_a_device_is_that_of_all_cuts_and_place
     for configuration in configurations(choices, graph):
         least = least_by_cut(graph, choices, configuration.layout.gpu_of)
         bound = VirtualBound(stage_table(positions_of(graph), choices, configuration))
+        bound.prove(LIMITS)
         best += least.values()
         assert bound.least_us is None or not least or bound.least_us <= min(least.values())
         assert bound.least_us is not None or not least
@@ -198,10 +201,34 @@ def test_with_a_limit_of_work_the_same_seed_gives_the_same_cuts() -> None:
     graph = chain(Random("work"), 20, split=True)
     table = table_of(graph, PipelineChoices(4, (8,), 160, recompute="auto", bandwidth=2_000_000))
     options = Options(work_limit=0.1, threads=1)
-    one, other = (search_cuts(ChainBound(table), LimitsLeft(options), 0.0, 3) for _ in range(2))
+    bound = ChainBound(table)
+    bound.prove(LIMITS)
+    one, other = (search_cuts(bound, LimitsLeft(options), 0.0, 3) for _ in range(2))
     assert [(it.cut, it.orders) for it in one] == [(it.cut, it.orders) for it in other]
     assert len(one) > 1
     assert one[0].makespan_us < one[-1].makespan_us
+
+
+@pytest.mark.parametrize("memory", [None, 120])
+def test_the_least_limit_leaves_a_plan_and_a_bound_below_it(memory: int | None) -> None:
+    graph = chain(Random("least"), 30, split=True)
+    choices = PipelineChoices(4, (8,), memory, virtual=(1, 2, 3), bandwidth=2_000_000)
+    work = -(-8 * sum(layer.time_us for layer in graph.layers) // 4)
+    found, more = (plan_pipeline(graph, choices, Options(work_limit=units, threads=1)) for units in (1e-9, 1))
+    assert check(found.instance, found.plan) == ()
+    assert work <= found.bound_us <= more.bound_us <= more.makespan_us < found.makespan_us
+
+
+def test_a_bound_that_is_out_of_time_is_one_and_goes_on() -> None:
+    graph = chain(Random("bound"), 30, split=True)
+    bound = ChainBound(table_of(graph, PipelineChoices(4, (8,), 200, bandwidth=2_000_000)))
+    known = [bound.least_us]
+    for limit in (0.0, None):
+        bound.prove(Options(time_limit=limit))
+        known.append(bound.least_us)
+        assert bound.proven == (limit is None)
+    assert bound.open_cuts(known[-1], 10**6)
+    assert known == sorted(known)
 
 
 def even(size: int, **amounts: int) -> LayerGraph:

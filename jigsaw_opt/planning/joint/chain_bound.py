@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.planning.joint.cut_bound import NEVER
+from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.planning.joint.cut_bound import NEVER, work_bound_us
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import Clock, limited, look
+from jigsaw_opt.solvers.options import Options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +70,9 @@ class ChainBound:
     Attributes
     ----------
     least_us
-        The least makespan that the conditions leave; None where no cut fits into memory.
+        What is proven so far, at first the work of the devices alone; None where no cut fits into memory.
+    proven
+        Whether that is the least makespan that the conditions leave.
     """
 
     def __init__(self, table: StageTable) -> None:
@@ -76,38 +80,61 @@ class ChainBound:
         layout = table.configuration.layout
         self._stages_count, self._micro_batches = layout.stages, layout.micro_batches
         self._last = len(table.positions.layers) - 1
-        modes = table.configuration.modes
-        fits = {again: self._places(again) for again in modes}
-        added = {again: self._added(again, fits[again]) for again in modes}
-        self._stages = self._asked(added, fits)
-        self.least_us = self._least_us()
+        self._stages: list[dict[bool, _StageDemands]] = []
+        self.least_us: int | None = work_bound_us(table)
+        self.proven = False
+
+    def prove(self, options: Options) -> float:
+        """Raise the bound as far as the conditions do, or a limit of time allows; return units of the engine: none."""
+        try:
+            with limited(Clock(options.time_limit, options.cancel)):
+                if not self._stages:
+                    self._stages = self._demands()
+                self._raise()
+                self.proven = True
+        except OutOfTimeError:
+            pass
+        return 0.0
 
     def starts(self) -> list[Cut]:
-        """Return cuts to begin a search with: some that reach the bound."""
-        return [] if self.least_us is None else list(islice(self._cuts(self.least_us), _MOST_STARTS))
+        """Return cuts to begin a search with: some that reach the bound, once that is proven."""
+        if self.least_us is None or not self.proven:
+            return []
+        return list(islice(self._cuts(self.least_us), _MOST_STARTS))
 
     def open_cuts(self, limit_us: int, most: int) -> list[Cut] | None:
-        """Return all cuts that may have a makespan of at most `limit_us`; None where they are more than `most`."""
+        """Return all cuts that may have a makespan of at most `limit_us`; None where they are too many.
+
+        They are more than `most`, or nothing is known of them, for the bound is not proven.
+        """
+        if not self.proven:
+            return None
         found = list(islice(self._cuts(limit_us), most + 1))
         return found if len(found) <= most else None
 
-    def _least_us(self) -> int | None:
+    def _demands(self) -> list[dict[bool, _StageDemands]]:
+        modes = self.table.configuration.modes
+        fits = {again: self._places(again) for again in modes}
+        return self._asked({again: self._added(again, fits[again]) for again in modes}, fits)
+
+    def _raise(self) -> None:
+        """Raise the bound to the least makespan that the conditions leave, by bisection."""
+        assert self.least_us is not None, "it is raised once"
         # The work of all devices is the least that a step can take; the answer is seldom far above.
-        table = self.table
-        whole = (table.forward_us + table.backward_us + table.weight_us)[0, -1]
-        low, high = 0, max(1, self._micro_batches * int(whole) // self._stages_count)
+        high = self.least_us
         while not self._completes(high):
-            low, high = high, high + high // 8 + 1
-            if high >= NEVER // 4:
-                return None
-        while low + 1 < high:
             look()
-            middle = (low + high) // 2
+            self.least_us, high = high + 1, high + high // 8 + 1
+            if high >= NEVER // 4:
+                self.least_us = None
+                return
+        while self.least_us < high:
+            look()
+            middle = (self.least_us + high) // 2
             if self._completes(middle):
                 high = middle
             else:
-                low = middle
-        return high
+                self.least_us = middle + 1
 
     def _cuts(self, limit_us: int) -> Iterator[Cut]:
         import numpy as np
@@ -180,6 +207,7 @@ class ChainBound:
         heads = self._heads(fits)
         found: list[dict[bool, _StageDemands]] = []
         for number in reversed(range(self._stages_count)):
+            look()
             own: dict[bool, _StageDemands] = {}
             for again, places in fits.items():
                 back = table.backward_us + again * table.forward_us

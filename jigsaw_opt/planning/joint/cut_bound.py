@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from jigsaw_opt.planning.joint.stage_table import StageTable
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
-__all__ = ["NEVER", "cut_bound_us"]
+__all__ = ["NEVER", "cut_bound_us", "work_bound_us"]
 
 NEVER = 2**60
 """More than any time, and small enough to be added to itself."""
+
+
+def work_bound_us(table: StageTable) -> int:
+    """Return what no cut of a configuration is below, at once: the work of a step in equal parts on all devices."""
+    layout, whole = table.configuration.layout, (0, -1)
+    passes = table.backward_us + table.weight_us + table.forward_us * (1 + min(table.configuration.modes))
+    return -(-layout.micro_batches * int(passes[whole]) // layout.gpus)
 
 
 def cut_bound_us(pipeline: PipelineProblem) -> int:

@@ -19,7 +19,7 @@ from jigsaw_opt.planning.pipeline.schedule import makespan_us
 from jigsaw_opt.planning.pipeline.search import fitting
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
-__all__ = ["ScheduledCut", "search_cuts"]
+__all__ = ["ScheduledCut", "schedule_balanced", "search_cuts"]
 
 _RULES_OF_ALL, _FAR = 2, 1.03
 """Rules that every cut is scheduled by; the others only where that is no longer than so many times the best."""
@@ -58,6 +58,12 @@ def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: flo
             break
         search.perturb(random)
     return sorted(search.known.values(), key=lambda it: (it.makespan_us, it.cut.ends, it.cut.recomputes))
+
+
+def schedule_balanced(bound: ChainBound | VirtualBound, budget: LimitsLeft) -> ScheduledCut | None:
+    """Return the balanced cut with a schedule; None where memory suffices for no such cut or no list schedule of it."""
+    balanced = balanced_cut(bound.table)
+    return None if balanced is None else _CutSearch(bound, budget, 0.0).take(balanced)
 
 
 class _CutSearch:

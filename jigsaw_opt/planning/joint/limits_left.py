@@ -42,15 +42,25 @@ class LimitsLeft:
         layout = pipeline.layout
         self._used += _PASS_UNITS * layout.stages * layout.micro_batches * len(pipeline.kinds)
 
+    def spend(self, units: float) -> None:
+        """Count deterministic units of the engine."""
+        self._used += units
+
     def take(self, share: float) -> Options:
         """Take a share of what is left for one solve, but no less than it takes to begin one."""
+        taken = self.part(share, _SOLVE_SECONDS, _SOLVE_UNITS)
+        if taken.work_limit is not None:
+            self.spend(max(taken.work_limit, _SOLVE_UNITS))
+        return taken
+
+    def part(self, share: float, least_seconds: float = 0.0, least_units: float = 0.0) -> Options:
+        """Return options with a share of what is left, or with the least that is stated where that is more."""
         options = self._options
         seconds = work = None
         if options.time_limit is not None:
             left = max(0.0, options.time_limit - (time.monotonic() - self._began))
-            seconds = min(left, max(_SOLVE_SECONDS, share * left))
+            seconds = min(left, max(least_seconds, share * left))
         if options.work_limit is not None:
             left = max(0.0, options.work_limit - self._used)
-            work = min(left, max(_SOLVE_UNITS, share * left))
-            self._used += max(work, _SOLVE_UNITS)
+            work = min(left, max(least_units, share * left))
         return replace(options, time_limit=seconds, work_limit=work)

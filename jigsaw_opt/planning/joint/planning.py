@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.errors import InfeasibleError, OutOfTimeError
@@ -10,14 +11,14 @@ from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration, configurations
 from jigsaw_opt.planning.joint.cut_bound import NEVER, cut_bound_us
-from jigsaw_opt.planning.joint.cut_search import ScheduledCut, search_cuts
+from jigsaw_opt.planning.joint.cut_search import ScheduledCut, schedule_balanced, search_cuts
 from jigsaw_opt.planning.joint.limits_left import LimitsLeft
 from jigsaw_opt.planning.joint.positions import positions_of
-from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
+from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_tables
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.recognising import orders_of
-from jigsaw_opt.planning.pipeline.schedule import schedule_of
+from jigsaw_opt.planning.pipeline.schedule import plan_of_orders
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.problem import clock
@@ -29,8 +30,10 @@ from jigsaw_opt.solvers.result import Event, Status
 
 __all__ = ["JointPlan", "plan_pipeline"]
 
+_BOUNDS_UNTIL = 0.6
+"""Share of the limits that is left once bounds are proven for the first time."""
 _CUTS_UNTIL = 0.5
-"""Share of the limits that is left for the orders of passes once cuts are searched for."""
+"""Share of what is left then that remains for the orders of passes once cuts are searched for."""
 _MOST_CUTS, _LIMITS = 300, 16
 """Cuts of a configuration that are solved one by one at most, and how often a limit that leaves more is lowered."""
 _CUT_SHARES, _ROUNDS = 3, 2
@@ -113,12 +116,16 @@ def plan_pipeline(
     InfeasibleError
         Nothing that is allowed fits into memory, or there are fewer layers than stages.
     OutOfTimeError
-        The time is over, or the search is cancelled, before any cut is tried.
+        The time is over before any cut that fits into tight memory is found, or the search is cancelled at once.
     """
-    with clock.limited(clock.Clock(options.time_limit, options.cancel)):
+    # A first plan is made however long it takes: that depends on the size of the model alone.
+    with clock.limited(clock.Clock(None, options.cancel)):
         planner = _Planner(graph, choices, options, name, report)
+        planner.plan_first()
+    planner.prove_bounds(_BOUNDS_UNTIL)
     planner.search_cuts()
     planner.search_orders()
+    planner.prove_bounds(0.0)
     return planner.plan()
 
 
@@ -128,13 +135,15 @@ class _Planner:
     Attributes
     ----------
     bounds
-        By configuration, its bound and the value of that; the least first.
+        By configuration, its bound; the least first.
     candidates
         Cuts with schedules, shortest first.
     solved
         By configuration and cut, what is proven of its schedules.
     best
-        The shortest plan so far, and what it is of.
+        The cut with the shortest schedule so far.
+    plan_of_best
+        Its instance and plan, where its orders were searched for.
     """
 
     def __init__(
@@ -147,43 +156,64 @@ class _Planner:
     ) -> None:
         self.options, self.name, self.report = options, name, report
         self.budget = LimitsLeft(options)
-        positions = positions_of(graph)
-        found: list[tuple[int, ChainBound | VirtualBound]] = []
-        for configuration in configurations(choices, graph):
-            table = stage_table(positions, choices, configuration)
-            bound = ChainBound(table) if configuration.layout.chunks == 1 else VirtualBound(table)
-            if bound.least_us is not None:
-                found.append((bound.least_us, bound))
-        if not found:
-            memory = "" if choices.memory is None else " that fit into the memory"
-            raise InfeasibleError(f"the model cannot be cut into so many stages{memory}")
-        self.bounds = sorted(found, key=lambda it: it[0])
+        self.memory = choices.memory
+        tables = stage_tables(positions_of(graph), choices, configurations(choices, graph))
+        self._set_bounds(
+            ChainBound(table) if table.configuration.layout.chunks == 1 else VirtualBound(table) for table in tables
+        )
         self.candidates: list[ScheduledCut] = []
         self.solved: dict[tuple[PipelineConfiguration, Cut], int] = {}
-        self.best: tuple[ScheduledCut, Instance, Plan] | None = None
+        self.best: ScheduledCut | None = None
+        self.plan_of_best: tuple[Instance, Plan] | None = None
+
+    def _set_bounds(self, bounds: Iterable[ChainBound | VirtualBound]) -> None:
+        """Keep bounds, the least first, without those of configurations that no cut of fits."""
+        found = [(bound.least_us, bound) for bound in bounds if bound.least_us is not None]
+        if not found:
+            memory = "" if self.memory is None else " that fit into the memory"
+            raise InfeasibleError(f"the model cannot be cut into so many stages{memory}")
+        self.bounds = sorted(found, key=lambda it: it[0])
+
+    def plan_first(self) -> None:
+        """Schedule the balanced cut of the first configuration that has one within the memory."""
+        for _, bound in self.bounds:
+            clock.look()
+            found = schedule_balanced(bound, self.budget)
+            if found is not None:
+                self._offer(found, None)
+                return
+
+    def prove_bounds(self, until: float) -> None:
+        """Raise bounds, the least first, in equal parts of the limits, until only a share of these is left."""
+        open_ones = [bound for _, bound in self.bounds if not bound.proven]
+        for number, bound in enumerate(open_ones):
+            left = self.budget.left()
+            if left <= until or self._proven():
+                break
+            self.budget.spend(bound.prove(self.budget.part((1 - until / left) / (len(open_ones) - number))))
+            self._set_bounds([it for _, it in self.bounds])
 
     def search_cuts(self) -> None:
         """Search for cuts of each configuration, those with the least bounds first, in equal shares of the limits."""
         begin = self.budget.left()
         for number, (least, bound) in enumerate(self.bounds, 1):
-            if self.candidates and least >= self.candidates[0].makespan_us:
+            if self.best is not None and least >= self.best.makespan_us:
                 break
             until = begin - (1 - _CUTS_UNTIL) * begin * number / len(self.bounds)
             self.candidates += search_cuts(bound, self.budget, until, self.options.seed)
             self.candidates.sort(key=lambda it: it.makespan_us)
-        if not self.candidates:
+            if self.candidates:
+                self._offer(self.candidates[0], None)
+        if self.best is None:
             self._search_any()
-            return
-        first = self.candidates[0]
-        schedule = schedule_of(first.table.problem(first.cut), first.orders, self.name, "list")
-        self.best = first, *schedule.finite
 
     def search_orders(self) -> None:
         """Search for orders of the best cuts; where few may still be better, of each of these."""
-        balanced = [it for it in self.candidates if it.cut == balanced_cut(it.table)]
+        cuts = {id(it.table): balanced_cut(it.table) for it in self.candidates}
+        balanced = [it for it in self.candidates if it.cut == cuts[id(it.table)]]
         # The balanced cut is among them, so that no order of it is better for want of a search.
         for candidate in [*self.candidates[:1], *balanced[:1], *self.candidates[1:_CANDIDATES]]:
-            if self._proven():
+            if self._proven() or self.budget.left() <= 0:
                 return
             if (candidate.table.configuration, candidate.cut) not in self.solved:
                 self._solve(candidate.table, candidate.cut, candidate.orders, _CANDIDATE_SHARE)
@@ -211,18 +241,22 @@ class _Planner:
     def plan(self) -> JointPlan:
         """Return the best plan with what is proven."""
         assert self.best is not None, "cuts were searched for"
-        candidate, instance, plan = self.best
-        pipeline = candidate.table.problem(candidate.cut)
-        return JointPlan(
-            candidate.table, candidate.cut, pipeline, orders_of(instance, plan), instance, plan, self._bound_us()
-        )
+        best, bound = self.best, self._bound_us()
+        pipeline = best.table.problem(best.cut)
+        made = self.plan_of_best or plan_of_orders(pipeline, best.orders, self.name, "finite", "list")
+        return JointPlan(best.table, best.cut, pipeline, orders_of(*made), *made, bound)
 
     def _makespan_us(self) -> int:
         assert self.best is not None, "cuts were searched for"
-        return self.best[2].objective
+        return self.best.makespan_us
 
     def _proven(self) -> bool:
-        return self.bounds[0][0] >= self._makespan_us()
+        return self.best is not None and self.bounds[0][0] >= self.best.makespan_us
+
+    def _offer(self, candidate: ScheduledCut, plan: tuple[Instance, Plan] | None) -> None:
+        """Keep a cut with its schedule if that is the shortest."""
+        if self.best is None or candidate.makespan_us < self.best.makespan_us:
+            self.best, self.plan_of_best = candidate, plan
 
     def _solve(self, table: StageTable, cut: Cut, orders: Orders | None, share: float) -> None:
         """Search for the orders of a cut, and keep what is proven, and the plan if it is the best."""
@@ -232,23 +266,26 @@ class _Planner:
         instance, result = search_schedule(pipeline, self.name, "finite", options, self.report, first)
         infeasible = result.status == Status.INFEASIBLE
         self.solved[table.configuration, cut] = NEVER if infeasible else result.bound
-        if result.plan is not None and (self.best is None or result.plan.objective < self._makespan_us()):
-            candidate = ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan))
-            self.best = candidate, instance, result.plan
+        if result.plan is not None:
+            found = ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan))
+            self._offer(found, (instance, result.plan))
 
     def _open_cuts(self) -> tuple[int, list[tuple[int, StageTable, Cut]]]:
         """Cuts that may have a step up to a limit, with what is proven of each; the limit is as high as can be.
 
         No cut that may be better than the best plan is missing where the limit is just below that plan. Else the limit
-        leaves few enough of them.
+        leaves few enough of them, as far as it was lowered in time.
         """
-        limit = self._makespan_us() - 1
-        for _ in range(_LIMITS):
-            found = self._cuts_below(limit)
-            if found is not None:
-                return limit, found
-            limit = (self.bounds[0][0] - 1 + limit) // 2
-        return self.bounds[0][0] - 1, []
+        least, limit = self.bounds[0][0], self._makespan_us() - 1
+        # Time that is over still has its grace: a bound that is nearly there is worth more than none.
+        end = clock.Clock(self.budget.part(1.0).time_limit, self.options.cancel, self.options.grace)
+        with suppress(OutOfTimeError), clock.limited(end):
+            for _ in range(_LIMITS):
+                found = self._cuts_below(limit)
+                if found is not None:
+                    return limit, found
+                limit = (least - 1 + limit) // 2
+        return least - 1, []
 
     def _cuts_below(self, limit: int) -> list[tuple[int, StageTable, Cut]] | None:
         found: list[tuple[int, StageTable, Cut]] = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
 
-__all__ = ["Cut", "StageTable", "stage_table"]
+__all__ = ["Cut", "StageTable", "stage_table", "stage_tables"]
 
 _MOST_POSITIONS = 1600
 """Tables have their square; twenty of them take some 400 MB."""
@@ -101,6 +102,27 @@ class StageTable:
             recomputed_bytes=tuple(large * more for large, more in zip(kept, again, strict=True)) if any(again) else (),
         )
         return PipelineProblem(costs, self.configuration.layout, self.choices.memory)
+
+
+def stage_tables(
+    positions: CutPositions, choices: PipelineChoices, configurations: Iterable[PipelineConfiguration]
+) -> list[StageTable]:
+    """Return the costs of every stage for some configurations; those with equal samples have the same arrays.
+
+    Raises
+    ------
+    UsageError
+        As of `stage_table`.
+    """
+    found: dict[Fraction, StageTable] = {}
+    tables = []
+    for configuration in configurations:
+        known = found.get(configuration.share)
+        if known is None:
+            known = found[configuration.share] = stage_table(positions, choices, configuration)
+        _require_exact(positions.graph, choices, configuration)
+        tables.append(replace(known, configuration=configuration))
+    return tables
 
 
 def stage_table(positions: CutPositions, choices: PipelineChoices, configuration: PipelineConfiguration) -> StageTable:

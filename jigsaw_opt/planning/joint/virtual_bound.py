@@ -11,15 +11,18 @@ when the micro-batch turns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from importlib.util import find_spec
 from itertools import combinations, pairwise, product
 from math import comb
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
+from jigsaw_opt.planning.joint.cut_bound import cut_bound_us, work_bound_us
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
+from jigsaw_opt.solvers.options import Options
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -29,7 +32,7 @@ __all__ = ["VirtualBound"]
 _MOST_LITERALS = 2500
 """Of the model with whole layers; above that, divisible layers lose little."""
 _UNITS = 1.0
-"""Deterministic units of the engine for each model: some seconds at most."""
+"""Deterministic units of the engine for each model at most: some seconds."""
 _MOST_PARTS = 2**53
 """Parts of a microsecond of the work of a step; models with more have numbers that the engine does not take."""
 _MOST_TRIED = 5_000
@@ -47,7 +50,9 @@ class VirtualBound:
     Attributes
     ----------
     least_us
-        The bound; None where no cut fits into memory.
+        What is proven so far, at first the work of the devices alone; None where no cut fits into memory.
+    proven
+        Whether the models were gone through.
     """
 
     def __init__(self, table: StageTable) -> None:
@@ -55,7 +60,8 @@ class VirtualBound:
         self._layout = table.configuration.layout
         self._starts: list[Cut] = []
         self._all: list[tuple[int, Cut]] | None = None
-        self.least_us = self._least_us()
+        self.least_us: int | None = None if len(table.positions.layers) <= self._layout.stages else work_bound_us(table)
+        self.proven = False
 
     def starts(self) -> list[Cut]:
         """Return cuts to begin a search with."""
@@ -83,25 +89,34 @@ class VirtualBound:
                 cut = Cut(ends, again)
                 yield cut_bound_us(self.table.problem(cut)), cut
 
-    def _least_us(self) -> int | None:
-        layout, positions = self._layout, self.table.positions
-        if len(positions.layers) <= layout.stages:
-            return None
-        work = [self._work_us(layer) for layer in range(len(positions.graph.layers))]
+    def prove(self, options: Options) -> float:
+        """Raise the bound by the models in equal parts of the limits; return the deterministic units that they took."""
+        layout, layers = self._layout, self.table.positions.graph.layers
+        work = [self._work_us(layer) for layer in range(len(layers))]
         shared = layout.micro_batches * sum(map(sum, work)) * self.table.configuration.share / layout.gpus
-        bounds = [-(-shared.numerator // shared.denominator)]
-        if find_spec("ortools") is None or shared.numerator >= _MOST_PARTS:
-            return bounds[0]
-        models: list[_StageModel] = [_DivisibleModel(self.table, work)]
+        if self.least_us is None or find_spec("ortools") is None or shared.numerator >= _MOST_PARTS:
+            self.proven = True
+            return 0.0
+        end = None if options.time_limit is None else monotonic() + options.time_limit
+        spent = 0.0
+        kinds: list[type[_StageModel]] = [_DivisibleModel]
         if len(work) * layout.stages <= _MOST_LITERALS:
-            models.append(_WholeModel(self.table, work))
-        for model in models:
-            proven = model.solve()
+            kinds.append(_WholeModel)
+        for number, kind in enumerate(kinds):
+            seconds = math.inf if end is None else (end - monotonic()) / (len(kinds) - number)
+            units = _UNITS if options.work_limit is None else options.work_limit / len(kinds)
+            if seconds <= 0 or options.cancel.is_set():
+                return spent
+            model = kind(self.table, work)
+            proven = model.solve(seconds, min(_UNITS, units))
+            spent += model.spent
             if proven is None:
-                return None
-            bounds.append(proven)
+                self.least_us, self.proven = None, True
+                return spent
+            self.least_us = max(self.least_us, proven)
             self._starts += model.cuts()
-        return max(bounds)
+        self.proven = True
+        return spent
 
     def _work_us(self, number: int) -> tuple[int, int, int]:
         """Forward, backward and weight passes of a layer as measured, where it is computed as seldom as it may be."""
@@ -129,7 +144,7 @@ class _StageModel:
 
         self.table, self.work = table, work
         self.layout, self.share = table.configuration.layout, table.configuration.share
-        self.proto, self.found = new_model(), False
+        self.proto, self.found, self.spent = new_model(), False, 0.0
         self.engine: cp_model.CpSolver
         self.total = self.share.numerator * sum(map(sum, work))
         ways = 4 * self.layout.stages * int(table.transfer_us.max()) * self.share.denominator
@@ -142,23 +157,25 @@ class _StageModel:
         self.makespan = self.proto.new_int_var(0, most, "makespan")
         self.proto.minimize(self.makespan)
 
-    def solve(self) -> int | None:
-        """Return what the engine proves within its limit, in microseconds; None where there is no solution."""
+    def solve(self, seconds: float, units: float) -> int | None:
+        """Return what the engine proves within its limits, in microseconds; None where there is no solution."""
         from ortools.sat.python import cp_model
 
-        from jigsaw_opt.problem import clock
         from jigsaw_opt.solvers.engines.cpsat import new_solver
 
         self.engine = new_solver()
         self.engine.parameters.linearization_level = 2
-        self.engine.parameters.max_deterministic_time = _UNITS
-        self.engine.parameters.max_time_in_seconds = min(clock.left(), 1e9)
+        self.engine.parameters.max_deterministic_time = units
+        self.engine.parameters.max_time_in_seconds = min(seconds, 1e9)
         status = self.engine.solve(self.proto)
+        self.spent = self.engine.response_proto.deterministic_time
         self.found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
         if status == cp_model.INFEASIBLE:
             return None
-        # A float beyond 2^52 may be rounded up.
+        # A float beyond 2^52 may be rounded up, and before anything is proven there may be no number.
         proven = self.engine.best_objective_bound
+        if not math.isfinite(proven):
+            return 0
         whole = round(proven) if proven < 2**52 else int(proven * (1 - 1e-9))
         return -(-whole // self.share.denominator)
 

@@ -142,19 +142,30 @@ def _reachable(readers: Sequence[int], below: Sequence[int]) -> tuple[list[int],
     """Prefixes in the order of their discovery, and for each the numbers of those one step further."""
     first = next(1 << at for at, own in enumerate(below) if own == 0)
     number, found, steps = {first: 0}, [first], list[set[int]]()
+    read_by = [_read_by(first, readers)]
     queue = deque(found)
     while queue:
         look()
         prefix = queue.popleft()
-        longer = {prefix | below[to] | 1 << to for at in _bits(prefix) for to in _bits(readers[at] & ~prefix)}
+        at = number[prefix]
+        longer = {prefix | below[to] | 1 << to for to in _bits(read_by[at] & ~prefix)}
         for other in sorted(longer - number.keys()):
             number[other] = len(found)
             found.append(other)
+            read_by.append(read_by[at] | _read_by(other & ~prefix, readers))
             queue.append(other)
         if len(found) > _MOST_PREFIXES:
             raise UsageError(f"the graph can be cut in more than {_MOST_PREFIXES} ways; merge branches of it first")
         steps.append({number[other] for other in longer})
     return found, steps
+
+
+def _read_by(layers: int, readers: Sequence[int]) -> int:
+    """Layers that read from some of a set."""
+    found = 0
+    for at in _bits(layers):
+        found |= readers[at]
+    return found
 
 
 def _crossing(prefix: int, readers: Sequence[int]) -> int:

@@ -20,7 +20,15 @@ from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timing import timetable_of
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 
-__all__ = ["PipelineSchedule", "makespan_us", "peak_bytes", "require_memory", "schedule_of", "timetable_of_orders"]
+__all__ = [
+    "PipelineSchedule",
+    "makespan_us",
+    "peak_bytes",
+    "plan_of_orders",
+    "require_memory",
+    "schedule_of",
+    "timetable_of_orders",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +85,8 @@ def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: 
     WrongPlanError
         A plan breaks a rule.
     """
-    finite = _planned(pipeline, orders, name, "finite", schedule)
-    cyclic = _planned(pipeline, orders, name, "cyclic", schedule)
+    finite = plan_of_orders(pipeline, orders, name, "finite", schedule)
+    cyclic = plan_of_orders(pipeline, orders, name, "cyclic", schedule)
     whole = cyclic[1].objective * pipeline.layout.gpus
     return PipelineSchedule(finite, cyclic, 1 - sum(pipeline.work_us) / whole, peak_bytes(pipeline, orders))
 
@@ -168,10 +176,16 @@ def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: O
     return timetable_of(operations, network.jobs, gpus, found[1], found[0])
 
 
-def _planned(
+def plan_of_orders(
     pipeline: PipelineProblem, orders: Orders, name: str, horizon: Horizon, schedule: str
 ) -> tuple[Instance, Plan]:
-    """The instance, and its plan with the bound of instant relaxations."""
+    """Return the instance of a pipeline, and the plan of orders of its passes with the bound of instant relaxations.
+
+    Raises
+    ------
+    WrongPlanError
+        The plan breaks a rule.
+    """
     instance = pipeline_instance(pipeline, name, horizon)
     operations = cut(instance)
     timetable = timetable_of_orders(pipeline, instance, orders)
