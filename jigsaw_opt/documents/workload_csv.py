@@ -10,7 +10,7 @@ from typing import Any
 
 from jigsaw_opt.documents.csv_text import csv_text, restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Unfinished
 from jigsaw_opt.documents.readers.times import moment_us
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import LARGEST, STATED, STATED_LISTS, TraceJob, Workload
@@ -114,7 +114,7 @@ def decode_workload(
     return from_first(workload) if submit == _DATED else workload
 
 
-def _on_gpus(job_of: Callable[[Row], TraceJob | str], row: Row) -> TraceJob | str:
+def _on_gpus(job_of: Callable[[Row], TraceJob | Unfinished | str], row: Row) -> TraceJob | Unfinished | str:
     """The job of a line, or why it is none: it has no GPU, or never started."""
     return NO_GPU if row.is_zero("gpus") else job_of(row)
 
@@ -194,9 +194,10 @@ def _number_us(row: Row, submit: str) -> int:
     return row.microseconds(submit, _SUBMIT[submit])
 
 
-def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str]) -> TraceJob | str:
-    if duration and row.is_missing(duration):
-        return NEVER_STARTED
+def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str]) -> TraceJob | Unfinished | str:
+    lacks_duration = duration and row.is_missing(duration)
+    if lacks_duration and ("end_us" in stated and not row.is_missing(stated["end_us"])):
+        return NEVER_STARTED  # it was cancelled before
     gpus = row.integer("gpus")
     fewest, most = row.optional("min_gpus") or 0, row.optional("max_gpus") or 0
     if row.good and not (fewest or gpus) <= gpus <= (most or gpus):
@@ -204,6 +205,10 @@ def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str])
     foreground = _truth(row, "foreground") or False
     name = restored(row.text("name")) if row.has("name") else f"line-{row.number}"
     submit_us = row.moment(submit) if submit == _DATED else _number_us(row, submit)
+    if lacks_duration:
+        told = _stated(row, stated)
+        reason = NEVER_STARTED if told.get("start_us") is None else STILL_RUNNING
+        return Unfinished.of(name, submit_us, gpus, reason, **told)
     if duration:
         job = TraceJob.lasting(name, submit_us, gpus, row.duration(duration, _DURATION[duration]))
     else:

@@ -260,6 +260,10 @@ class Workload:
         How many jobs of the trace are not among `jobs`, by the reason why.
     remarks
         What else was decided in reading the trace, with how often.
+    unfinished
+        Those of the jobs left out that wait or run, where the trace tells of them: how long they last is not known.
+    first_us
+        When time 0 is, in microseconds since 1970, where the trace has dates.
 
     Raises
     ------
@@ -272,6 +276,8 @@ class Workload:
     stages: Mapping[str, StageTimes] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     remarks: Mapping[str, int] = field(default_factory=dict)
+    unfinished: tuple[TraceJob, ...] = field(default=(), repr=False)
+    first_us: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.jobs, Iterable):

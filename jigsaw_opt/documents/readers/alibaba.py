@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_alibaba", "resembles"]
@@ -37,14 +37,17 @@ def read_alibaba(data: bytes | str, source: str = "pods.csv", accept: Accept = a
     return table.workload(source, lambda row: _job(row, table.tally), accept)
 
 
-def _job(row: Row, tally: Tally) -> TraceJob | str:
+def _job(row: Row, tally: Tally) -> TraceJob | Unfinished | str:
     gpus = row.integer("num_gpu", least=0)
     if row.good and gpus == 0:
         return NO_GPU
-    if row.good and row.is_missing("scheduled_time"):
+    waits = row.is_missing("scheduled_time")
+    if row.good and waits and not row.is_missing("deletion_time"):
         return NEVER_STARTED
     if row.good and row.is_missing("deletion_time"):
-        return STILL_RUNNING
+        start_us, reason = (None, NEVER_STARTED) if waits else (row.microseconds("scheduled_time"), STILL_RUNNING)
+        stated = {"start_us": start_us, "qos": row.stated("qos")}
+        return Unfinished.of(row.text("name"), row.microseconds("creation_time"), max(1, gpus), reason, **stated)
     start_us, end_us = row.microseconds("scheduled_time"), row.microseconds("deletion_time")
     if row.good and end_us < start_us:
         row.add(f"deletion_time is before scheduled_time: {row.text('scheduled_time')}")

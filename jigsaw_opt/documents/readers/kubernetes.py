@@ -15,7 +15,7 @@ from typing import Any
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.kubernetes_kinds import is_read, job_of_item, job_of_pods, kind_of_item, name_of
 from jigsaw_opt.documents.readers.table import Accept, anything, from_first
-from jigsaw_opt.documents.readers.tally import Tally
+from jigsaw_opt.documents.readers.tally import Tally, Unfinished
 from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -61,7 +61,7 @@ def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept
     return from_first(tally.workload(source, jobs.values()))
 
 
-def _jobs(items: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | str]]:
+def _jobs(items: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | Unfinished | str]]:
     """The jobs of a list, or why there is none, with the items that they stand in."""
     known = {
         (kind_of_item(item)[0], _beside(item, item.at("metadata", "name").value)) for item in filter(_is_job, items)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jigsaw_opt.documents.readers.kubernetes_gpus import PodNeeds
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
 from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.workload import TraceJob
 
@@ -57,7 +57,7 @@ def name_of(item: Tree) -> str:
     return f"{meta.at('namespace').text() if meta.at('namespace') else 'default'}/{meta.at('name').text()}"
 
 
-def job_of_item(item: Tree, tally: Tally) -> TraceJob | str:
+def job_of_item(item: Tree, tally: Tally) -> TraceJob | Unfinished | str:
     """Return the job that an item states, or why it is none."""
     kind = _kind(item)
     if kind is None:
@@ -68,12 +68,15 @@ def job_of_item(item: Tree, tally: Tally) -> TraceJob | str:
     gpus = sum(ask.pods * ask.needs.gpus for ask in asks)
     if gpus == 0:
         return _CLAIMS if any(ask.needs.claims for ask in asks) else NO_GPU
-    if not start or not end:
-        return STILL_RUNNING if start else _NO_START if end else NEVER_STARTED
+    if not start and end:
+        return _NO_START
+    name, created_us = name_of(item), _time_us(item.at("metadata", "creationTimestamp"))
+    if not end:
+        reason, start_us = (STILL_RUNNING, _time_us(start)) if start else (NEVER_STARTED, None)
+        return Unfinished.of(name, created_us, gpus, reason, start_us=start_us)
     lasted_us = _time_us(end) - _time_us(start)
     if lasted_us < 0:
         item.at("status").add("it ends before it starts")
-    name, created_us = name_of(item), _time_us(item.at("metadata", "creationTimestamp"))
     _remark(tally, [ask.needs for ask in asks])
     job = TraceJob.lasting(name, created_us, gpus, max(0, lasted_us))
     return replace(job, start_us=_time_us(start), end_us=_time_us(end))
@@ -141,7 +144,7 @@ class _GpuInterval(NamedTuple):
     gpus: int
 
 
-def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | str:
+def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | Unfinished | str:
     """Return the job that pods of one owner make up, or why they make up none.
 
     It has as many GPUs as its pods held at a time, since a pod that takes the place of another does not add to it, and
@@ -153,24 +156,34 @@ def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | str
         return _CLAIMS if any(need.claims for need in needs) else NO_GPU
     failed = [pod.at("status", "phase").value == "Failed" for pod, _ in asking]
     started = [bool(pod.at("status", "startTime")) for pod, _ in asking]
+    created_us = min(_time_us(pod.at("metadata", "creationTimestamp")) for pod in pods)
     if not any(started):
-        return NEVER_STARTED
+        return _unfinished(name, created_us, asking, NEVER_STARTED)
     if not all(has or over for has, over in zip(started, failed, strict=True)):
-        return STILL_RUNNING
+        return _unfinished(name, created_us, asking, STILL_RUNNING)
     held = []
     for (pod, need), has in zip(asking, started, strict=True):
         end_us = _end_of_pod(pod) if has else 0
         if end_us is None:
-            return STILL_RUNNING
+            return _unfinished(name, created_us, asking, STILL_RUNNING)
         if has:
             held.append(_GpuInterval(_time_us(pod.at("status", "startTime")), end_us, need.gpus))
             if end_us < held[-1].start_us:
                 pod.at("status").add("it ends before it starts")
-    created_us = min(_time_us(pod.at("metadata", "creationTimestamp")) for pod in pods)
     _remark(tally, needs)
     start_us, end_us = min(one.start_us for one in held), max(one.end_us for one in held)
     job = TraceJob.lasting(name, created_us, _most_at_a_time(held), max(0, end_us - start_us))
     return replace(job, start_us=start_us, end_us=end_us)
+
+
+def _unfinished(name: str, created_us: int, asking: Sequence[tuple[Tree, PodNeeds]], reason: str) -> Unfinished | str:
+    """Return a job of pods that wait or run, by those that are not over; or the reason alone where all are over."""
+    left = [(pod, need) for pod, need in asking if pod.at("status", "phase").value not in ("Succeeded", "Failed")]
+    if not left:
+        return reason
+    starts = [pod.at("status", "startTime") for pod, _ in left]
+    start_us = max(map(_time_us, starts)) if all(starts) else None
+    return Unfinished.of(name, created_us, sum(need.gpus for _, need in left), reason, start_us=start_us)
 
 
 def _end_of_pod(pod: Tree) -> int | None:

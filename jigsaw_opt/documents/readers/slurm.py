@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
 from jigsaw_opt.documents.readers.times import duration_us
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
@@ -28,7 +28,7 @@ _ASKED = ("JobID", "State", "Submit", "Start", "End", "Elapsed", "AllocTRES", "R
 _TEXTS = {"user": "User", "account": "Account", "queue": "Partition", "qos": "QOS"}
 _STATED = ("Timelimit", *_TEXTS.values(), "Priority")
 _COMPONENT = re.compile(r"(?P<job>[^+]+)\+[0-9]+")
-_ARRAY = re.compile(r"[^_]+_\[(?P<tasks>[0-9,:-]+)(?:%[0-9]+)?\]")
+_ARRAY = re.compile(r"(?P<array>[^_]+)_\[(?P<tasks>[0-9,:-]+)(?:%[0-9]+)?\]")
 """Tasks of an array that have not started stand in one record."""
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?")
 _MOST_TASKS = 10**6
@@ -80,7 +80,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     return from_first(table.workload_of(source, _jobs(records, table.tally), accept))
 
 
-def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int, TraceJob | str]]:
+def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int, TraceJob | Unfinished | str]]:
     """The jobs, or why there is none, with the components of each put together."""
     parts: dict[str, list[_SacctLine]] = {}
     for name, record in records.items():
@@ -93,12 +93,22 @@ def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int
         line = components[0].line
         unfinished = next((one.reason for one in components if one.reason in (STILL_RUNNING, _PENDING)), "")
         if unfinished or not ran:
-            for _ in range(_tasks(name)):
-                yield line, unfinished or components[0].reason
+            for task in _tasks(name):
+                yield line, _unfinished(task, unfinished, components) if unfinished else components[0].reason
             continue
         submit_us, longest_us = min(one.submit_us for one in ran), max(one.duration_us for one in ran)
         job = TraceJob.lasting(name, submit_us, sum(one.gpus for one in ran), longest_us)
         yield line, replace(job, **_stated_by_all([one.stated for one in ran]))
+
+
+def _unfinished(name: str, reason: str, components: Sequence[_SacctLine]) -> Unfinished | str:
+    """Return a job that waits or runs, with what is known of it; the reason alone where it asks for no GPU."""
+    known = [one for one in components if one.gpus]
+    if not known:
+        return reason
+    starts = [one.stated.get("start_us") for one in known]
+    stated = {**known[0].stated, "start_us": None if reason == _PENDING else max(filter(None, starts)), "end_us": None}
+    return Unfinished.of(name, min(one.submit_us for one in known), sum(one.gpus for one in known), reason, **stated)
 
 
 def _stated_by_all(components: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -112,12 +122,14 @@ def _stated_by_all(components: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _tasks(name: str) -> int:
-    """Return how many tasks a record stands for, as three in ``7_[1,4-8:4]``; one where it does not say all."""
+def _tasks(name: str) -> Sequence[str]:
+    """Return the tasks that a record stands for, as three in ``7_[1,4-8:4]``; itself where it does not say all."""
     found = _ARRAY.fullmatch(name)
-    ranges = [_RANGE.fullmatch(part) for part in found["tasks"].split(",")] if found else []
-    count = sum((int(it[2] or it[1]) - int(it[1])) // max(1, int(it[3] or 1)) + 1 for it in ranges if it)
-    return count if all(ranges) and 0 < count <= _MOST_TASKS else 1
+    matches = [_RANGE.fullmatch(part) for part in found["tasks"].split(",")] if found else []
+    ranges = [range(int(it[1]), int(it[2] or it[1]) + 1, max(1, int(it[3] or 1))) for it in matches if it]
+    if found is None or len(ranges) < len(matches) or not 0 < sum(map(len, ranges)) <= _MOST_TASKS:
+        return (name,)
+    return [f"{found['array']}_{task}" for tasks in ranges for task in tasks]
 
 
 def _record(row: Row, tally: Tally) -> _SacctLine:
@@ -134,6 +146,10 @@ def _record(row: Row, tally: Tally) -> _SacctLine:
         reason = _CANCELLED if cancelled else _PENDING if state.startswith("PENDING") else NEVER_STARTED
     elif row.is_missing("End") or state.startswith(("RUNNING", "SUSPENDED")):
         reason = STILL_RUNNING
+    if reason in (STILL_RUNNING, _PENDING) and gpus:
+        start_us = row.moment("Start") if reason == STILL_RUNNING else None
+        stated = {"start_us": start_us, "time_limit_us": _limit_us(row), **_texts(row)}
+        return _SacctLine(row.number, row.moment("Submit"), gpus, 0, reason, stated)
     if reason:
         return _SacctLine(row.number, 0, 0, 0, reason)
     lasted_us, submit_us = _duration_us(row, tally), row.moment("Submit")
@@ -157,9 +173,13 @@ def _stated(row: Row, lasted_us: int, tally: Tally) -> dict[str, Any]:
     limit_us = _limit_us(row)
     if limit_us is not None and lasted_us > limit_us:
         tally.remark("jobs that ran longer than their Timelimit")
+    return {"start_us": start_us, "end_us": end_us, "time_limit_us": limit_us, **_texts(row)}
+
+
+def _texts(row: Row) -> dict[str, Any]:
+    """Return whose job it is, where it was submitted, and its priority."""
     priority = row.optional("Priority", least=0)
-    texts = {name: row.stated(column) for name, column in _TEXTS.items()}
-    return {"start_us": start_us, "end_us": end_us, "time_limit_us": limit_us, "priority": priority, **texts}
+    return {"priority": priority, **{name: row.stated(column) for name, column in _TEXTS.items()}}
 
 
 def _limit_us(row: Row) -> int | None:

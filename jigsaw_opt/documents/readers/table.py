@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
 from jigsaw_opt.documents.readers.lines import Lines, whole
-from jigsaw_opt.documents.readers.tally import Tally
+from jigsaw_opt.documents.readers.tally import Tally, Unfinished
 from jigsaw_opt.documents.readers.times import Zone, duration_us, is_missing, moment_us
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
@@ -45,7 +45,8 @@ def from_first(workload: Workload) -> Workload:
         start_us, end_us = (None if time_us is None else time_us - first_us for time_us in (job.start_us, job.end_us))
         return replace(job, submit_us=job.submit_us - first_us, start_us=start_us, end_us=end_us)
 
-    return replace(workload, jobs=tuple(map(moved, workload.jobs)))
+    jobs, unfinished = tuple(map(moved, workload.jobs)), tuple(map(moved, workload.unfinished))
+    return replace(workload, jobs=jobs, unfinished=unfinished, first_us=first_us)
 
 
 def headed(head: str, columns: Sequence[str], separator: str = "") -> int:
@@ -145,7 +146,7 @@ class JobTable:
     def workload(
         self,
         name: str,
-        job_of: Callable[[Row], TraceJob | str],
+        job_of: Callable[[Row], TraceJob | Unfinished | str],
         accept: Accept,
         stages: dict[str, StageTimes] | None = None,
     ) -> Workload:
@@ -161,7 +162,7 @@ class JobTable:
     def workload_of(
         self,
         name: str,
-        found: Iterable[tuple[int, TraceJob | str]],
+        found: Iterable[tuple[int, TraceJob | Unfinished | str]],
         accept: Accept,
         stages: dict[str, StageTimes] | None = None,
     ) -> Workload:
@@ -175,7 +176,7 @@ class JobTable:
         jobs: list[TraceJob] = []
         numbers = array("Q")
         for number, job in found:
-            if isinstance(job, str):
+            if isinstance(job, str | Unfinished):
                 self.tally.leave_out(job)
                 continue
             for problem in accept(job) if job.model else ():

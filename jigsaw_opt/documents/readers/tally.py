@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
-__all__ = ["NEVER_STARTED", "NO_GPU", "STILL_RUNNING", "Tally"]
+__all__ = ["NEVER_STARTED", "NO_GPU", "STILL_RUNNING", "Tally", "Unfinished"]
 
 NO_GPU = "without a GPU"
 NEVER_STARTED = "never started"
 STILL_RUNNING = "not ended"
+
+
+class Unfinished(NamedTuple):
+    """A job that waits or runs, which is left out because how long it lasts is not known.
+
+    Parameters
+    ----------
+    job
+        What is known of it; it runs where it has a start.
+    reason
+        Why it is left out, as of `Tally.leave_out`.
+    """
+
+    job: TraceJob
+    reason: str = STILL_RUNNING
+
+    @classmethod
+    def of(cls, name: str, submit_us: int, gpus: int, reason: str = STILL_RUNNING, **stated: Any) -> Unfinished:
+        """Return the job of which the trace states no more than this."""
+        return cls(TraceJob(name, submit_us, "seconds", gpus, **stated), reason)
 
 
 class Tally:
@@ -20,9 +41,13 @@ class Tally:
     def __init__(self) -> None:
         self._left_out: Counter[str] = Counter()
         self._remarks: Counter[str] = Counter()
+        self._unfinished: list[TraceJob] = []
 
-    def leave_out(self, reason: str) -> None:
+    def leave_out(self, reason: str | Unfinished) -> None:
         """Count a job that is left out, for a reason that reads well behind a number, as in ``without a GPU``."""
+        if isinstance(reason, Unfinished):
+            self._unfinished.append(reason.job)
+            reason = reason.reason
         self._left_out[reason] += 1
 
     def remark(self, remark: str) -> None:
@@ -35,4 +60,5 @@ class Tally:
 
     def workload(self, name: str, jobs: Iterable[TraceJob], stages: Mapping[str, StageTimes] | None = None) -> Workload:
         """Return the workload of the jobs that were not left out, with all counts."""
-        return Workload(name, tuple(jobs), stages or {}, dict(self._left_out), dict(self._remarks))
+        unfinished = tuple(sorted(self._unfinished, key=lambda job: job.submit_us))
+        return Workload(name, tuple(jobs), stages or {}, dict(self._left_out), dict(self._remarks), unfinished)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jigsaw_opt.documents.readers.table import Accept
-from jigsaw_opt.documents.readers.tally import Tally
+from jigsaw_opt.documents.readers.tally import Tally, Unfinished
 from jigsaw_opt.documents.readers.times import PointInTime, moment_us
 from jigsaw_opt.problem.rules.report import Place, Report, describe
 from jigsaw_opt.problem.workload import TraceJob
@@ -89,7 +89,9 @@ class Tree:
         return found
 
 
-def accepted_jobs(found: Iterable[tuple[Tree, TraceJob | str]], accept: Accept, tally: Tally) -> dict[str, TraceJob]:
+def accepted_jobs(
+    found: Iterable[tuple[Tree, TraceJob | Unfinished | str]], accept: Accept, tally: Tally
+) -> dict[str, TraceJob]:
     """Return the jobs by name, note what is wrong with them, and count what is left out.
 
     Parameters
@@ -103,7 +105,7 @@ def accepted_jobs(found: Iterable[tuple[Tree, TraceJob | str]], accept: Accept, 
     """
     jobs: dict[str, TraceJob] = {}
     for item, job in found:
-        if isinstance(job, str):
+        if isinstance(job, str | Unfinished):
             tally.leave_out(job)
             continue
         for problem in accept(job):
