@@ -208,7 +208,7 @@ def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
     data, source = read_file(workload_path(arguments.jobs)), readable(arguments.jobs)
     # What is wrong with columns that the caller names is said of them.
     with nullcontext() if columns else expecting(data, source, "csv"):
-        workload = without_too_wide(decode_workload(data, source, accept, columns), count, rigid=True)
+        workload = without_too_wide(decode_workload(data, source, accept, columns), lambda job: count, rigid=True)
     for line in workload.reading_told():
         note(f"{source}: {line}")
     return jobs_of(workload, arguments.model)

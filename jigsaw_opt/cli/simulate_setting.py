@@ -64,6 +64,13 @@ def configure_setting(parser: argparse.ArgumentParser) -> None:
     )
     add_too_wide(parser)
     parser.add_argument(
+        "--speeds",
+        default="",
+        metavar="TYPE=SPEED,...",
+        help="how fast types of GPU are against each other, as in a100=1,v100=0.43, for jobs that state durations"
+        " (default: estimates where the cluster has several types)",
+    )
+    parser.add_argument(
         "--failures",
         default="",
         metavar="mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE",
@@ -98,6 +105,7 @@ def parts_of(arguments: argparse.Namespace, workload: str, policy: str, seed: in
         "failures": arguments.failures,
         "columns": arguments.columns,
         "too_wide": arguments.too_wide,
+        "speeds": arguments.speeds,
     }
 
 

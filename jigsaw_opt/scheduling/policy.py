@@ -11,6 +11,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster, joined_parts
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.gpu_pools import GpuPool, PoolChoice, pools_of_cluster
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
@@ -90,6 +91,22 @@ class ClusterSetting:
         for k, server in enumerate(self.cluster.servers):
             found.setdefault(part[server.name], []).append(k)
         return tuple(map(tuple, found.values()))
+
+    @cached_property
+    def pools(self) -> tuple[GpuPool, ...]:
+        """The parts of the cluster by type and memory of their GPUs: a job that is placed is placed in one."""
+        return pools_of_cluster(self.cluster, self.parts)
+
+    @cached_property
+    def pool_of(self) -> tuple[GpuPool, ...]:
+        """The pool of each GPU."""
+        of_server = {k: pool for pool in self.pools for k in pool.servers}
+        return tuple(of_server[k] for k in self.server_of)
+
+    @cached_property
+    def pool_choice(self) -> PoolChoice:
+        """Says which of the pools a job can run in."""
+        return PoolChoice(self.pools, self.gpus_of, self.performance)
 
     @property
     def gpu_count(self) -> int:

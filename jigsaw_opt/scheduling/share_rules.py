@@ -99,6 +99,10 @@ def _check_share(setting: ClusterSetting, jobs: Mapping[int, Active], share: Sha
     else:
         fits = all(job.fewest <= count for job in members)
     require(fits, when, f"{name} cannot run on {count} GPUs")
+    for job in members:
+        if job.gpu_types is not None:
+            others = {setting.pool_of[gpu].gpu_type for gpu in share.gpus}.difference(setting.pool_choice.types_of(job))
+            require(not others, when, f"job {job.name!r} may not run on GPUs of type {', '.join(sorted(others))}")
     reason = setting.performance.refuses(share, members)
     require(reason is None, when, f"{name}: {reason}")
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from copy import copy
 from itertools import accumulate
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.gpu_pools import GpuPool
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting
 
-__all__ = ["PLACEMENTS", "FreeGpus", "by_priority", "require_equal_gpus", "too_wide"]
+__all__ = ["PLACEMENTS", "FreeGpus", "HeldPools", "by_priority", "require_equal_gpus", "too_wide"]
 
 PLACEMENTS = ("packed", "emptiest", "consolidated")
 """How jobs are placed: on few servers where that can be, on the emptiest servers, or only on as few as they can be."""
@@ -35,12 +36,17 @@ def require_equal_gpus(setting: ClusterSetting, policy: str) -> None:
 
 def too_wide(setting: ClusterSetting, policy: str, job: TraceJob) -> str | None:
     """Why a policy that gives each job as many GPUs as it asks for cannot run `job`: there are fewer; or None."""
-    if job.gpus <= setting.gpu_count:
-        return None
-    return (
-        f"policy {policy!r} gives jobs as many GPUs as they ask for:"
-        f" job {job.name!r} asks for {job.gpus} and the cluster has {setting.gpu_count}"
-    )
+    choice = setting.pool_choice
+    most = choice.most_gpus(job)
+    if job.gpus > most:
+        of_one_type, has = (", all of one type", f"of a type that it may have {most}") if choice.mixed else ("", most)
+        return (
+            f"policy {policy!r} gives jobs as many GPUs as they ask for{of_one_type}:"
+            f" job {job.name!r} asks for {job.gpus} and the cluster has {has}"
+        )
+    if choice.mixed and not choice.of(job):
+        return f"policy {policy!r} finds no type of GPU on which job {job.name!r} can run and that has {job.gpus} GPUs"
+    return None
 
 
 def by_priority(
@@ -64,16 +70,18 @@ def by_priority(
     """
     if placement == "consolidated":
         return _consolidated(setting, list(order), down)
-    part_of = {k: number for number, part in enumerate(setting.parts) for k in part}
-    left = [sum(gpu not in down for k in part for gpu in setting.gpus_of[k]) for part in setting.parts]
+    left = [sum(gpu not in down for k in pool.servers for gpu in setting.gpus_of[k]) for pool in setting.pools]
     chosen: list[Active] = []
     for active in order:
         share, count = active.share, active.job.gpus
-        parts = range(len(left)) if share is None else (part_of[setting.server_of[share.gpus[0]]],)
-        part = next((number for number in parts if left[number] >= count), None)
-        if part is not None:
+        if share is None:
+            pools = [pool.number for group in setting.pool_choice.of(active.job) for pool in group]
+        else:
+            pools = [setting.pool_of[share.gpus[0]].number]
+        number = next((number for number in pools if left[number] >= count), None)
+        if number is not None:
             chosen.append(active)
-            left[part] -= count
+            left[number] -= count
             if not any(left):
                 break
     kept = [active.share for active in chosen if active.share is not None]
@@ -81,8 +89,8 @@ def by_priority(
     started = []
     for active in chosen:
         if active.share is None:
-            gpus = free.find(active.job.gpus, placement)
-            if gpus is not None:  # there are enough, but jobs before may be in another part than counted
+            gpus = free.place(active.job, placement)
+            if gpus is not None:  # there are enough, but jobs before may be in another pool than counted
                 started.append(Share((active.index,), gpus))
     return (*kept, *started)
 
@@ -92,28 +100,54 @@ def _consolidated(setting: ClusterSetting, order: Sequence[Active], down: Collec
     open_to = FreeGpus(setting, (), down)
     unheld = FreeGpus(setting, [active.share for active in order if active.share is not None], down)
     shares: list[Share] = []
-    hopeless: set[int] = set()  # numbers of GPUs that no few servers have, now or later in the order
+    hopeless: set[object] = set()  # numbers of GPUs, and pools, that no few servers have, now or later in the order
     for active in order:
         if open_to.count == 0:
             break
-        count, own = active.job.gpus, active.share
+        own = active.share
         if own is not None and open_to.has(own.gpus):
             open_to.remove(own.gpus)
             shares.append(own)
             continue
-        if count in hopeless:
+        wanted = active.job.gpus, setting.pool_choice.of(active.job)
+        if wanted in hopeless:
             continue
-        gpus = unheld.take_consolidated(count)
+        gpus = unheld.place(active.job, "consolidated")
         if gpus is not None:
             open_to.remove(gpus)
         else:
-            gpus = open_to.take_consolidated(count)
+            gpus = open_to.place(active.job, "consolidated")
             if gpus is None:
-                hopeless.add(count)
+                hopeless.add(wanted)
                 continue
             unheld.remove(gpus)
         shares.append(Share((active.index,), gpus))
     return tuple(shares)
+
+
+class HeldPools:
+    """Pools that waiting jobs hold for themselves, so that no job behind them may have their GPUs.
+
+    Parameters
+    ----------
+    setting
+        Whose cluster it is.
+
+    Attributes
+    ----------
+    numbers
+        Numbers of the pools that are held.
+    """
+
+    def __init__(self, setting: ClusterSetting) -> None:
+        self._choice, self._pools = setting.pool_choice, setting.pools
+        self.numbers: set[int] = set()
+
+    def hold(self, job: TraceJob) -> bool:
+        """Hold all pools of the types that a job could run on, if any, and return whether there are no others."""
+        kinds = {group[0].kind for group in self._choice.of(job)}
+        self.numbers.update(pool.number for pool in self._pools if pool.kind in kinds)
+        return len(self.numbers) == len(self._pools)
 
 
 class FreeGpus:
@@ -133,30 +167,62 @@ class FreeGpus:
         self._server_of = setting.server_of
         held = {gpu for share in shares for gpu in share.gpus}.union(down)
         self._free = [[gpu for gpu in gpus if gpu not in held] for gpus in setting.gpus_of]
-        self._parts = setting.parts
-        self._widths = [sorted((len(setting.gpus_of[k]) for k in part), reverse=True) for part in setting.parts]
+        self._choice = setting.pool_choice
         self.count = sum(map(len, self._free))
 
-    def take(self, count: int) -> tuple[int, ...] | None:
-        """Take `count` GPUs, or None where there are too few.
+    def place(
+        self, job: TraceJob, placement: str, without: Container[int] = (), beside: Iterable[TraceJob] = ()
+    ) -> tuple[int, ...] | None:
+        """Take as many GPUs as a job asks for, of one type and joined by links; None where there are too few.
 
-        On one server if that is possible, the one that it fills best; else on the servers with the most free GPUs,
-        which is the fewest servers. Of equal servers the first.
+        The type on which it runs fastest comes first.
+
+        Parameters
+        ----------
+        job
+            The job.
+        placement
+            A name in `PLACEMENTS`. ``packed`` is on one server if that is possible, the one that it fills best; else
+            on the servers with the most free GPUs, which is the fewest servers. ``emptiest`` takes always from the
+            server with the most free GPUs. ``consolidated`` is on as few servers as in an empty cluster of the type.
+            Of equal servers the first.
+        without
+            Numbers of pools that it must not have.
+        beside
+            Jobs that share the GPUs, which must be able to have them too.
         """
-        return self._take(count, self._room(count))
+        if job.gpus > self.count:
+            return None
+        others = [{pool for group in self._choice.of(other) for pool in group} for other in beside]
+        for group in self._choice.of(job):
+            pools = [pool for pool in group if pool.number not in without and all(pool in own for own in others)]
+            gpus = self._of_one_type(job.gpus, placement, pools) if pools else None
+            if gpus is not None:
+                return gpus
+        return None
 
-    def _room(self, count: int) -> Sequence[int]:
-        """Return the servers to take `count` GPUs of: of one part of the cluster, if no server has so many."""
-        if count > self.count:
-            return ()
-        if len(self._parts) == 1 or max(map(len, self._free)) >= count:
-            return range(len(self._free))
-        return next((part for part in self._parts if sum(len(self._free[k]) for k in part) >= count), ())
-
-    def _take(self, count: int, servers: Sequence[int]) -> tuple[int, ...] | None:
-        """Take `count` GPUs as `take` does, of servers that have so many; None where there are no servers."""
+    def _of_one_type(self, count: int, placement: str, pools: Sequence[GpuPool]) -> tuple[int, ...] | None:
+        """Take GPUs of pools of one type."""
+        if placement == "consolidated":
+            fewest = min(_fewest(pool.widths, count) for pool in pools)
+            for pool in pools:
+                if sum(sorted((len(self._free[k]) for k in pool.servers), reverse=True)[:fewest]) >= count:
+                    return self._packed(count, pool.servers)
+            return None
+        servers = self._room(count, pools)
         if not servers:
             return None
+        return self._packed(count, servers) if placement == "packed" else self._emptiest(count, servers)
+
+    def _room(self, count: int, pools: Sequence[GpuPool]) -> Sequence[int]:
+        """Return the servers to take `count` GPUs of: of one pool, if no server has so many."""
+        servers = [k for pool in pools for k in pool.servers]
+        if len(pools) > 1 and max(len(self._free[k]) for k in servers) >= count:
+            return sorted(servers)
+        return next((pool.servers for pool in pools if sum(len(self._free[k]) for k in pool.servers) >= count), ())
+
+    def _packed(self, count: int, servers: Sequence[int]) -> tuple[int, ...]:
+        """Take GPUs of servers that have so many, on as few of them as possible."""
         taken: list[int] = []
         while len(taken) < count:
             want = count - len(taken)
@@ -170,11 +236,8 @@ class FreeGpus:
         self.count -= count
         return tuple(sorted(taken))
 
-    def take_emptiest(self, count: int) -> tuple[int, ...] | None:
-        """Take `count` GPUs, or None where there are too few: always from the server with the most free GPUs."""
-        servers = self._room(count)
-        if not servers:
-            return None
+    def _emptiest(self, count: int, servers: Sequence[int]) -> tuple[int, ...]:
+        """Take GPUs of servers that have so many, always of the one with the most."""
         taken: list[int] = []
         while len(taken) < count:
             best = max(servers, key=lambda k: len(self._free[k]))
@@ -183,23 +246,6 @@ class FreeGpus:
             self._free[best] = self._free[best][want:]
         self.count -= count
         return tuple(sorted(taken))
-
-    def take_consolidated(self, count: int) -> tuple[int, ...] | None:
-        """Take `count` GPUs on as few servers as they would be on in an empty cluster, or None where there are none."""
-        fewest = min(filter(None, (_fewest(widths, count) for widths in self._widths)), default=0)
-        for part in self._parts:
-            if sum(sorted((len(self._free[k]) for k in part), reverse=True)[:fewest]) >= count:
-                return self._take(count, part)
-        return None
-
-    def find(self, count: int, placement: str) -> tuple[int, ...] | None:
-        """Take `count` GPUs in the way of `placement`, a name in `PLACEMENTS`."""
-        takes = {
-            "packed": self.take,
-            "emptiest": self.take_emptiest,
-            "consolidated": self.take_consolidated,
-        }
-        return takes[placement](count)
 
     def copy(self) -> FreeGpus:
         """Return the same GPUs, to take from apart."""

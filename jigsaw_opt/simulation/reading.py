@@ -26,7 +26,7 @@ from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.workload import TraceJob, Workload, job_problems
 from jigsaw_opt.scheduling.performance import Contention, Performance
-from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, require_kind
+from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, refuse_speeds, require_kind
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.policy import Policy, choose
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
@@ -36,7 +36,14 @@ from jigsaw_opt.simulation.failure_words import are_times, failures_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.outages import Failures
 from jigsaw_opt.simulation.setting import Setting, told
-from jigsaw_opt.simulation.wide_jobs import require_choice, why_too_wide, without_too_wide
+from jigsaw_opt.simulation.wide_jobs import (
+    most_gpus_for,
+    require_choice,
+    why_too_wide,
+    with_durations_told,
+    with_types_of,
+    without_too_wide,
+)
 from jigsaw_opt.text import nearest, readable
 
 __all__ = ["changed", "read_setting", "read_settings"]
@@ -54,6 +61,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "failures": "",
     "columns": "",
     "too_wide": "refuse",
+    "speeds": "",
 }
 """What `simulate` takes beside the workload, the cluster and the policy."""
 _KINDS: Mapping[str, tuple[tuple[Any, ...], str]] = {
@@ -70,6 +78,7 @@ _KINDS: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "failures": ((str, Failures), "text or Failures"),
     "columns": ((str,), "text"),
     "too_wide": ((str,), "text"),
+    "speeds": ((str,), "text"),
 }
 """Types of each part by name, in the order in which `summary.json` tells them."""
 
@@ -185,8 +194,10 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
     with problems.of(given if isinstance(given, str) else "workload"):
         workload = _trace(asked, accept) if isinstance(given, str) else _checked(asked, accept)
         if not problems and cluster is not None:
-            workload = _with_foreground(without_too_wide(workload, cluster.gpu_count), wide)
+            workload = without_too_wide(with_types_of(workload, cluster), most_gpus_for(cluster))
+            workload = _with_foreground(workload, wide)
             workload, performance = _joined(asked, cluster, workload, performance)
+            workload = with_durations_told(workload, cluster, getattr(performance, "speeds", None))
             words = {name: told(part) for name, part in asked.items()}
             return Setting(
                 cluster, workload, performance, contention, round_us, restart_us, seed, failures, policy, options, words
@@ -280,10 +291,12 @@ def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str
     if isinstance(given, str):
         kind, source = _kind_and_source(given)
         if models is not None and given in ("", Profiled.name):
+            refuse_speeds(Profiled.name, asked["speeds"])
             performance = Profiled(cluster, models)
         elif kind not in FROM_TRACE:
-            performance = performance_of(kind or "seconds", source, cluster)
+            performance = performance_of(kind or "seconds", source, cluster, speeds=asked["speeds"])
     else:
+        refuse_speeds(str(told(given)), asked["speeds"])
         made: object = given if isinstance(given, Performance) else given(cluster)
         if not isinstance(made, Performance):
             raise UsageError(f"what makes a performance model for a cluster has made none: {kind_of(made)}")
@@ -308,7 +321,7 @@ def _joined(
 ) -> tuple[Workload, Performance]:
     """What each takes from the other: the model its figures from the trace, the jobs a drawn model."""
     if performance is None:
-        performance = performance_of(*_kind_and_source(asked["performance"]), cluster, workload.stages)
+        performance = performance_of(*_kind_and_source(asked["performance"]), cluster, workload.stages, asked["speeds"])
     if asked["draw_models"] and isinstance(performance, Profiled):
         workload = with_models(workload, performance, sorted(performance.models), asked["seed"])
     return workload, performance
@@ -347,10 +360,10 @@ def _checked(asked: Mapping[str, Any], accept: Accept) -> Workload:
 
 def _accepting(asked: Mapping[str, Any], cluster: Cluster, performance: Performance | None) -> Accept:
     """What is wrong with a job: more GPUs than there are, or nothing that the performance model knows."""
-    count = cluster.gpu_count
+    most, mixed = most_gpus_for(cluster), len({server.gpu_type for server in cluster.servers}) > 1
 
     def problems(job: TraceJob) -> Sequence[str]:
-        wide = why_too_wide(job, job.fewest, count)
+        wide = why_too_wide(job, job.fewest, most(job), " of a type that it may have" if mixed else "")
         if wide is not None and asked["too_wide"] == "skip":
             return ()
         found = [] if wide is None else [wide]

@@ -89,6 +89,7 @@ def simulate(
     foreground_gpus: int | None = None,
     columns: str = "",
     too_wide: str = "refuse",
+    speeds: str = "",
     until_us: int | None = None,
     cancel: threading.Event | None = None,
 ) -> SimulationResult:
@@ -108,18 +109,15 @@ def simulate(
         How jobs that span servers slow each other down, or how links are divided; ``exclusive`` for not at all.
     failures
         What fails and when, as in ``mtbf=100,mttr=2``; empty for nothing.
-    seed
-        Of the policy, of what is drawn of the models, and of failures; at least 0.
     round_s, restart_s
         Seconds between decisions, and of a start on other GPUs.
-    draw_models
-        Whether every job gets a model of the performance model, drawn with `seed`.
+    draw_models, seed
+        Whether every job gets a drawn model of the performance model; the seed of that, of the policy and of failures.
     foreground_gpus
         Jobs that ask for at least so many GPUs are in the foreground, beside those of which the workload says so.
-    columns
-        What a file in our own format calls its columns, as in ``gpus=num_gpu,submit_s=time``.
-    too_wide
-        What becomes of a workload with a job that needs more GPUs than there are: ``refuse`` it, or ``skip`` the job.
+    columns, too_wide, speeds
+        As on the command line: what a file in our own format calls its columns; whether to ``refuse`` a workload with a
+        job that needs more GPUs than there are, or to ``skip`` the job; and how fast types of GPU are.
     until_us, cancel
         Time of the workload, in microseconds, and an event set by another thread, that end it before all jobs have.
 
@@ -150,6 +148,7 @@ def simulate(
         foreground_gpus=foreground_gpus,
         columns=columns,
         too_wide=too_wide,
+        speeds=speeds,
     )
     simulation = simulation_of(setting)
     simulation.run((lambda: False) if cancel is None else cancel.is_set, until_us)

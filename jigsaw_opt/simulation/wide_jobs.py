@@ -1,16 +1,33 @@
-"""Jobs of a workload that need more GPUs than the cluster has: they are refused, or left out and counted."""
+"""Jobs of a workload against the types and the number of GPUs of a cluster.
+
+Jobs that need more GPUs than it has are refused, or left out and counted.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 from jigsaw_opt.errors import UsageError, argument
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import TraceJob, Workload, left_out_told
+from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 
-__all__ = ["require_choice", "why_too_wide", "without_too_wide"]
+__all__ = [
+    "most_gpus_for",
+    "require_choice",
+    "why_too_wide",
+    "with_durations_told",
+    "with_types_of",
+    "without_too_wide",
+]
 
 _CHOICES = ("refuse", "skip")
 _REASON = "with more GPUs than the cluster has"
+_UNTYPED = "gpu"
+"""The type of the GPUs of a cluster that does not say which they are."""
 
 
 def require_choice(word: str) -> None:
@@ -19,23 +36,90 @@ def require_choice(word: str) -> None:
         raise UsageError(f"what becomes of jobs that are too wide is {' or '.join(_CHOICES)}, not {word!r}")
 
 
-def why_too_wide(job: TraceJob, needed: int, count: int) -> str | None:
-    """Return that a job that needs so many GPUs is too wide for a cluster of `count`; None where it is not."""
+def why_too_wide(job: TraceJob, needed: int, count: int, of: str = "") -> str | None:
+    """Return that a job that needs so many GPUs is too wide for `count`, `of` some; None where it is not."""
     if needed <= count:
         return None
     skipped = argument("too_wide", "skip")
-    return f"job {job.name!r} needs {needed} GPUs and the cluster has {count}; {skipped} leaves such jobs out"
+    return f"job {job.name!r} needs {needed} GPUs and the cluster has {count}{of}; {skipped} leaves such jobs out"
 
 
-def without_too_wide(workload: Workload, count: int, *, rigid: bool = False) -> Workload:
+def most_gpus_for(cluster: Cluster) -> Callable[[TraceJob], int]:
+    """Return what tells how many GPUs of a cluster a job can have at most: those of one type that it may run on."""
+    counts = _counts(cluster)
+    if len(counts) == 1:
+        return lambda job: cluster.gpu_count
+    found: dict[tuple[str, ...] | None, int] = {}
+
+    def most(job: TraceJob) -> int:
+        if job.gpu_types not in found:
+            names = [name for asked in job.gpu_types or counts for name in matching_types(asked, counts)]
+            found[job.gpu_types] = max((counts[name] for name in names), default=0)
+        return found[job.gpu_types]
+
+    return most
+
+
+def with_types_of(workload: Workload, cluster: Cluster) -> Workload:
+    """Return a workload in which no job asks for a type of GPU where the cluster has one type: all run on that one."""
+    only, *others = _counts(cluster)
+    elsewhere = [not others and job.gpu_types is not None and not _match(job.gpu_types, only) for job in workload.jobs]
+    if not any(elsewhere):
+        return workload
+    jobs = (replace(job, gpu_types=None) if other else job for job, other in zip(workload.jobs, elsewhere, strict=True))
+    remark = f"jobs that ask for another type of GPU than the cluster's {only}, and run there"
+    remarks = dict(workload.remarks) if only == _UNTYPED else {**workload.remarks, remark: sum(elsewhere)}
+    return replace(workload, jobs=tuple(jobs), remarks=remarks)
+
+
+def with_durations_told(workload: Workload, cluster: Cluster, speeds: TypeSpeeds | None) -> Workload:
+    """Return a workload that tells on which types of GPU its durations are taken to be.
+
+    Parameters
+    ----------
+    workload, cluster
+        The jobs, and where they run.
+    speeds
+        How fast the types are; None where durations are taken as they are.
+    """
+    types = _counts(cluster)
+    if speeds is not None:
+        of = speeds.reference or "a GPU of speed 1"
+        count = sum(job.ran_on is None for job in workload.jobs)
+        remark = f"jobs that do not tell which type of GPU they ran on, with durations as on {of}"
+    else:
+        stated = (job for job in workload.jobs if job.ran_on is not None and job.duration_us is not None)
+        count = sum(not any(_match((str(job.ran_on),), name) for name in types) for job in stated)
+        remark = (
+            f"jobs that ran on another type of GPU than {', '.join(types)}, with durations as they are;"
+            f" {argument('speeds')} says how fast types are"
+        )
+    if count == 0 or set(types) == {_UNTYPED}:
+        return workload
+    return replace(workload, remarks={**workload.remarks, remark: count})
+
+
+def _counts(cluster: Cluster) -> Counter[str]:
+    """Return the GPUs of each type, in the order of the servers."""
+    counts = Counter[str]()
+    for server in cluster.servers:
+        counts[server.gpu_type] += server.gpus
+    return counts
+
+
+def _match(names: tuple[str, ...], gpu_type: str) -> bool:
+    return any(matching_types(name, (gpu_type,)) for name in names)
+
+
+def without_too_wide(workload: Workload, most: Callable[[TraceJob], int], *, rigid: bool = False) -> Workload:
     """Return the workload without the jobs that need more GPUs than there are; it says how many were left out.
 
     Parameters
     ----------
     workload
         The workload.
-    count
-        How many GPUs the cluster has.
+    most
+        How many GPUs of the cluster a job can have at most.
     rigid
         Whether jobs run on as many GPUs as they ask for, and not on fewer where they say that they can.
 
@@ -44,7 +128,7 @@ def without_too_wide(workload: Workload, count: int, *, rigid: bool = False) -> 
     UsageError
         No job is left.
     """
-    jobs = tuple(job for job in workload.jobs if (job.gpus if rigid else job.fewest) <= count)
+    jobs = tuple(job for job in workload.jobs if (job.gpus if rigid else job.fewest) <= most(job))
     if len(jobs) == len(workload.jobs):
         return workload
     left_out = {**workload.left_out, _REASON: len(workload.jobs) - len(jobs)}

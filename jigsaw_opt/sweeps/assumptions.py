@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
+from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.sweeps.advice import MEASURES
@@ -48,6 +49,8 @@ def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[s
     yield "cluster", f"{words['cluster']}: {counted(setting.gpu_count, 'GPU')} on {servers}"
     kind = setting.performance.name
     yield "performance", f"{kind}: {_PERFORMANCE[kind]}" if kind in _PERFORMANCE else kind
+    if (speeds := getattr(setting.performance, "speeds", None)) is not None:
+        yield "speeds of GPUs", _speeds(setting, speeds)
     yield "models", _models(setting)
     yield "contention", _CONTENTION.get(contention := str(words["contention"]), contention)
     yield "restart", f"a start on other GPUs takes {words['restart_s']:g} s without progress"
@@ -68,6 +71,17 @@ def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[s
             "known lengths",
             f"{', '.join(knowing)} {order} jobs by the work they have, which a simulation knows exactly",
         )
+
+
+def _speeds(setting: Setting, speeds: TypeSpeeds) -> str:
+    """Return how fast the types of the cluster are taken to be, and which durations are scaled."""
+    types = dict.fromkeys(server.gpu_type for server in setting.cluster.servers)
+    stated = ", ".join(f"{name} {float(speeds.of(name) or 0):g}" for name in types)
+    source = "as stated" if setting.words["speeds"] else "estimates: measure your own jobs"
+    told = sum(job.ran_on is not None for job in setting.workload.jobs)
+    of = speeds.reference or "a GPU of speed 1"
+    others = counted(len(setting.workload.jobs) - told, "other duration")
+    return f"{stated} ({source}); {counted(told, 'job')} ran on a known type, and {others} are taken as on {of}"
 
 
 def _models(setting: Setting) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.cluster import Cluster, Link
+from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.policy import Active, Moment, Policy, choose, find, names
@@ -66,19 +66,19 @@ def test_las_places_on_the_emptiest_servers_unless_told_to_pack() -> None:
 def test_free_gpus_are_taken_where_they_fit_best() -> None:
     free = FreeGpus(setting(job("a", 0, 1, 1)), [Share((0,), (0, 1))])
     assert free.count == 6
-    assert free.take(3) == (4, 5, 6)
-    assert free.take(2) == (2, 3)
-    assert free.take(2) is None
+    assert free.place(job("b", 0, 3, 1), "packed") == (4, 5, 6)
+    assert free.place(job("b", 0, 2, 1), "packed") == (2, 3)
+    assert free.place(job("b", 0, 2, 1), "packed") is None
     assert free.count == 1
 
 
 def test_free_gpus_are_taken_only_on_as_few_servers_as_can_be() -> None:
     made = setting(job("a", 0, 1, 1))
     free = FreeGpus(made, [Share((0,), (0,)), Share((1,), (4,))])
-    assert free.take_consolidated(4) is None
-    assert free.take_consolidated(6) == (1, 2, 3, 5, 6, 7)
-    assert FreeGpus(made).take_consolidated(5) == (0, 1, 2, 3, 4)
-    assert FreeGpus(made).take_consolidated(9) is None
+    assert free.place(job("c", 0, 4, 1), "consolidated") is None
+    assert free.place(job("c", 0, 6, 1), "consolidated") == (1, 2, 3, 5, 6, 7)
+    assert FreeGpus(made).place(job("c", 0, 5, 1), "consolidated") == (0, 1, 2, 3, 4)
+    assert FreeGpus(made).place(job("c", 0, 9, 1), "consolidated") is None
 
 
 def test_consolidated_jobs_move_later_ones_out_of_their_way() -> None:
@@ -102,25 +102,23 @@ def test_consolidated_jobs_move_later_ones_out_of_their_way() -> None:
     )
 
 
-def test_a_policy_that_does_not_look_at_gpus_refuses_what_it_cannot_place() -> None:
-    mixed = grid("1x4:v100+1x4:a100")
+def test_a_job_that_no_type_of_gpu_has_room_for_is_refused() -> None:
+    mixed = grid("1x4:v100+1x8:a100")
     assert mixed is not None
-    small, large = cluster().servers
-    uneven = Cluster((small, replace(large, gpu_memory=2 * 10**9)))
     elastic = replace(job("a", 0, 9, 1), min_gpus=1)
     for policy in (FIFO, SRTF, LAS, SJF_BCO):
-        with pytest.raises(UsageError, match="is for GPUs of one type, not of v100, a100"):
-            run(setting(job("a", 0, 1, 1), cluster=mixed), policy)
-        with pytest.raises(UsageError, match="is for GPUs with the same memory"):
-            run(setting(job("a", 0, 1, 1), cluster=uneven), policy)
         with pytest.raises(UsageError, match="job 'a' asks for 9 and the cluster has 8"):
             run(setting(elastic), policy)
+        with pytest.raises(UsageError, match="all of one type: job 'a' asks for 9 and the cluster has of a type that"):
+            run(setting(elastic, cluster=mixed), policy)
+        with pytest.raises(UsageError, match="job 'a' asks for 5 and the cluster has of a type that it may have 4"):
+            run(setting(replace(job("a", 0, 5, 1), gpu_types=("v100",)), cluster=mixed), policy)
 
 
 def test_free_gpus_are_taken_from_the_emptiest_server() -> None:
     free = FreeGpus(setting(job("a", 0, 1, 1)))
-    assert [free.take_emptiest(1), free.take_emptiest(1), free.take_emptiest(4)] == [(0,), (4,), (1, 2, 3, 5)]
-    assert free.take_emptiest(3) is None
+    found = [free.place(job("a", 0, count, 1), "emptiest") for count in (1, 1, 4, 3)]
+    assert found == [(0,), (4,), (1, 2, 3, 5), None]
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
@@ -185,7 +183,8 @@ def test_gpus_are_taken_in_one_part_of_the_cluster(placement: str) -> None:
     apart = replace(cluster(servers=4, gpus=2), links=tuple(Link("-".join(pair), pair, 10**9) for pair in pairs))
     made = setting(job("a", 0, 4, 1), cluster=apart)
     free = FreeGpus(made)
-    assert free.find(4, placement) == (0, 1, 4, 5) and free.find(4, placement) == (2, 3, 6, 7)
-    assert FreeGpus(made).find(5, placement) is None
+    wide = job("a", 0, 4, 1)
+    assert free.place(wide, placement) == (0, 1, 4, 5) and free.place(wide, placement) == (2, 3, 6, 7)
+    assert FreeGpus(made).place(job("a", 0, 5, 1), placement) is None
     jobs = [Active(k, job(str(k), 0, gpus, 1), 1) for k, gpus in enumerate((5, 4, 1))]
     assert [share.jobs for share in by_priority(made, jobs, placement)] == [(1,), (2,)]

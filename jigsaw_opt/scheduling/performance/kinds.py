@@ -12,7 +12,7 @@ from jigsaw_opt.problem.workload import StageTimes
 from jigsaw_opt.scheduling.performance.protocol import Performance
 from jigsaw_opt.text import nearest
 
-__all__ = ["FROM_TRACE", "KINDS", "performance_of", "require_kind"]
+__all__ = ["BY_SPEED", "FROM_TRACE", "KINDS", "performance_of", "refuse_speeds", "require_kind"]
 
 KINDS = {
     "epochs": "jigsaw_opt.scheduling.performance.epochs:epochs",
@@ -26,10 +26,16 @@ KINDS = {
 
 FROM_TRACE = frozenset({"stages"})
 """Kinds whose figures stand in the trace itself."""
+BY_SPEED = frozenset({"seconds", "stages"})
+"""Kinds whose jobs run faster or slower by the speed of the type of GPU that they run on."""
 
 
 def performance_of(
-    kind: str, source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes] | None = None
+    kind: str,
+    source: Path | None,
+    cluster: Cluster,
+    stages: Mapping[str, StageTimes] | None = None,
+    speeds: str = "",
 ) -> Performance:
     """The performance model of a kind.
 
@@ -43,18 +49,29 @@ def performance_of(
         The cluster on whose GPUs jobs run.
     stages
         Stage times that stand in the trace.
+    speeds
+        How fast types of GPU are against each other, as `speeds_of` reads it, for a kind in `BY_SPEED`.
 
     Raises
     ------
     UsageError
-        There is no such kind, or it needs another source.
+        There is no such kind, it needs another source, or it takes no speeds.
     InvalidInputError
         With everything that is wrong in the source.
     """
     require_kind(kind)
+    refuse_speeds(kind, speeds)
     module, _, function = KINDS[kind].partition(":")
-    made: Performance = getattr(import_module(module), function)(source, cluster, stages or {})
+    made: Performance = getattr(import_module(module), function)(
+        source, cluster, stages or {}, *([speeds] if kind in BY_SPEED else [])
+    )
     return made
+
+
+def refuse_speeds(kind: str, speeds: str) -> None:
+    """Raise a `UsageError` where speeds of types of GPU are given for what knows each type by itself."""
+    if speeds and kind not in BY_SPEED:
+        raise UsageError(f"speeds of types of GPU are for performance {' and '.join(sorted(BY_SPEED))}, not {kind!r}")
 
 
 def require_kind(kind: str) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import DURATION_UNITS_US, StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
 
-__all__ = ["Seconds", "seconds"]
+__all__ = ["Seconds", "SecondsByType", "seconds"]
 
 _SECOND_US = 1_000_000
 
@@ -24,7 +27,11 @@ class Seconds:
     """
 
     name = "seconds"
-    figures = ()
+
+    @property
+    def figures(self) -> object:
+        """Nothing."""
+        return ()
 
     def unknown(self, job: TraceJob) -> str | None:
         """Any model is as good as any other; only the number of iterations must be known."""
@@ -57,18 +64,72 @@ class Seconds:
         return (Pace(rate_of(_iteration_us(jobs[0]))),)
 
 
+class SecondsByType(Seconds):
+    """The same on GPUs of several types: an iteration takes the longer, the slower the type is.
+
+    Parameters
+    ----------
+    cluster
+        Whose GPUs they are.
+    speeds
+        Of all its types.
+    """
+
+    def __init__(self, cluster: Cluster, speeds: TypeSpeeds) -> None:
+        self.speeds = speeds
+        self._type_of = [cluster.servers[k].gpu_type for k in cluster.gpus.server_of]
+        self._counts = Counter(self._type_of)
+
+    @property
+    def figures(self) -> object:
+        """The speeds."""
+        return sorted(self.speeds.speeds.items()), self.speeds.reference
+
+    def unknown(self, job: TraceJob) -> str | None:
+        """The number of iterations must be known, and the speed of the GPUs that it ran on."""
+        return super().unknown(job) or self.speeds.unknown(job)
+
+    def alone_us(self, job: TraceJob) -> int:
+        """On the fastest type that it may have and that has as many GPUs as it asks for."""
+        allowed = [name for asked in job.gpu_types or self._counts for name in matching_types(asked, self._counts)]
+        wide = [name for name in allowed if self._counts[name] >= job.gpus]
+        return round(super().alone_us(job) / max(self.speeds.factor(job, name) for name in wide or self._counts))
+
+    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
+        """A job also has GPUs of one type."""
+        if len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
+            return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
+        return super().refuses(share, jobs)
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        """As many iterations a second as the type is times as fast."""
+        factor = self.speeds.factor(jobs[0], self._type_of[share.gpus[0]])
+        return (Pace(rate_of(_iteration_us(jobs[0]) / factor)),)
+
+    def throughput(self, job: TraceJob, gpu_type: str) -> float:
+        """Iterations a second on GPUs of a type; 0 where the cluster has fewer of it than the job asks for."""
+        if self._counts[gpu_type] < job.gpus:
+            return 0.0
+        return float(self.speeds.factor(job, gpu_type) * _SECOND_US / _iteration_us(job))
+
+    def iterations_left(self, job: TraceJob, done: int) -> float:
+        """Its iterations but for those done."""
+        return (self.work(job) - done) / UNITS
+
+
 def _iteration_us(job: TraceJob) -> int:
     return DURATION_UNITS_US.get(job.model, _SECOND_US)
 
 
-def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Seconds:
-    """It needs no figures.
+def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes], speeds: str = "") -> Seconds:
+    """It needs no figures but the speeds of several types of GPU.
 
     Raises
     ------
     UsageError
-        There is a source.
+        There is a source, or as of `speeds_of`.
     """
     if source is not None:
         raise UsageError(f"performance 'seconds' has no source; what is {source}?")
-    return Seconds()
+    found = speeds_of(speeds, cluster)
+    return Seconds() if found is None else SecondsByType(cluster, found)

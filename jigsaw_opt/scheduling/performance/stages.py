@@ -13,6 +13,7 @@ from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
 
 __all__ = ["Stages", "stages"]
 
@@ -29,19 +30,27 @@ class Stages:
     ----------
     stages
         By model.
+    cluster, speeds
+        The types of GPU and how fast they are, where there are several; iterations are then as much faster or slower.
     """
 
     name = "stages"
 
-    def __init__(self, stages: Mapping[str, StageTimes]) -> None:
+    def __init__(
+        self, stages: Mapping[str, StageTimes], cluster: Cluster | None = None, speeds: TypeSpeeds | None = None
+    ) -> None:
+        self.speeds = speeds
         self._stages = dict(stages)
+        self._type_of = [] if cluster is None else [cluster.servers[k].gpu_type for k in cluster.gpus.server_of]
         self._alone = {model: round(times.iteration_us * _OVERHEAD) for model, times in stages.items()}
         self._rounds: dict[tuple[Group, Timing], Round] = {}
 
     @property
-    def figures(self) -> Mapping[str, StageTimes]:
-        """The stages."""
-        return self._stages
+    def figures(self) -> object:
+        """The stages, and the speeds of types where there are several."""
+        if self.speeds is None:
+            return self._stages
+        return self._stages, sorted(self.speeds.speeds.items()), self.speeds.reference
 
     def staged(self, job: TraceJob, staircase: bool = False) -> StagedJob:
         """What the program of groups knows of a job."""
@@ -53,7 +62,9 @@ class Stages:
         """No stages of its model, or no number of iterations."""
         if job.model not in self._stages:
             return f"has a model without stages, {job.model!r}"
-        return None if job.iterations is not None else "has no number of iterations"
+        if job.iterations is None:
+            return "has no number of iterations"
+        return None if self.speeds is None else self.speeds.unknown(job)
 
     def work(self, job: TraceJob) -> int:
         """Its iterations."""
@@ -73,6 +84,8 @@ class Stages:
         """Jobs share GPUs only if all ask for that number, and at most four do."""
         if len(jobs) > MOST_JOBS:
             return f"more than {MOST_JOBS} jobs cannot take turns"
+        if self.speeds is not None and len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
+            return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
         other = next((job for job in jobs if job.gpus != len(share.gpus)), None)
         return None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
 
@@ -83,7 +96,11 @@ class Stages:
         order = sorted(range(len(group)), key=group.__getitem__)
         found = self._round(tuple(group[k] for k in order), "planned" if share.depths else "published")
         often = dict(zip(order, found.iterations, strict=True))
-        return tuple(Pace(rate_of(found.time_us / often[k])) for k in range(len(group)))
+        return tuple(Pace(rate_of(found.time_us / often[k] / self._factor(share, jobs[k]))) for k in range(len(group)))
+
+    def _factor(self, share: Share, job: TraceJob) -> float:
+        """Return how many times as fast a job is on the GPUs of a share as its trace states."""
+        return 1.0 if self.speeds is None else float(self.speeds.factor(job, self._type_of[share.gpus[0]]))
 
     def _round(self, group: Group, timing: Timing) -> Round:
         if (group, timing) not in self._rounds:
@@ -91,16 +108,16 @@ class Stages:
         return self._rounds[group, timing]
 
 
-def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes]) -> Stages:
+def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes], speeds: str = "") -> Stages:
     """The stages that stand in a trace.
 
     Raises
     ------
     UsageError
-        A source is named, or the trace has no stages.
+        A source is named, or the trace has no stages; or as of `speeds_of`.
     """
     if source is not None:
         raise UsageError("performance 'stages' takes its figures from the trace, not from a source of its own")
     if not given:
         raise UsageError("performance 'stages' needs a trace that gives the stages of its models, as Muri's do")
-    return Stages(given)
+    return Stages(given, cluster, speeds_of(speeds, cluster))

@@ -169,7 +169,7 @@ class _BackfillScheduler:
         held, head = dict(held), None
         shadow_us, later = 0, free
         for active in waiting:
-            gpus = free.find(active.job.gpus, self.placement)
+            gpus = free.place(active.job, self.placement)
             if gpus is None:
                 found = self._shadow(now_us, active, held, free) if head is None else None
                 if found is not None:  # else too few GPUs are up
@@ -178,7 +178,7 @@ class _BackfillScheduler:
             if head is not None and now_us + self._estimate_us(active.job) > shadow_us:
                 trial = later.copy()
                 trial.remove(gpus)
-                if trial.find(head.job.gpus, self.placement) is None:
+                if trial.place(head.job, self.placement) is None:
                     free.add(gpus)
                     continue
                 later.remove(gpus)
@@ -195,7 +195,7 @@ class _BackfillScheduler:
         for end_us, those in groupby(ends, key=lambda one: one[0]):
             for _, gpus in those:
                 later.add(gpus)
-            if later.copy().find(head.job.gpus, self.placement) is not None:
+            if later.copy().place(head.job, self.placement) is not None:
                 return end_us, later
         return None
 
@@ -226,7 +226,7 @@ class _BackfillScheduler:
             if earliest_us is None:  # too few GPUs are up
                 continue
             profile.add(earliest_us, earliest_us + length_us, -gpus)
-            found = free.find(gpus, self.placement) if earliest_us == now_us else None
+            found = free.place(active.job, self.placement) if earliest_us == now_us else None
             if found is None:
                 self.reserved[index] = earliest_us
             else:

@@ -1,5 +1,5 @@
 """First in, first out: jobs start in order of submission and run to their end; a job that does not fit holds all
-behind it."""
+behind it that could have the same GPUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
-from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus, too_wide
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
 
 __all__ = ["FIFO"]
 
@@ -25,14 +25,15 @@ class _FifoScheduler(Stateless):
     def decide(self, moment: Moment) -> Decision:
         shares = list(moment.shares)
         free = FreeGpus(self.setting, shares, moment.down)
-        widest = max(sum(len(self.setting.gpus_of[k]) for k in part) for part in self.setting.parts)
+        held = HeldPools(self.setting)
         for active in moment.jobs.values():
-            if active.share is not None or active.job.gpus > widest:  # no link joins so many, whatever ends
+            if active.share is not None:
                 continue
-            gpus = free.find(active.job.gpus, self.placement)
-            if gpus is None:
+            gpus = free.place(active.job, self.placement, held.numbers)
+            if gpus is not None:
+                shares.append(Share((active.index,), gpus))
+            elif held.hold(active.job):
                 break
-            shares.append(Share((active.index,), gpus))
         return Decision(tuple(shares))
 
 
@@ -47,7 +48,6 @@ class _Fifo:
         return {"placement": PLACEMENTS}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _FifoScheduler:
-        require_equal_gpus(setting, self.name)
         return _FifoScheduler(setting, options["placement"])
 
 

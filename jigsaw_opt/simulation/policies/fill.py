@@ -16,7 +16,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
-from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus, too_wide
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
 
 __all__ = ["FILL", "SEPARATE"]
 
@@ -68,7 +68,7 @@ class _ForegroundFirst(Stateless):
     placement: str
     shortest: bool
     slowdown: float | None
-    _worth: dict[tuple[str, tuple[int, ...], _Models, str], int] = field(default_factory=dict, init=False)
+    _worth: dict[object, int] = field(default_factory=dict, init=False)
 
     def refuses(self, job: TraceJob) -> str | None:
         """A job of more GPUs than there are."""
@@ -98,16 +98,19 @@ class _ForegroundFirst(Stateless):
         gangs = {active.index: _FilledGpus(active, active.share.gpus) for active in front if active.share is not None}
         running = [gang.share(None) for gang in gangs.values()]
         free, unheld = FreeGpus(self.setting, running, down), FreeGpus(self.setting, [*running, *alone], down)
+        held = HeldPools(self.setting)
         for active in front:
             if active.share is not None:
                 continue
-            gpus = unheld.find(active.job.gpus, self.placement)
+            gpus = unheld.place(active.job, self.placement, held.numbers)
             if gpus is not None:
                 free.remove(gpus)
             else:
-                gpus = free.find(active.job.gpus, self.placement)
+                gpus = free.place(active.job, self.placement, held.numbers)
                 if gpus is None:
-                    break
+                    if held.hold(active.job):
+                        break
+                    continue
                 unheld.remove(gpus)
             gangs[active.index] = _FilledGpus(active, gpus)
         return gangs, free
@@ -118,7 +121,7 @@ class _ForegroundFirst(Stateless):
         for share in own.values():
             free.remove(share.gpus)
         for active in back:
-            gpus = None if active.index in own else free.find(active.job.gpus, self.placement)
+            gpus = None if active.index in own else free.place(active.job, self.placement)
             if gpus is not None:
                 own[active.index] = Share((active.index,), gpus)
         return own
@@ -132,26 +135,28 @@ class _ForegroundFirst(Stateless):
                 waiting.append(active)
             else:
                 gang.back.append(active)
-        hopeless: set[str] = set()
+        hopeless: set[object] = set()
         for active in waiting:
-            model = active.job.model
-            if model not in hopeless:
+            kind = active.job.model, active.job.gpu_types
+            if kind not in hopeless:
                 open_to = [gang for gang in gangs.values() if gang.has_room and self._pace(gang, active) > 0]
                 if open_to:
                     max(open_to, key=lambda gang: self._pace(gang, active)).back.append(active)
                 else:
-                    hopeless.add(model)
+                    hopeless.add(kind)
 
     def _pace(self, gang: _FilledGpus, active: Active) -> int:
         """Pace of a job of one GPU if it joined a gang; 0 if it cannot."""
-        key = (gang.front.job.model, gang.gpus, gang.models, active.job.model)
+        key = (gang.front.job.model, gang.gpus, gang.models, active.job.model, active.job.gpu_types)
         if key not in self._worth:
             of_model = {other.job.model: other for other in (*gang.back, active)}
             others = [other for model, other in of_model.items() if model != active.job.model]
             trial = _FilledGpus(gang.front, gang.gpus, [active, *others])
             jobs = [trial.front.job, *(other.job for other in trial.back)]
             share, performance = trial.share(self.slowdown), self.setting.performance
-            can = len(jobs) <= len(gang.gpus) + 1 and performance.refuses(share, jobs) is None
+            gpu_type = self.setting.pool_of[gang.gpus[0]].gpu_type
+            can = gpu_type in self.setting.pool_choice.types_of(active.job) and len(jobs) <= len(gang.gpus) + 1
+            can = can and performance.refuses(share, jobs) is None
             self._worth[key] = performance.paces(share, jobs, [0] * len(jobs))[1].rate if can else 0
         return self._worth[key]
 
@@ -173,7 +178,6 @@ class _Separate:
         return {"order": ("submission", "shortest"), "placement": placements}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
-        require_equal_gpus(setting, self.name)
         return _ForegroundFirst(setting, options["placement"], options["order"] == "shortest", None)
 
 
@@ -190,7 +194,6 @@ class _Fill:
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
         if not isinstance(setting.performance, Profiled):
             raise UsageError("policy 'fill' needs jobs whose models are known by segments")
-        require_equal_gpus(setting, self.name)
         shortest = options["order"] == "shortest"
         return _ForegroundFirst(setting, options["placement"], shortest, float(options["slowdown"]))
 

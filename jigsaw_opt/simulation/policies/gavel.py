@@ -48,7 +48,7 @@ class _GavelScheduler:
                 f"job {job.name!r} takes {restart_us / 1_000_000:g} s to start on other GPUs, and policy 'gavel' may"
                 f" move it every round: the rounds must be longer, as in {longer}"
             )
-        if not any(self.performance.throughput(job, gpu_type) > 0 for gpu_type in self.types):
+        if not any(self._throughput(job, gpu_type) > 0 for gpu_type in self.types):
             return f"job {job.name!r} runs on no single type of GPU: it asks for {job.gpus} of them"
         return None
 
@@ -123,7 +123,7 @@ class _GavelScheduler:
         taken: set[int] = set()
         for _, _, _, index, gpu_type in sorted(queue):
             job = moment.jobs[index].job
-            if index in taken or job.gpus > left[gpu_type] or self.performance.throughput(job, gpu_type) == 0:
+            if index in taken or job.gpus > left[gpu_type] or self._throughput(job, gpu_type) == 0:
                 continue
             taken.add(index)
             left[gpu_type] -= job.gpus
@@ -135,7 +135,12 @@ class _GavelScheduler:
 
     def _has_a_type(self, active: Active, capacity: Mapping[str, int]) -> bool:
         """Whether the job runs on a type of which any GPU is up."""
-        return any(count and self.performance.throughput(active.job, name) > 0 for name, count in capacity.items())
+        return any(count and self._throughput(active.job, name) > 0 for name, count in capacity.items())
+
+    def _throughput(self, job: TraceJob, gpu_type: str) -> float:
+        """Iterations a second of a job on a type; 0 where it cannot run, or may not."""
+        may_run = gpu_type in self.setting.pool_choice.types_of(job)
+        return self.performance.throughput(job, gpu_type) if may_run else 0.0
 
     def _allocation(self, jobs: Sequence[Active], capacity: Mapping[str, int]) -> Floats:
         """Shares of time of the jobs on the types, of which so many GPUs are up."""
@@ -145,7 +150,7 @@ class _GavelScheduler:
         from jigsaw_opt.solvers.allocation.gavel import solve_gavel
 
         cluster = SharedCluster(
-            throughput=np.array([[self.performance.throughput(one.job, name) for name in self.types] for one in jobs]),
+            throughput=np.array([[self._throughput(one.job, name) for name in self.types] for one in jobs]),
             gpus=np.array([one.job.gpus for one in jobs]),
             capacity=np.array([capacity[name] for name in self.types]),
             steps=np.array([self.performance.iterations_left(one.job, one.done) for one in jobs]),
@@ -192,7 +197,8 @@ class _Gavel:
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _GavelScheduler:
         if not isinstance(setting.performance, ByType):
             raise UsageError(
-                "policy 'gavel' needs a performance model that knows every type of GPU ('goodput', 'table'),"
+                "policy 'gavel' needs a performance model that knows every type of GPU ('goodput', 'table',"
+                " and 'seconds' where there are several types),"
                 f" not {setting.performance.name!r}"
             )
         types = tuple(dict.fromkeys(server.gpu_type for server in setting.cluster.servers))

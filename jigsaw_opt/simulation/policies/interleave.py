@@ -18,7 +18,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
-from jigsaw_opt.simulation.placing import FreeGpus
+from jigsaw_opt.simulation.placing import FreeGpus, too_wide
 from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
 
 __all__ = ["INTERLEAVE", "Interleaving"]
@@ -55,6 +55,10 @@ class Interleaving(Stateless):
     known: bool
     timing: Timing = "published"
     staircase: bool = False
+
+    def refuses(self, job: TraceJob) -> str | None:
+        """A job of more GPUs than there are, of one type where there are several."""
+        return too_wide(self.setting, "interleave", job)
 
     def decide(self, moment: Moment) -> Decision:
         """Group the jobs that come first, and start the groups that fit."""
@@ -127,14 +131,14 @@ class Interleaving(Stateless):
         before = {frozenset(share.jobs): share.gpus for share in moment.shares}
         kept = {team: before[frozenset(team)] for team in teams if frozenset(team) in before}
         wide_first = sorted(teams, key=lambda team: -staged[team[0]].gpus)
-        gpus = self._gpus(staged, wide_first, kept, moment.down)
+        gpus = self._gpus(moment.jobs, wide_first, kept, moment.down)
         if kept and any(self._scattered(gpus[team]) for team in teams if team in gpus.keys() - kept.keys()):
-            gpus = self._gpus(staged, wide_first, {}, moment.down)
+            gpus = self._gpus(moment.jobs, wide_first, {}, moment.down)
         return [Share(team, gpus[team], self._depths([staged[job] for job in team])) for team in teams if team in gpus]
 
     def _gpus(
         self,
-        staged: Mapping[int, StagedJob],
+        jobs: Mapping[int, Active],
         teams: Iterable[Team],
         kept: Mapping[Team, tuple[int, ...]],
         down: frozenset[int],
@@ -143,14 +147,17 @@ class Interleaving(Stateless):
         found = dict(kept)
         for team in teams:
             if team not in kept:
-                gpus = free.take(staged[team[0]].gpus)
-                if gpus is not None:  # teams fit together, but maybe not each in one part of the cluster
+                first, *others = (jobs[job].job for job in team)
+                gpus = free.place(first, "packed", beside=others)
+                if gpus is not None:  # teams fit together, but maybe not each in one pool of the cluster
                     found[team] = gpus
         return found
 
     def _scattered(self, gpus: tuple[int, ...]) -> bool:
         servers = {self.setting.server_of[gpu] for gpu in gpus}
-        largest = sorted(map(len, self.setting.gpus_of), reverse=True)
+        kind = self.setting.pool_of[gpus[0]].kind
+        own = (k for pool in self.setting.pools if pool.kind == kind for k in pool.servers)
+        largest = sorted((len(self.setting.gpus_of[k]) for k in own), reverse=True)
         return sum(largest[: len(servers) - 1]) >= len(gpus)
 
     def _depths(self, group: Sequence[StagedJob]) -> tuple[Depth, ...]:

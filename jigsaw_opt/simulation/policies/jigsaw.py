@@ -66,7 +66,9 @@ class JigsawScheduler:
         self.memory = Memory(Timetables(1 if self.rule in ("full", "staircase") else ITERATIONS))
 
     def refuses(self, job: TraceJob) -> str | None:
-        """A job that no servers that are alike can run."""
+        """A job that no servers that are alike can run, or that may not have every type of them."""
+        if {pool.gpu_type for pool in self.setting.pools} - {*self.setting.pool_choice.types_of(job)}:
+            return f"policy 'jigsaw' gives jobs any type of GPU, and job {job.name!r} may have only some; las obeys"
         kind = self._kind(job)
         if kind in self.busy or busy_shares(self.empty, [kind]):
             return None

@@ -14,7 +14,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
-from jigsaw_opt.simulation.placing import by_priority, require_equal_gpus, too_wide
+from jigsaw_opt.simulation.placing import by_priority, too_wide
 
 __all__ = ["LAS"]
 
@@ -71,7 +71,6 @@ class _Las:
         return {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed", "consolidated")}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _LasScheduler:
-        require_equal_gpus(setting, self.name)
         return _LasScheduler(setting, int(options["threshold"]) * _HOUR_US, options["placement"])
 
 

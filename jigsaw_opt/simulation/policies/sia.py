@@ -77,7 +77,8 @@ class _SiaScheduler:
     past: dict[int, _Past] = field(default_factory=dict)
 
     def refuses(self, job: TraceJob) -> str | None:
-        if any(job.fewest <= one.gpus <= job.most for one in self.configurations):
+        allowed = self.setting.pool_choice.types_of(job)
+        if any(job.fewest <= one.gpus <= job.most and one.gpu_type in allowed for one in self.configurations):
             return None
         return f"job {job.name!r} asks for {job.gpus} GPUs, which no configuration of Sia has"
 
@@ -162,7 +163,7 @@ class _SiaScheduler:
         """Goodput of the configurations of a type, by what was measured on it or on another type that the job knows."""
         job, past, performance = active.job, self.past[active.index], self.performance
         own = [one for one in self.configurations if one.gpu_type == gpu_type]
-        if not performance.runs_on(job, gpu_type):
+        if gpu_type not in self.setting.pool_choice.types_of(job) or not performance.runs_on(job, gpu_type):
             return dict.fromkeys(own, 0.0)
         if not past.seen:
             return dict.fromkeys(own, _NEVER_RAN)

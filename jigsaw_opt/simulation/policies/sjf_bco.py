@@ -1,8 +1,9 @@
 """Smallest jobs first with balanced contention and overhead (SJF-BCO, MobiHoc 2022), for jobs that arrive over time.
 
-Jobs wait in the order of their GPUs, smallest first, and the first one that finds no GPUs holds those behind it. Jobs
-of at most `threshold` GPUs are placed by FA-FFP and larger ones by LBSGF; nothing is preempted. The paper plans a
-batch and chooses threshold and limit of load by the makespan; here the threshold is an option, and there is no limit.
+Jobs wait in the order of their GPUs, smallest first, and the first one that finds no GPUs holds those behind it that
+could have the same. Jobs of at most `threshold` GPUs are placed by FA-FFP and larger ones by LBSGF; nothing is
+preempted. The paper plans a batch and chooses threshold and limit of load by the makespan; here the threshold is an
+option, and there is no limit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.scheduling.policy import ClusterSetting, Moment
-from jigsaw_opt.simulation.placing import require_equal_gpus, too_wide
+from jigsaw_opt.simulation.placing import HeldPools, too_wide
 from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 
 __all__ = ["SJF_BCO"]
@@ -103,21 +104,27 @@ class _SjfBcoScheduler:
             self._load(index, gpus, 1)
 
     def _started(self, free: set[int]) -> list[Share]:
-        parts = [[self.setting.gpus_of[k] for k in part] for part in self.setting.parts]
-        boards = [_LiveLedger(part, self.jobs, self.loads, free) for part in parts]
+        pools = [[self.setting.gpus_of[k] for k in pool.servers] for pool in self.setting.pools]
+        boards = [_LiveLedger(pool, self.jobs, self.loads, free) for pool in pools]
         rule = rule_of(self.variant, self.threshold, Fraction(self.spread))
         shares: list[Share] = []
+        held = HeldPools(self.setting)
         for _, index in self.waiting:
-            found = ((board, chosen) for board in boards if (chosen := rule(index, board)) is not None)
+            groups = self.setting.pool_choice.of(self.jobs[index])
+            own = (boards[pool.number] for group in groups for pool in group if pool.number not in held.numbers)
+            found = ((board, chosen) for board in own if (chosen := rule(index, board)) is not None)
             board, chosen = next(found, (None, ()))
             if board is None:
-                break
+                if held.hold(self.jobs[index]):
+                    break
+                continue
             gpus = self.placed[index] = tuple(sorted(board.numbers[gpu] for gpu in chosen))
             free.difference_update(gpus)
             self._load(index, gpus, 1)
             board.loads = [self.loads[gpu] for gpu in board.numbers]
             shares.append(Share((index,), gpus))
-        del self.waiting[: len(shares)]
+        started = {index for share in shares for index in share.jobs}
+        self.waiting = [one for one in self.waiting if one[1] not in started]
         return shares
 
     def _forget(self, index: int) -> None:
@@ -149,7 +156,6 @@ class _SjfBco:
         }
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SjfBcoScheduler:
-        require_equal_gpus(setting, self.name)
         variant: Variant = "intent" if options["variant"] == "intent" else "literal"
         loads = [0] * setting.gpu_count
         return _SjfBcoScheduler(setting, variant, int(options["threshold"]), int(options["spread"]), loads)

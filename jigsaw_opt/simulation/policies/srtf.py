@@ -9,7 +9,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
-from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, require_equal_gpus, too_wide
+from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, too_wide
 
 __all__ = ["SRTF"]
 
@@ -56,7 +56,6 @@ class _Srtf:
         return {"measure": ("time", "service"), "placement": PLACEMENTS}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SrtfScheduler:
-        require_equal_gpus(setting, self.name)
         return _SrtfScheduler(setting, options["measure"] == "service", options["placement"])
 
 

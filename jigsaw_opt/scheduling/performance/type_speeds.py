@@ -1,0 +1,127 @@
+"""How fast types of GPU are against each other, for jobs of which only durations are known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+
+from jigsaw_opt.errors import UsageError, argument
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.gpu_types import matching_types
+from jigsaw_opt.problem.workload import TraceJob
+
+__all__ = ["ESTIMATES", "TypeSpeeds", "speeds_of"]
+
+ESTIMATES: Mapping[str, Fraction] = {
+    name: Fraction(speed)
+    for name, speed in {
+        "k80": "0.13",
+        "t4": "0.20",
+        "p100": "0.41",
+        "v100": "0.44",
+        "l40s": "0.90",
+        "a100": "1",
+        "h100": "2.8",
+        "h200": "3.1",
+        "mi300x": "3.9",
+        "b200": "6.5",
+    }.items()
+}
+"""Speeds of types of GPU. Those of types with a data sheet (`jigsaw_opt.instances.gpus`) are the geometric mean, over
+the bundled networks, of the times of an iteration that follow from it. ``k80`` and ``p100`` are ``v100`` times the
+geometric mean of Gavel's measured ratios (OSDI 2020, 26 kinds of jobs on one GPU, from 0.09 to 1.5 and from 0.5 to
+2.3)."""
+_LEAST, _MOST = Decimal("1e-6"), Decimal("1e6")
+
+
+@dataclass(frozen=True)
+class TypeSpeeds:
+    """Relative speeds of types of GPU.
+
+    Parameters
+    ----------
+    speeds
+        By type.
+    reference
+        What durations are taken to be of that do not say on which type: a type, or empty for a GPU of speed 1.
+    """
+
+    speeds: Mapping[str, Fraction]
+    reference: str = ""
+
+    def of(self, gpu_type: str) -> Fraction | None:
+        """Return the speed of a type, or None where it is not known."""
+        found = {self.speeds[name] for name in matching_types(gpu_type, self.speeds)}
+        return found.pop() if len(found) == 1 else None
+
+    def unknown(self, job: TraceJob) -> str | None:
+        """Return that the speed is not known of the GPUs that a job ran on; None where it is."""
+        if job.ran_on is None or self.of(job.ran_on) is not None:
+            return None
+        return f"ran on {job.ran_on!r}, of which no speed is known; {_option(self.speeds, job.ran_on)} says it"
+
+    def factor(self, job: TraceJob, gpu_type: str) -> Fraction:
+        """Return how many times as fast a job is on a type as on the GPUs that its duration is of."""
+        of = job.ran_on or self.reference
+        before = self.of(of) if of else Fraction(1)
+        now = self.of(gpu_type)
+        assert before is not None and now is not None
+        return now / before
+
+
+def speeds_of(text: str, cluster: Cluster) -> TypeSpeeds | None:
+    """Return the speeds of a cluster's types: from words such as ``a100=1,v100=0.43``, or the estimates.
+
+    Parameters
+    ----------
+    text
+        The words. They say all that is known; empty for the estimates.
+    cluster
+        The cluster. Durations that do not say on which type they were are taken, with the estimates, to be of the type
+        of which it has most GPUs.
+
+    Returns
+    -------
+    TypeSpeeds or None
+        None where nothing is said and the cluster has one type: then durations are those on its GPUs.
+
+    Raises
+    ------
+    UsageError
+        The words are written otherwise, or a type of the cluster has no speed.
+    """
+    counts = Counter[str]()
+    for server in cluster.servers:
+        counts[server.gpu_type] += server.gpus
+    if not text and len(counts) <= 1:
+        return None
+    found = TypeSpeeds(_read(text)) if text else TypeSpeeds(ESTIMATES, max(counts, key=lambda name: counts[name]))
+    unknown = [name for name in counts if found.of(name) is None]
+    if unknown:
+        known = {name: speed for name in counts if (speed := found.of(name)) is not None}
+        option = _option(known or {"a100": Fraction(1)}, *unknown)
+        raise UsageError(f"how fast GPUs of type {', '.join(map(repr, unknown))} are is not known; {option} says it")
+    return found
+
+
+def _option(known: Mapping[str, Fraction], *unknown: str) -> str:
+    """Return the option that states the known speeds and those that are wanted."""
+    stated = [f"{name}={float(speed):g}" for name, speed in known.items()]
+    return argument("speeds", ",".join([*stated, *(f"{name}=SPEED" for name in unknown)]))
+
+
+def _read(text: str) -> dict[str, Fraction]:
+    speeds: dict[str, Fraction] = {}
+    for word in text.split(","):
+        name, equals, number = (part.strip() for part in word.partition("="))
+        try:
+            speed = Decimal(number)
+        except InvalidOperation:
+            speed = Decimal("NaN")
+        if not equals or not name or name in speeds or not (speed.is_finite() and _LEAST <= speed <= _MOST):
+            raise UsageError(f"speeds are TYPE=SPEED between commas, each once and above 0, not {word!r}")
+        speeds[name] = Fraction(speed)
+    return speeds

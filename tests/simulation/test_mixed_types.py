@@ -1,0 +1,233 @@
+"""Clusters of several types of GPU: who may have which, and how long jobs take there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations, product
+from math import exp, log
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.instances.gpus import GPU_TYPES
+from jigsaw_opt.instances.profiles import profile
+from jigsaw_opt.instances.recipes import BATCHES
+from jigsaw_opt.problem.gpu_types import matching_types
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance.kinds import performance_of
+from jigsaw_opt.scheduling.performance.type_speeds import ESTIMATES, speeds_of
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy, Scheduler, find
+from jigsaw_opt.scheduling.share_rules import InvariantError
+from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.placing import PLACEMENTS
+from jigsaw_opt.simulation.reading import read_setting
+from jigsaw_opt.simulation.setting import Setting
+from tests.simulation.cases import SECOND, Scripted, finish_s, job, random_jobs, run
+
+MIXED = "2x4:a100+2x4:v100"
+TYPES = (None, None, ("a100",), ("v100",), ("v100", "a100"))
+
+
+def mixed_jobs(seed: int, count: int) -> tuple[TraceJob, ...]:
+    draw = random.Random(seed)
+    ran_on = (None, "a100", "v100")
+    jobs = sorted(random_jobs(seed, count), key=lambda one: one.submit_us)
+    return tuple(replace(one, gpu_types=draw.choice(TYPES), ran_on=draw.choice(ran_on)) for one in jobs)
+
+
+def mixed(*jobs: TraceJob, speeds: str = "a100=1,v100=0.5", cluster: str = MIXED, **changes: Any) -> Setting:
+    made = grid(cluster)
+    assert made is not None
+    performance = performance_of("seconds", None, made, speeds=speeds)
+    return Setting(made, Workload("w", jobs), performance, **{"round_us": 0, "restart_us": 0, **changes})
+
+
+@dataclass
+class _Watched:
+    """Another policy, each of whose decisions is kept."""
+
+    policy: Policy
+    kept: list[tuple[Share, ...]]
+    name: str = "watched"
+    display_name: str = "watched"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return self.policy.options
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Watched:
+        self.scheduler: Scheduler = self.policy.start(setting, options)
+        return self
+
+    def decide(self, moment: Moment) -> Decision:
+        decision = self.scheduler.decide(moment)
+        self.kept.append(decision.shares)
+        return decision
+
+
+@pytest.mark.parametrize(
+    ("name", "placement"),
+    [*product(("fifo", "srtf", "las"), PLACEMENTS), ("sjf_bco", ""), ("gavel", "")],
+)
+def test_no_job_is_on_a_type_that_it_may_not_have_and_no_gpu_has_two(name: str, placement: str) -> None:
+    policy = find(name)
+    jobs = mixed_jobs(7, 60)
+    watched = _Watched(policy, [])
+    options = {key: values[0] for key, values in policy.options.items()}
+    options |= {"placement": placement} if placement else {}
+    outcome = run(mixed(*jobs, round_us=60 * SECOND), watched, **options)
+    assert all(record.finish_us is not None for record in outcome.jobs) and len(outcome.jobs) == 60
+    used: set[str] = set()
+    for shares in watched.kept:
+        held = [gpu for share in shares for gpu in share.gpus]
+        assert len(held) == len(set(held)) and set(held) <= set(range(16))
+        for share in shares:
+            (one,) = (jobs[k] for k in share.jobs)
+            (gpu_type,) = {"a100" if gpu < 8 else "v100" for gpu in share.gpus}
+            assert len(share.gpus) == one.gpus and (one.gpu_types is None or gpu_type in one.gpu_types)
+            used.add(gpu_type)
+    assert used == {"a100", "v100"}
+    assert run(mixed(*jobs, round_us=60 * SECOND), policy, **options).jobs == outcome.jobs
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fifo_holds_for_a_waiting_job_the_types_that_it_may_have(seed: int) -> None:
+    """Against the textbook: counts of free GPUs, no placement, event by event."""
+    jobs = mixed_jobs(seed, 40)
+    speeds = {"a100": Fraction(1), "v100": Fraction(1, 2)}
+    free, ends = {"a100": 8, "v100": 8}, list[tuple[Fraction, int, str, int]]()
+    waiting: list[int] = []
+    finish: dict[int, Fraction] = {}
+    arrivals = [(Fraction(one.submit_us), k) for k, one in enumerate(jobs)]
+    while arrivals or ends:
+        now = min(arrivals[:1] + [(end[0], end[1]) for end in ends])[0]
+        for end in [it for it in ends if it[0] == now]:
+            ends.remove(end)
+            free[end[2]] += end[3]
+        while arrivals and arrivals[0][0] == now:
+            waiting.append(arrivals.pop(0)[1])
+        held: set[str] = set()
+        for k in list(waiting):
+            one = jobs[k]
+            types = [name for name in speeds if name in (one.gpu_types or speeds)]
+            chosen = next((name for name in types if name not in held and free[name] >= one.gpus), None)
+            if chosen is None:
+                held.update(types)
+                continue
+            waiting.remove(k)
+            free[chosen] -= one.gpus
+            length = (one.duration_us or 0) * speeds[one.ran_on or "a100"] / speeds[chosen]
+            finish[k] = now + length
+            ends.append((finish[k], k, chosen, one.gpus))
+    outcome = run(mixed(*jobs), find("fifo"))
+    assert finish_s(outcome) == [float(finish[k] / SECOND) for k in range(len(jobs))]
+
+
+def test_durations_follow_the_speed_of_the_type() -> None:
+    known, slow = replace(job("known", 0, 8, 60), ran_on="v100"), replace(job("slow", 0, 8, 60), gpu_types=("V100",))
+    assert finish_s(run(mixed(known, slow), find("fifo"))) == [30, 120]
+    # By the estimates, a job that does not tell its type is of the one of which there are most GPUs.
+    estimated = mixed(slow, known, speeds="", cluster="3x8:v100+1x8:a100")
+    assert finish_s(run(estimated, find("fifo"))) == [60, 60 * float(ESTIMATES["v100"] / ESTIMATES["a100"])]
+    one_type = mixed(known, speeds="", cluster="1x8:a100")
+    assert finish_s(run(one_type, find("fifo"))) == [60]
+    assert finish_s(run(mixed(known, cluster="1x8:a100"), find("fifo"))) == [30]
+
+
+def test_estimated_speeds_follow_from_the_data_sheets() -> None:
+    logs: dict[str, list[float]] = {name: [] for name in GPU_TYPES}
+    for network, batch in BATCHES.items():
+        model = profile(network, batch, [*GPU_TYPES], 6)
+        for name, own in logs.items():
+            own.append(log(model.block_us("a100")[-1] / model.block_us(name)[-1]))
+    for name, own in logs.items():
+        assert float(ESTIMATES[name]) == pytest.approx(exp(sum(own) / len(own)), rel=0.03), name
+
+
+def test_names_of_types_match_whoever_spells_them() -> None:
+    known = ("nvidia_a100-sxm4-80gb", "nvidia_a100-pcie-40gb", "v100", "gpu")
+    assert matching_types("A100", known) == known[:2]
+    assert matching_types("NVIDIA-A100-SXM4-80GB", known) == known[:1]
+    assert matching_types("Tesla-V100-SXM2", known) == ("v100",)
+    assert matching_types("h100", known) == ()
+    assert matching_types("a100", ("a100", "a100-80gb")) == ("a100",)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "cluster", "message"),
+    [
+        ("a100", MIXED, "speeds are TYPE=SPEED between commas"),
+        ("a100=0,v100=1", MIXED, "above 0, not 'a100=0'"),
+        ("a100=1,a100=2", MIXED, "each once"),
+        ("a100=nan,v100=1", MIXED, "not 'a100=nan'"),
+        ("a100=1", MIXED, "how fast GPUs of type 'v100' are is not known; speeds='a100=1,v100=SPEED' says it"),
+        ("", "1x4:mine+1x4:a100", "type 'mine' are is not known; speeds='a100=1,mine=SPEED' says it"),
+    ],
+)
+def test_what_is_wrong_with_speeds(speeds: str, cluster: str, message: str) -> None:
+    made = grid(cluster)
+    assert made is not None
+    with pytest.raises(UsageError) as raised:
+        speeds_of(speeds, made)
+    assert message in str(raised.value)
+
+
+def test_a_policy_that_gives_a_type_that_a_job_may_not_have_is_stopped() -> None:
+    bound = replace(job("bound", 0, 1, 60), gpu_types=("v100",))
+    with pytest.raises(InvariantError, match="job 'bound' may not run on GPUs of type a100"):
+        run(mixed(bound), Scripted(lambda moment: Decision((Share((0,), (0,)),))))
+
+
+def test_reading_tells_what_becomes_of_types() -> None:
+    jobs = (
+        replace(job("a", 0, 1, 60), gpu_types=("a100",), ran_on="a100"),
+        replace(job("b", 1, 1, 60), gpu_types=("h100", "a100")),
+        replace(job("wide", 2, 6, 60), gpu_types=("a100",), ran_on="a100"),
+    )
+    workload = Workload("w", jobs)
+    one_type = read_setting(workload, "2x4:v100", "fifo").workload
+    assert [one.gpu_types for one in one_type.jobs] == [None] * 3
+    assert one_type.remarks == {
+        "jobs that ask for another type of GPU than the cluster's v100, and run there": 3,
+        "jobs that ran on another type of GPU than v100, with durations as they are; speeds says how fast types are": 2,
+    }
+    assert not read_setting(workload, "2x4", "fifo").workload.remarks
+    two_types = "1x4:a100+2x4:v100"
+    with pytest.raises(InvalidInputError, match="job 'wide' needs 6 GPUs and the cluster has 4 of a type that it may"):
+        read_setting(workload, two_types, "fifo")
+    skipped = read_setting(workload, two_types, "fifo", too_wide="skip").workload
+    assert [one.name for one in skipped.jobs] == ["a", "b"] and sum(skipped.left_out.values()) == 1
+    told = "jobs that do not tell which type of GPU they ran on, with durations as on v100"
+    assert skipped.remarks == {told: 1}
+    with pytest.raises(
+        InvalidInputError, match=r"ran on 'a100', of which no speed is known; speeds='v100=1,a100=SPEED'"
+    ):
+        read_setting(workload, "2x4:v100", "fifo", speeds="v100=1")
+    with pytest.raises(
+        UsageError, match="speeds of types of GPU are for performance seconds and stages, not 'profiled'"
+    ):
+        read_setting(workload, "pod/plain", "fifo", speeds="v100=1")
+
+
+def test_mixed_simulations_can_be_put_aside() -> None:
+    for name in ("fifo", "las", "srtf", "sjf_bco", "gavel"):
+        made = mixed(*mixed_jobs(3, 30), round_us=60 * SECOND).under(name)
+        whole, first, second = Simulation(made), Simulation(made), Simulation(made)
+        whole.run()
+        first.run(until_us=1_500 * SECOND)
+        second.restore(first.state())
+        second.run()
+        assert second.close().jobs == whole.close().jobs, name
+
+
+def test_types_of_equal_speed_are_taken_in_the_order_of_the_cluster() -> None:
+    for first, second in combinations(("a100", "v100"), 2):
+        made = mixed(job("a", 0, 1, 1), speeds="a100=1,v100=1", cluster=f"1x4:{second}+1x4:{first}")
+        (group, other) = made.pool_choice.of(made.workload.jobs[0])
+        assert (group[0].gpu_type, other[0].gpu_type) == (second, first)
