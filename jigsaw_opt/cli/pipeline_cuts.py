@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHOICES", "configure_cuts", "memory_of", "numbers_of", "run_cuts"]
 
-CHOICES = ("bandwidth", "virtual", "recompute", "batch", "profile_batch", "cuts", "baseline")
+CHOICES = ("bandwidth", "virtual", "placement", "recompute", "batch", "profile_batch", "cuts", "baseline")
 """What is said only of a profile that is cut."""
 
 _YES = {True: "yes", False: "no"}
@@ -33,6 +33,12 @@ def configure_cuts(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--virtual", type=numbers_of, metavar="V", help="stages of a device, also a range as in 1..3 (default: 1)"
+    )
+    group.add_argument(
+        "--placement",
+        choices=("loop", "v", "any"),
+        help="where several stages of a device are; loop: in turn on all devices, as in interleaved schedules and "
+        "Megatron-LM; v: there and back (default: any, whichever is best)",
     )
     group.add_argument(
         "--recompute",
@@ -123,14 +129,18 @@ def _require_baseline(name: str | None, graph: LayerGraph) -> None:
 
 
 def _choices(arguments: argparse.Namespace) -> PipelineChoices:
+    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.joint import PipelineChoices
 
+    if arguments.placement is not None and max(arguments.virtual or (1,)) == 1:
+        raise UsageError("--placement is of several stages a device: say how many there may be (--virtual)")
     return PipelineChoices(
         arguments.stages,
         arguments.micro_batches or (4 * arguments.stages,),
         memory=arguments.memory,
         virtual=arguments.virtual or (1,),
         recompute=arguments.recompute or "none",
+        placement=arguments.placement or "any",
         bandwidth=arguments.bandwidth,
         batch=arguments.batch,
     )

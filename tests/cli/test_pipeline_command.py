@@ -280,6 +280,7 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
         (["--stages", "2", "--schedule", "1f1b"], "leave out --schedule"),
         (["--stages", "2", "--horizon", "cyclic"], "leave out --horizon"),
         (["--bandwidth", "5"], "leave out --bandwidth"),
+        (["--stages", "2", "--placement", "v"], "--placement is of several stages a device"),
         (["--stages", "0"], "at least 1 device"),
         (["--stages", "2", "--baseline", "zb-h1"], "layers have weight_us"),
         (["--stages", "2", "--micro-batches", "2..3"], "a range of micro-batches"),

@@ -87,7 +87,7 @@ def test_kinds_of_modules_are_given_by_patterns() -> None:
     [
         ((("layers.0",), ("layers.1", "output")), (0, 1), "one E, all t, all m and one L in this order, not .*ttL"),
         ((("embed_tokens", "output"), ("layers.1",)), (0, 1), "in this order, not .*ELt"),
-        ((("embeddings", "layer0"), ("layer1",), ("layer2",), ("output",)), (0, 1, 1, 0), "there and back"),
+        ((("embeddings", "layer0"), ("layer1",), ("layer2",), ("output",)), (0, 1, 1, 0), "--placement loop"),
     ],
 )
 def test_what_megatron_refuses_is_refused(

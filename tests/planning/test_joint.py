@@ -12,7 +12,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
-from jigsaw_opt.planning.joint.choices import Recompute, configurations
+from jigsaw_opt.planning.joint.choices import Placement, Recompute, configurations
 from jigsaw_opt.planning.joint.comparison import partition_of
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.cut_search import search_cuts
@@ -207,6 +207,22 @@ def test_with_a_limit_of_work_the_same_seed_gives_the_same_cuts() -> None:
     assert [(it.cut, it.orders) for it in one] == [(it.cut, it.orders) for it in other]
     assert len(one) > 1
     assert one[0].makespan_us < one[-1].makespan_us
+
+
+def test_placements_are_those_that_are_allowed() -> None:
+    graph = even(8)
+
+    def found(**allowed: Placement) -> list[tuple[int, ...]]:
+        choices = PipelineChoices(2, (2,), virtual=(1, 2, 3), **allowed)
+        return [it.layout.gpu_of for it in configurations(choices, graph)]
+
+    loop = [(0, 1), (0, 1, 0, 1), (0, 1, 0, 1, 0, 1)]
+    turning = [(0, 1), (0, 1, 1, 0), (0, 1, 1, 0, 0, 1)]
+    assert found(placement="loop") == loop
+    assert found(placement="v") == turning
+    assert found() == [(0, 1), loop[1], turning[1], loop[2], turning[2]]
+    with pytest.raises(UsageError, match="placement is loop, v or any, not 'w'"):
+        PipelineChoices(2, (2,), placement="w")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("memory", [None, 120])

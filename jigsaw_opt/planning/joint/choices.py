@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.layers import LayerGraph
 
-__all__ = ["PipelineChoices", "PipelineConfiguration", "Recompute", "configurations"]
+__all__ = ["PipelineChoices", "PipelineConfiguration", "Placement", "Recompute", "configurations"]
+
+Placement = Literal["loop", "v", "any"]
+"""Devices of several stages each: in turn again and again, there and back again, or whichever is best."""
 
 Recompute = Literal["none", "all", "auto"]
 """Which stages compute activations again before their backward pass: none, all, or those that it is best for."""
@@ -37,6 +40,8 @@ class PipelineChoices:
         Bytes per second between neighbours; None where sending takes `latency_us` alone.
     latency_us
         Part of a transfer that does not depend on its size.
+    placement
+        Where the stages of a device may be in the model.
     batch
         Samples of a step, so that a micro-batch has fewer of them the more there are; None where each micro-batch is
         the one that was measured.
@@ -47,6 +52,7 @@ class PipelineChoices:
     memory: int | None = None
     virtual: tuple[int, ...] = (1,)
     recompute: Recompute = "none"
+    placement: Placement = "any"
     bandwidth: int | None = None
     latency_us: int = 0
     batch: int | None = None
@@ -62,6 +68,12 @@ class PipelineChoices:
         wrong = []
         if self.devices < 1:
             wrong.append(f"there is at least 1 device, not {self.devices}")
+        for name, given, known in (
+            ("recompute", self.recompute, get_args(Recompute)),
+            ("placement", self.placement, get_args(Placement)),
+        ):
+            if given not in known:
+                wrong.append(f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {given!r}")
         for name, values in (("micro-batches", self.micro_batches), ("virtual stages", self.virtual)):
             if not values or min(values) < 1:
                 wrong.append(f"numbers of {name} are at least 1, not {', '.join(map(str, values)) or 'none'}")
@@ -118,9 +130,10 @@ def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[Pipe
 
 
 def _placements(choices: PipelineChoices) -> Iterator[tuple[int, ...]]:
-    """Devices of the stages: in turn, or there and back."""
+    """Devices of the stages."""
     there = tuple(range(choices.devices))
     for count in sorted(set(choices.virtual)):
         loop = there * count
         turning = tuple(gpu for turn in range(count) for gpu in (there[::-1] if turn % 2 else there))
-        yield from dict.fromkeys((loop, turning))
+        allowed = {"loop": (loop,), "v": (turning,), "any": (loop, turning)}[choices.placement]
+        yield from dict.fromkeys(allowed)

@@ -57,7 +57,10 @@ def megatron_layout(parts: ModelParts, layout: PipelineLayout, kinds: Sequence[t
     if strange:
         wrong.append(f"kinds of modules are {', '.join(MEGATRON_KINDS)}, not {', '.join(map(quoted, strange))}")
     if layout.gpu_of != tuple(range(layout.gpus)) * (layout.stages // layout.gpus):
-        wrong.append("Megatron places stages in turn on all ranks; these are there and back, or elsewhere")
+        wrong.append(
+            "Megatron places stages in turn on all ranks; these are there and back, or elsewhere "
+            "(jigsaw pipeline --placement loop keeps them in turn)"
+        )
     stages = ["".join(_kind(name, kinds) for name in part).replace("-", "") for part in parts]
     if not wrong:
         wrong = _refused(stages, layout.gpus)
