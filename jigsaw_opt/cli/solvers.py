@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 HELP = "list the solvers, or the policies of simulations"
 
@@ -70,6 +71,14 @@ def _policies(as_json: bool) -> int:
     if as_json:
         print_json([{"name": n, "description": d, "options": {k: list(v) for k, v in o.items()}} for n, d, o in found])
     else:
-        rows = [(n, d, " ".join(f"{key}={'|'.join(values)}" for key, values in o.items())) for n, d, o in found]
+        rows = [(n, d, " ".join(f"{key}={_told(values)}" for key, values in o.items())) for n, d, o in found]
         print_table(("policy", "what it does", "options"), rows)
     return 0
+
+
+def _told(values: Sequence[str]) -> str:
+    """Return the values of an option in words."""
+    from jigsaw_opt.scheduling.option_values import OpenValues
+
+    others = (f"({values.kind})",) if isinstance(values, OpenValues) else ()
+    return "|".join((*values, *others))

@@ -12,6 +12,7 @@ from jigsaw_opt.problem.cluster import Cluster, joined_parts
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.gpu_pools import GpuPool, PoolChoice, pools_of_cluster
+from jigsaw_opt.scheduling.option_values import OpenValues
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
@@ -37,8 +38,11 @@ __all__ = [
 ]
 
 GROUP = "jigsaw_opt.policies"
-_OWN = {"recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED"}
-"""What stands where a policy does and is none."""
+_OWN = {
+    "multifactor": "jigsaw_opt.simulation.policies.multifactor:MULTIFACTOR",
+    "recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED",
+}
+"""What is found by name without being registered; ``recorded`` stands where a policy does and is none."""
 PRIORITIES = frozenset({"weight", "foreground"})
 """What jobs say of their priority. A policy that has `reads` reads those of them, and any other may read all."""
 ROUND_US = 60_000_000
@@ -301,7 +305,10 @@ class Policy(Protocol):
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        """Values that each option may have, the default first; an empty mapping where there is nothing to choose."""
+        """Values that each option may have, the default first; an empty mapping where there is nothing to choose.
+
+        `OpenValues` stand for more than those listed.
+        """
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
         """Begin with an empty cluster and no jobs; `options` has a value for every option.
@@ -354,7 +361,9 @@ def choose(given: str | Policy) -> tuple[Policy, dict[str, str]]:
         key, _, value = change.partition("=")
         if key not in options:
             raise UsageError(f"policy {name!r} has no option {key!r}; {nearest(key, options)}")
-        if value not in policy.options[key]:
-            raise UsageError(f"{key!r} of policy {name!r} is not {value!r}; {nearest(value, policy.options[key])}")
+        known = policy.options[key]
+        if value not in known:
+            what = f"it is {known.kind}" if isinstance(known, OpenValues) else nearest(value, known)
+            raise UsageError(f"{key!r} of policy {name!r} is not {value!r}; {what}")
         options[key] = value
     return policy, options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
 from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
@@ -40,6 +41,13 @@ STAGES = {
 
 def plain() -> Setting:
     return setting(*random_jobs(5, 40), restart_s=10)
+
+
+def accounted() -> Setting:
+    """Jobs of several users and accounts."""
+    owners = (("ann", "bio"), ("bob", "bio"), ("cat", "chem"), (None, None))
+    jobs = (replace(job, user=u, account=a) for job, (u, a) in zip(random_jobs(7, 40), owners * 10, strict=True))
+    return setting(*jobs, restart_s=10)
 
 
 def contended() -> Setting:
@@ -157,6 +165,8 @@ CASES: dict[str, Callable[[], Setting]] = {
     "backfill:kind=conservative:estimates=recent": plain,
     "fifo": plain,
     "fifo:placement=emptiest": contended,
+    "multifactor:estimates=recent": accounted,
+    "multifactor:estimates=recent:kind=conservative:priority_flags=NO_FAIR_TREE": accounted,
     "las": plain,
     "las:threshold=1": contended,
     "las:threshold=4": at_once,

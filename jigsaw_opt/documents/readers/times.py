@@ -7,12 +7,16 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import NamedTuple
 
-__all__ = ["PointInTime", "Zone", "duration_us", "is_missing", "moment_us"]
+__all__ = ["PointInTime", "Zone", "duration_us", "is_missing", "moment_us", "slurm_time_s"]
 
 _MISSING = frozenset({"", "unknown", "none", "n/a", "na", "nan", "nat", "null"})
 _DURATION = re.compile(
     r"(?:(?P<days>[0-9]{1,6})(?:-| days?,? ))?(?P<hours>[0-9]{1,9}):(?P<minutes>[0-5][0-9]):"
     r"(?P<seconds>[0-5][0-9](?:\.[0-9]{1,9})?)"
+)
+_SLURM_TIME = re.compile(
+    r"(?P<days>[0-9]{1,6})-(?P<hours>[0-9]{1,6})(?::(?P<minutes>[0-9]{1,6}))?(?::(?P<seconds>[0-9]{1,6}))?"
+    r"|(?:(?P<h>[0-9]{1,6}):)?(?P<m>[0-9]{1,9})(?::(?P<s>[0-9]{1,6}))?"
 )
 _SINCE_1970 = re.compile(r"[0-9]{9,10}(?:\.[0-9]{1,9})?")
 _ZONE_APART = re.compile(r" +(?:([+-][0-9]{2}:?[0-9]{2})|UTC|GMT)$")
@@ -75,6 +79,23 @@ def duration_us(text: str) -> int | None:
         return None
     minutes = (int(found["days"] or 0) * 24 + int(found["hours"])) * 60 + int(found["minutes"])
     return minutes * 60_000_000 + _whole_us(Decimal(found["seconds"]))
+
+
+def slurm_time_s(text: str) -> int | None:
+    """Return a time of slurm.conf in seconds; None where it is none.
+
+    It is ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``, ``days-hours:minutes`` or
+    ``days-hours:minutes:seconds``.
+    """
+    found = _SLURM_TIME.fullmatch(text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(found[name] or 0) for name in ("days", "hours", "minutes", "seconds"))
+    if found["days"] is None:
+        hours, minutes, seconds = (int(found[name] or 0) for name in ("h", "m", "s"))
+        if found["h"] is not None and found["s"] is None:  # two numbers are minutes and seconds
+            hours, minutes, seconds = 0, hours, minutes
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _whole_us(seconds: Decimal) -> int:

@@ -21,12 +21,18 @@ from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, wh
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus, too_wide
 
-__all__ = ["BACKFILL"]
+__all__ = ["BACKFILL", "BACKFILL_OPTIONS", "BackfillScheduler"]
 
 _HOUR_US = 3_600_000_000
 _UNKNOWN_US = 24 * _HOUR_US
 """What the first job of a user is predicted to take that has no limit."""
 _TEXT = {"type": "string"}
+BACKFILL_OPTIONS: Mapping[str, Sequence[str]] = {
+    "kind": ("easy", "conservative"),
+    "estimates": ("limits", "recent"),
+    "default_limit": ("none", "4", "24", "72", "168"),
+    "placement": PLACEMENTS,
+}
 
 
 class _EstimatedRun(NamedTuple):
@@ -76,28 +82,60 @@ class _FreeGpusOverTime:
 
 
 @dataclass(slots=True)
-class _BackfillScheduler:
+class BackfillScheduler:
+    """Backfill at work, over jobs in order of submission; who inherits may have another order.
+
+    Parameters
+    ----------
+    policy, options
+        The name of the policy in messages, and the values of `BACKFILL_OPTIONS`.
+    setting
+        The setting.
+
+    Raises
+    ------
+    UsageError
+        This kind of backfill does not work there.
+    """
+
+    policy: str
     setting: ClusterSetting
-    conservative: bool
-    recent: bool
-    default_us: int | None
-    placement: str
+    options: Mapping[str, str]
+    conservative: bool = field(init=False)
+    recent: bool = field(init=False)
+    default_us: int | None = field(init=False)
+    placement: str = field(init=False)
     runs: dict[int, _EstimatedRun] = field(default_factory=dict)
     lengths: dict[str, list[int]] = field(default_factory=dict)
     reserved: dict[int, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        require_equal_gpus(self.setting, self.policy)
+        self.conservative, hours = self.options["kind"] == "conservative", self.options["default_limit"]
+        self.recent, self.placement = self.options["estimates"] == "recent", self.options["placement"]
+        self.default_us = None if hours == "none" else int(hours) * _HOUR_US
+        if self.conservative and (self.placement == "consolidated" or len(self.setting.parts) > 1):
+            raise UsageError(
+                f"{self.policy}:kind=conservative reserves GPUs by their number, wherever they are: on a cluster in"
+                " several parts, or with placement=consolidated, take kind=easy"
+            )
+
     def refuses(self, job: TraceJob) -> str | None:
+        """Return why a job cannot run: it has no limit, or asks for too many GPUs."""
         if not self.recent and job.time_limit_us is None and self.default_us is None:
             return (
-                f"policy 'backfill' needs time limits, and job {job.name!r} states none: backfill:default_limit=24"
-                " takes 24 hours for such jobs, and backfill:estimates=recent predicts from the last jobs of each user"
+                f"policy {self.policy!r} needs time limits, and job {job.name!r} states none:"
+                f" {self.policy}:default_limit=24 takes 24 hours for such jobs, and {self.policy}:estimates=recent"
+                " predicts from the last jobs of each user"
             )
-        return too_wide(self.setting, "backfill", job)
+        return too_wide(self.setting, self.policy, job)
 
     def decide(self, moment: Moment) -> Decision:
+        """Start what may start; all that runs goes on."""
         self._learn(moment)
         widest = max(sum(len(self.setting.gpus_of[k]) for k in part) for part in self.setting.parts)
         waiting = [one for one in moment.jobs.values() if one.share is None and one.job.gpus <= widest]
+        waiting = self.in_order(waiting, moment)
         free = FreeGpus(self.setting, moment.shares, moment.down)
         held = {index: share.gpus for share in moment.shares for index in share.jobs}
         started = dict((self._conservative if self.conservative else self._easy)(moment.now_us, waiting, held, free))
@@ -107,7 +145,12 @@ class _BackfillScheduler:
             wake_us = min(run.end_us(moment.now_us) for run in self.runs.values())
         return Decision(shares, wake_us)
 
+    def in_order(self, waiting: list[Active], moment: Moment) -> list[Active]:
+        """Return the jobs that wait in the order in which they may start; they are given in order of submission."""
+        return waiting
+
     def state(self) -> Plain:
+        """Return the estimates and reservations."""
         return {
             "runs": [
                 {"job": index, "start_us": run.start_us, "estimate_us": run.estimate_us, "user": run.user}
@@ -118,6 +161,7 @@ class _BackfillScheduler:
         }
 
     def restore(self, state: Plain, moment: Moment) -> None:
+        """Go on from a state, which is checked."""
         run = fields(job=whole(), start_us=whole(moment.now_us), estimate_us=whole(low=1), user=_TEXT)
         user = fields(user=_TEXT, last=listed(whole(low=1), 1, 2))
         checked(state, fields(runs=listed(run), lengths=listed(user), reserved=rows(2, whole())))
@@ -249,24 +293,10 @@ class _Backfill:
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        return {
-            "kind": ("easy", "conservative"),
-            "estimates": ("limits", "recent"),
-            "default_limit": ("none", "4", "24", "72", "168"),
-            "placement": PLACEMENTS,
-        }
+        return BACKFILL_OPTIONS
 
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _BackfillScheduler:
-        require_equal_gpus(setting, self.name)
-        conservative, hours = options["kind"] == "conservative", options["default_limit"]
-        if conservative and (options["placement"] == "consolidated" or len(setting.parts) > 1):
-            raise UsageError(
-                "backfill:kind=conservative reserves GPUs by their number, wherever they are: on a cluster in several"
-                " parts, or with placement=consolidated, take kind=easy"
-            )
-        default_us = None if hours == "none" else int(hours) * _HOUR_US
-        recent = options["estimates"] == "recent"
-        return _BackfillScheduler(setting, conservative, recent, default_us, options["placement"])
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> BackfillScheduler:
+        return BackfillScheduler(self.name, setting, options)
 
 
 BACKFILL = _Backfill()

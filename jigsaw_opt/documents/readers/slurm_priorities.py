@@ -1,0 +1,160 @@
+"""What priorities of Slurm are made of: ``slurm.conf``, shares of accounts and users, priorities of QOS.
+
+`read_slurm_conf` reads ``slurm.conf`` or what ``scontrol show config`` prints. `read_shares` reads what ``sacctmgr -P
+show assoc format=Account,User,ParentName,Share`` prints, and `read_qos` what ``sacctmgr -P show qos
+format=Name,Priority`` prints. More columns do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from jigsaw_opt.documents.readers.lines import Lines
+
+__all__ = ["Association", "SlurmConf", "read_qos", "read_shares", "read_slurm_conf"]
+
+_ROOT = "root"
+_MOST = 2**32
+_QOS = "sacctmgr -P show qos format=Name,Priority"
+_SHARES = "sacctmgr -P show assoc format=Account,User,ParentName,Share"
+_OTHER_NAMES = {"par name": "parentname", "fairshare": "share"}
+"""What some versions call a column."""
+
+
+class SlurmConf(NamedTuple):
+    """Parameters by their name in small letters, and those of each partition."""
+
+    parameters: Mapping[str, str]
+    partitions: Mapping[str, Mapping[str, str]]
+    includes: int
+    """How many lines include other files, which are not read."""
+
+
+class Association(NamedTuple):
+    """An account, or a user in an account, and its shares; None where it is served as its parent is."""
+
+    account: str
+    user: str
+    """Empty for the account itself."""
+    parent: str
+    """The account that an account is part of."""
+    shares: int | None
+
+
+def read_slurm_conf(data: bytes | str, source: str = "slurm.conf") -> SlurmConf:
+    """Read the parameters of Slurm; later lines win, and ``PartitionName=DEFAULT`` is of the partitions behind it.
+
+    Raises
+    ------
+    InvalidInputError
+        It states neither a parameter of priorities nor a partition; or bytes are not UTF-8.
+    """
+    lines = Lines(data, source)
+    parameters: dict[str, str] = {}
+    partitions: dict[str, dict[str, str]] = {}
+    default: dict[str, str] = {}
+    includes, before = 0, ""
+    for _, raw in lines:
+        line = before + raw.partition("#")[0].strip()
+        if line.endswith("\\"):
+            before = line[:-1] + " "
+            continue
+        before = ""
+        if line.lower().startswith("include "):
+            includes += 1
+        key, equals, value = (word.strip() for word in line.partition("="))
+        if not equals:
+            continue
+        if key.lower() == "partitionname":
+            name, *settings = value.split() or [""]
+            pairs = (word.partition("=") for word in settings)
+            stated = {word.lower(): text for word, _, text in pairs}
+            if name == "DEFAULT":
+                default |= stated
+            else:
+                partitions.update((one, {**default, **partitions.get(one, {}), **stated}) for one in name.split(","))
+        else:
+            parameters[key.lower()] = value
+    if not partitions and not any(name.startswith("priority") for name in parameters):
+        lines.add(None, "states no Priority... parameter and no PartitionName", "it is slurm.conf of a cluster")
+    lines.raise_if_any()
+    return SlurmConf(parameters, partitions, includes)
+
+
+def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Association, ...]:
+    """Read accounts and users with their shares.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    """
+    lines, found = Lines(data, source), dict[tuple[str, str], Association]()
+    clusters: set[str] = set()
+    for number, row in _rows(lines, ("account", "user", "share"), _SHARES):
+        account, user, text = row["account"].strip(), row["user"].strip(), row["share"].strip()
+        shares = None if text.lower() == "parent" else _number(lines, number, "Share", text)
+        clusters.add(row.get("cluster", ""))
+        if not account:
+            lines.add(number, "Account is empty")
+        if (account, user) in found and not row.get("partition"):
+            lines.add(number, f"states {account!r} {user!r} a second time")
+        found[account, user] = Association(account, user, row.get("parentname", "").strip() or _ROOT, shares)
+    if len(clusters) > 1:
+        lines.add(None, f"has {len(clusters)} clusters", f"print one: {_SHARES} cluster=NAME")
+    accounts = {one.account: one.parent for one in found.values() if not one.user}
+    for account in accounts:
+        at, seen = account, set[str]()
+        while at in accounts and at != _ROOT and at not in seen:
+            seen.add(at)
+            at = accounts[at]
+        if at in seen:
+            lines.add(None, f"account {account!r} is part of itself")
+    lines.raise_if_any()
+    return tuple(found.values())
+
+
+def read_qos(data: bytes | str, source: str = "qos.txt") -> Mapping[str, int]:
+    """Read the priority of each QOS.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    """
+    lines, found = Lines(data, source), dict[str, int]()
+    for number, row in _rows(lines, ("name", "priority"), _QOS):
+        if row["name"] in found:
+            lines.add(number, f"states QOS {row['name']!r} a second time")
+        found[row["name"]] = _number(lines, number, "Priority", row["priority"])
+    lines.raise_if_any()
+    return found
+
+
+def _rows(lines: Lines, columns: Sequence[str], command: str) -> list[tuple[int, dict[str, str]]]:
+    """Return the lines behind the header, each by column; a header without one of `columns` is a problem."""
+    found: list[tuple[int, dict[str, str]]] = []
+    header: list[str] = []
+    for number, line in lines:
+        cells = [cell.strip() for cell in line.split("|")]
+        if not header:
+            header = [_OTHER_NAMES.get(cell.lower(), cell.lower()) for cell in cells]
+            if missing := [name for name in columns if name not in header]:
+                lines.add(number, f"no column {', '.join(missing)}", f"print it with {command}")
+                return []
+        elif len(cells) != len(header):
+            lines.add(number, f"{len(cells)} cells, and the header has {len(header)}")
+        else:
+            found.append((number, dict(zip(header, cells, strict=True))))
+    if not found and not lines.problems:
+        lines.add(None, "has no line behind the header", f"print it with {command}")
+    return found
+
+
+def _number(lines: Lines, number: int, column: str, text: str) -> int:
+    """Return a whole number of a cell."""
+    if text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < _MOST:
+        return int(text)
+    lines.add(number, f"{column} is a whole number below 2^32, not {text[:40]!r}")
+    return 0

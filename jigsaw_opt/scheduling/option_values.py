@@ -1,0 +1,56 @@
+"""Values of a policy's option where they are not a short list: whole numbers, times and names of files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from jigsaw_opt.documents.readers.times import slurm_time_s
+
+__all__ = ["OpenValues", "file_names", "slurm_times", "whole_numbers"]
+
+_WHOLE = re.compile(r"[0-9]{1,10}")
+_MOST_WEIGHT = 2**32 - 1
+
+
+class OpenValues(tuple[str, ...]):
+    """Values of an option that may have others too: those listed are the ones to compare, the default first.
+
+    Parameters
+    ----------
+    listed
+        Those that a comparison of settings tries.
+    kind
+        What other values are, in words that follow "is".
+    fits
+        Whether a text is such a value.
+    """
+
+    kind: str
+    _fits: Callable[[str], bool]
+
+    def __new__(cls, listed: tuple[str, ...], kind: str, fits: Callable[[str], bool]) -> OpenValues:
+        """Return the values."""
+        made = super().__new__(cls, listed)
+        made.kind, made._fits = kind, fits
+        return made
+
+    def __contains__(self, value: object) -> bool:
+        return super().__contains__(value) or (isinstance(value, str) and self._fits(value))
+
+
+def whole_numbers(*listed: str, most: int = _MOST_WEIGHT) -> OpenValues:
+    """Return the whole numbers from 0 to `most`."""
+    return OpenValues(
+        listed, f"a whole number from 0 to {most}", lambda text: bool(_WHOLE.fullmatch(text)) and int(text) <= most
+    )
+
+
+def file_names() -> OpenValues:
+    """Return the names of files, beside ``none`` for no file."""
+    return OpenValues(("none",), "the name of a file", bool)
+
+
+def slurm_times(*listed: str) -> OpenValues:
+    """Return the times that `slurm_time_s` reads."""
+    return OpenValues(listed, "a time as Slurm writes it, as in 7-0", lambda text: slurm_time_s(text) is not None)

@@ -1,0 +1,230 @@
+"""Priorities of Slurm against the worked examples of its documentation, and who starts first by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents.readers.slurm_priorities import Association, read_qos, read_shares, read_slurm_conf
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.policy import choose
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.policies.backfill import BACKFILL
+from jigsaw_opt.simulation.policies.fair_share import ShareTree
+from jigsaw_opt.simulation.policies.multifactor import MULTIFACTOR, JobPriority, PrioritySettings, decayed
+from tests.simulation.cases import SECOND, cluster, job, random_jobs, run, setting
+from tests.simulation.resumable import accounted
+
+HOUR = 3600 * SECOND
+
+# "Classic Fairshare Algorithm", slurm.schedmd.com, figure 3: accounts A (40 shares) and D (60); B (30) and C (10) in A,
+# E (25) and F (35) in D; user 1 in B, users 2 and 3 with a share each in C, user 4 in E and user 5 in F.
+FIGURE_3 = (
+    *(Association(name, "", "root", shares) for name, shares in (("A", 40), ("D", 60))),
+    *(Association(name, "", "A", shares) for name, shares in (("B", 30), ("C", 10))),
+    *(Association(name, "", "D", shares) for name, shares in (("E", 25), ("F", 35))),
+    *(
+        Association(account, user, "", 1)
+        for account, user in (("B", "1"), ("C", "2"), ("C", "3"), ("E", "4"), ("F", "5"))
+    ),
+)
+USED = {("B", "1"): 0.2, ("C", "2"): 0.25, ("E", "4"): 0.25}
+"""Usage as parts of the machine. They add up to 0.7, and the rest of it another account has used, as users 0 shows."""
+
+
+def test_classic_fair_share_is_that_of_the_documentation() -> None:
+    rest = (Association("others", "", "root", 0), Association("others", "0", "", 1))
+    found = ShareTree((*FIGURE_3, *rest)).classic({**USED, ("others", "0"): 0.3})
+    stated = {"1": 0.408479, "2": 0.022097, "3": 0.125, "4": 0.5, "5": 0.749154}
+    assert {user: found[account, user] for account, user in found if user != "0"} == pytest.approx(stated, abs=1e-6)
+
+
+def test_served_as_the_parent_is() -> None:
+    """`FairShare=parent`: the normalised shares and the effective usage of the parent are used."""
+    accounts = (Association("a", "", "root", 1), Association("b", "", "root", 1))
+    tree = ShareTree((*accounts, Association("a", "x", "", None), Association("a", "y", "", None)))
+    tree.include(("b", "z"))
+    found = tree.classic({("a", "x"): 3.0, ("b", "z"): 1.0})
+    assert found == {("a", "x"): 2**-1.5, ("a", "y"): 2**-1.5, ("b", "z"): 2**-0.5}
+
+
+@pytest.mark.parametrize(
+    ("used", "ranks"),
+    [
+        # LF = S / U: account a has (1/2) / (3/4), account b (1/2) / (1/4); all of b go before all of a.
+        ({("a", "x"): 3.0, ("b", "u"): 1.0}, {("b", "v"): 4, ("b", "u"): 3, ("a", "y"): 2, ("a", "x"): 1}),
+        # Accounts of equal LF are merged; siblings of equal LF (here endless, without usage) have the same rank.
+        ({("a", "x"): 1.0, ("b", "u"): 1.0}, {("a", "y"): 4, ("b", "v"): 4, ("a", "x"): 2, ("b", "u"): 2}),
+        ({}, {("a", "x"): 4, ("a", "y"): 4, ("b", "u"): 4, ("b", "v"): 4}),
+    ],
+)
+def test_fair_tree_ranks_users_as_the_documentation_says(
+    used: Mapping[tuple[str, str], float], ranks: Mapping[tuple[str, str], int]
+) -> None:
+    tree = ShareTree()
+    for key in (("a", "x"), ("a", "y"), ("b", "u"), ("b", "v")):
+        tree.include(key)
+    assert tree.fair_tree(used) == {key: rank / 4 for key, rank in ranks.items()}
+
+
+def test_a_user_beside_an_account_of_equal_level_has_the_rank_of_its_first_user() -> None:
+    stated = (Association("a", "", "root", 1), Association("root", "r", "", 1))
+    tree = ShareTree((*stated, Association("a", "x", "", 1), Association("a", "y", "", 1)))
+    found = tree.fair_tree({("root", "r"): 2.0, ("a", "x"): 2.0})
+    assert found == {("root", "r"): 1.0, ("a", "y"): 1.0, ("a", "x"): 1 / 3}
+
+
+def test_usage_is_half_after_a_half_life() -> None:
+    assert decayed(80.0, 0, 7 * 24 * HOUR, 7 * 24 * HOUR) == pytest.approx(40)
+    assert decayed(80.0, 2, 100, 0) == 280
+    # Held for ever, GPUs come to half-life / ln 2 of usage each; in two steps as in one.
+    assert decayed(0.0, 4, 10**15, HOUR) == pytest.approx(4 * HOUR / 0.6931471805599453)
+    once, twice = decayed(5.0, 3, 2 * HOUR, HOUR), decayed(decayed(5.0, 3, HOUR, HOUR), 3, HOUR, HOUR)
+    assert once == pytest.approx(twice)
+
+
+def test_factors_are_those_of_the_documentation() -> None:
+    # "Job Priority Factors In General": weight 5000 and priorities 20 and 10 of partitions are 5000 and 2500.
+    settings = PrioritySettings({"PriorityWeightPartition": "5000"}, {"PartitionA": 20, "PartitionB": 10})
+    priority = JobPriority(settings, 8)
+    a, b = (replace(job("j", 0, 1, 1), queue=f"Partition{name}") for name in "AB")
+    assert (priority.of(a, 0, 1.0, 0), priority.of(b, 0, 1.0, 0)) == (5000, 2500)
+    # "At PriorityMaxAge the age factor will max out to 1.0"; it is 7-0.
+    assert [priority.age(days * 24 * HOUR) for days in (0, 3.5, 7, 30)] == [0, 0.5, 1, 1]
+    # "A job that requests all the nodes on the machine will get a job size factor of 1.0."
+    assert (priority.size(8, 0), priority.size(2, 0)) == (1.0, 0.25)
+    small = JobPriority(PrioritySettings({"PriorityFavorSmall": "YES"}), 8)
+    assert (small.size(8, 0), small.size(2, 0)) == (0.0, 0.75)
+    # "A full-system job with a time limit of one [minute] will receive a job size factor of 1.0."
+    relative = JobPriority(PrioritySettings({"PriorityFlags": "SMALL_RELATIVE_TO_TIME"}), 8)
+    assert (relative.size(8, 60 * SECOND), relative.size(4, HOUR)) == (1.0, 0.5 / 60)
+
+
+def test_the_sum_of_weighted_factors_is_a_whole_number() -> None:
+    """Fair-share factors .59534 and .50002 "have the same fair-share priority" with a weight of 10."""
+    low = JobPriority(PrioritySettings({"PriorityWeightFairshare": "10"}), 8)
+    assert low.of(job("j", 0, 1, 1), 0, 0.59534, 0) == low.of(job("j", 0, 1, 1), 0, 0.50002, 0) == 5
+    weights = {"PriorityWeightFairshare": "5000", "PriorityWeightAge": "1000", "PriorityWeightJobSize": "1000"}
+    most = JobPriority(PrioritySettings(weights), 8)
+    assert most.of(job("j", 0, 8, 1), 7 * 24 * HOUR, 1.0, 0) == 7000  # "the maximum possible priority would be 7000"
+
+
+def of(user: str, name: str, submit_s: float, gpus: int, seconds: int, **stated: str) -> TraceJob:
+    return replace(job(name, submit_s, gpus, seconds), user=user, time_limit_us=seconds * SECOND, **stated)
+
+
+def starts_s(*jobs: TraceJob, **options: str) -> list[float]:
+    outcome = run(setting(*jobs, cluster=cluster(1, 8), round_us=0), MULTIFACTOR, **options)
+    return [(record.start_us or 0) / SECOND for record in outcome.jobs]
+
+
+ONE_WEIGHT = {f"priority_weight_{name}": "0" for name in ("age", "fairshare", "job_size")}
+
+
+def test_who_has_used_less_comes_first() -> None:
+    jobs = (
+        of("ann", "past", 0, 8, 100),
+        of("ann", "second", 10, 8, 10),
+        of("bob", "third", 20, 8, 10),
+        of("bob", "fourth", 30, 8, 10),
+    )
+    assert starts_s(*jobs, **ONE_WEIGHT) == [0, 100, 110, 120]
+    assert starts_s(*jobs, **{**ONE_WEIGHT, "priority_weight_fairshare": "1000"}) == [0, 120, 100, 110]
+    assert choose("multifactor:priority_decay_half_life=1-0")[1]["priority_decay_half_life"] == "1-0"
+    with pytest.raises(UsageError, match="it is a whole number from 0 to 4294967295"):
+        choose("multifactor:priority_weight_age=much")
+
+
+def test_large_or_small_jobs_come_first_by_choice() -> None:
+    jobs = (of("u", "first", 0, 8, 100), of("u", "small", 1, 5, 10), of("u", "large", 2, 7, 10))
+    size = {**ONE_WEIGHT, "priority_weight_job_size": "100"}
+    assert starts_s(*jobs, **size) == [0, 110, 100]
+    assert starts_s(*jobs, **size, priority_favor_small="yes") == [0, 100, 110]
+
+
+def test_without_weights_it_is_backfill() -> None:
+    jobs = [replace(one, user="u", time_limit_us=2 * (one.duration_us or 0)) for one in random_jobs(3, 60)]
+    made = setting(*jobs, restart_s=5)
+    assert run(made, MULTIFACTOR).jobs != run(made, BACKFILL).jobs  # with the weights of the example it is not
+    assert run(made, MULTIFACTOR, **ONE_WEIGHT).jobs == run(made, BACKFILL).jobs
+
+
+CONF = """\
+# a cluster
+PriorityType=priority/multifactor
+PriorityWeightPartition = 1000   # the only one
+PriorityWeightQOS=10
+priorityMaxAge=14-0
+PartitionName=DEFAULT PriorityJobFactor=10 \\
+    MaxTime=1-0
+PartitionName=long Nodes=a[1-4]
+PartitionName=short,debug PriorityJobFactor=40
+"""
+
+
+def test_files_of_a_cluster_are_read(tmp_path: Path) -> None:
+    conf = read_slurm_conf(CONF)
+    assert {name: own["priorityjobfactor"] for name, own in conf.partitions.items()} == {
+        "long": "10",
+        "short": "40",
+        "debug": "40",
+    }
+    assert read_qos("Name|Priority\nnormal|0\nhigh|100\n") == {"normal": 0, "high": 100}
+    shares = "Cluster|Account|User|Par Name|Share\nc|root|||1\nc|bio||root|30\nc|bio|ann||parent\n"
+    assert read_shares(shares)[1:] == (Association("bio", "", "root", 30), Association("bio", "ann", "root", None))
+    (tmp_path / "slurm.conf").write_text(CONF)
+    (tmp_path / "qos.txt").write_text("Name|Priority\nnormal|0\nhigh|100\n")
+    files = {"conf": str(tmp_path / "slurm.conf"), "qos": str(tmp_path / "qos.txt")}
+    jobs = (
+        of("u", "first", 0, 8, 100),
+        of("u", "long", 1, 8, 10, queue="long", qos="normal"),
+        of("u", "urgent", 2, 8, 10, queue="long", qos="high"),
+        of("u", "short", 3, 8, 10, queue="short"),
+    )
+    assert starts_s(*jobs, **files) == [0, 120, 110, 100]
+    assert starts_s(*jobs, **files, priority_weight_qos="100000") == [
+        0,
+        120,
+        100,
+        110,
+    ]  # goes before the file
+
+
+def test_what_is_wrong_with_files_is_told_with_all_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(InvalidInputError) as found:
+        read_shares("Account|User|Share\nbio||x\n|ann|1\na||1|2\n")
+    assert len(found.value.problems) == 3
+    with pytest.raises(InvalidInputError, match="part of itself"):
+        read_shares("Account|User|ParentName|Share\na||b|1\nb||a|1\n")
+    with pytest.raises(InvalidInputError, match="states no Priority"):
+        read_slurm_conf("NodeName=a\n")
+    path = tmp_path / "slurm.conf"
+    path.write_text("PriorityWeightAge=many\nPriorityMaxAge=soon\n")
+    made = setting(of("u", "a", 0, 1, 5))
+    with pytest.raises(InvalidInputError, match="PriorityWeightAge") as problems:
+        Simulation(made.under(f"multifactor:conf={path}"))
+    assert len(problems.value.problems) == 2
+    path.write_text("PriorityWeightAge=1\nPriorityWeightTRES=gres/gpu=5\nPriorityFlags=DEPTH_OBLIVIOUS,MAX_TRES\n")
+    Simulation(made.under(f"multifactor:conf={path}"))
+    assert "not simulated: priorityweighttres, priorityflags=DEPTH_OBLIVIOUS" in caplog.text
+    with pytest.raises(UsageError, match="priority_weight_qos weighs priorities that no file states"):
+        Simulation(made.under("multifactor:priority_weight_qos=5"))
+
+
+def test_usage_is_charged_to_users_until_their_jobs_end() -> None:
+    made = accounted().under("multifactor:estimates=recent:priority_decay_half_life=0")
+    simulation = Simulation(made)
+    simulation.run()
+    state = simulation.state()["scheduler"]
+    outcome = simulation.close()
+    charged: dict[tuple[str, str], float] = {(one["account"], one["user"]): one["used"] for one in state["usage"]}
+    exact = dict.fromkeys(charged, 0)
+    for record in outcome.jobs:
+        one = made.workload.jobs[record.index]
+        exact[one.account or "", one.user or ""] += record.gpu_us
+    for key, used in charged.items():  # the last ends are not told; every other is known within a round
+        assert used == pytest.approx(exact[key], rel=0.1)
