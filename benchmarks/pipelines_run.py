@@ -24,11 +24,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining._backward import stage_backward, stage_backward_input, stage_backward_weight
 
-from jigsaw_opt.executor.pipeline.launch import replay_stages
-from jigsaw_opt.executor.pipeline.rank_process import StageProcess
 from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.randomness import draw_number, own_draws
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.launch import replay
+from jigsaw_opt.executor.replay.rank_process import hosted_stages, stage_groups
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, PipelineLayout
 from jigsaw_opt.planning.pipeline.recognising import orders_of
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
@@ -161,7 +162,8 @@ def carry_out(cases: Sequence[tuple[ReplayRequest, Mapping[str, Any]]]) -> list[
 
 def _one_step(request: ReplayRequest, entry: Mapping[str, Any]) -> Found:
     schedule = torch_schedule(request.instance, request.plan, "compute_comms")
-    process = StageProcess(request, schedule, entry)
+    clock, cpu = ReplayClock(dist.new_group(backend="gloo")), torch.device("cpu")
+    process = hosted_stages(request, StagedRun(schedule, entry), clock, cpu, stage_groups(schedule))
     logger, actions = logging.getLogger("torch.distributed.pipelining.schedules"), _Actions()
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
@@ -307,20 +309,22 @@ def prediction(width: int, samples: int, batches: int, rounds: int) -> None:
     errors: dict[str, Mapping[str, KindError]] = {}
     for _ in range(3):
         for case in cases:
-            replay = replay_stages(case.request(passes=rounds), case.entry("dense", width, samples * batches))
-            assert replay is not None and replay.summary.measured_us is not None
-            took[case.name].append(replay.summary.measured_us)
-            errors[case.name] = replay.kinds
-    found = {name: median(times) for name, times in took.items()}
+            schedule = torch_schedule(case.instance, case.plan, "compute_comms")
+            stages = StagedRun(schedule, case.entry("dense", width, samples * batches))
+            found = replay(case.request(passes=rounds), stages)
+            assert found is not None and found.summary.measured_us is not None
+            took[case.name].append(found.summary.measured_us)
+            errors[case.name] = found.kinds
+    medians = {name: median(times) for name, times in took.items()}
     print(f"load: {os.getloadavg()[0]:.2f}; {batches} micro-batches, medians of 3 runs of {rounds} steps")
     for case in sorted(cases, key=lambda case: case.plan.objective):
-        off = found[case.name] / case.plan.objective - 1
+        off = medians[case.name] / case.plan.objective - 1
         kinds = ", ".join(f"{kind} {100 * it.error:.1f} %" for kind, it in errors[case.name].items())
-        print(f"{case.name:12} {case.plan.objective:8} us {found[case.name]:8.0f} us {100 * off:+6.1f} %   ({kinds})")
+        print(f"{case.name:12} {case.plan.objective:8} us {medians[case.name]:8.0f} us {100 * off:+6.1f} %   ({kinds})")
     pairs = [(a, b) for a, b in combinations(sorted(cases, key=lambda case: case.plan.objective), 2)]
-    right = sum(found[a.name] < found[b.name] for a, b in pairs)
+    right = sum(medians[a.name] < medians[b.name] for a, b in pairs)
     apart = [(a, b) for a, b in pairs if b.plan.objective > 1.03 * a.plan.objective]
-    far = sum(found[a.name] < found[b.name] for a, b in apart)
+    far = sum(medians[a.name] < medians[b.name] for a, b in apart)
     print(f"{right} of {len(pairs)} pairs in the predicted order, {far} of the {len(apart)} that differ by over 3 %")
 
 

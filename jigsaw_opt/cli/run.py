@@ -35,7 +35,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     length.add_argument("--minutes", type=float, metavar="M", help="carry it out again and again for so many minutes")
     parser.add_argument("--pace", action="store_true", help="start nothing before its planned start")
     parser.add_argument(
-        "--baseline", choices=("fifo", "gang"), help="then the same jobs at full depth, one at a time on its GPUs"
+        "--baseline",
+        choices=("fifo", "gang", "alone"),
+        help="then the same jobs at full depth, one at a time on its GPUs; or those of the foreground alone",
+    )
+    parser.add_argument(
+        "--foreground",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME]",
+        help="jobs that the baseline alone has (default: those that promise a pace)",
     )
     _configure_machine(parser)
     _configure_training(parser)
@@ -166,7 +175,7 @@ def _warn_of_estimates(instance: Instance) -> None:
     from jigsaw_opt.instances.profiles import is_estimate
     from jigsaw_opt.problem.job import Job
 
-    models = {job.model for job in instance.jobs if isinstance(job, Job)}  # those with a shape are refused later
+    models = {job.model for job in instance.jobs if isinstance(job, Job)}
     estimated = sorted(filter(is_estimate, models))
     if estimated:
         note(f"warning: estimated, not measured, are the times of {', '.join(estimated)}; jigsaw profile measures them")
@@ -181,7 +190,7 @@ def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance)
 
     names = ("optimiser", "learning_rate")
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
-    jobs = [job for job in instance.jobs if isinstance(job, Job)]  # those with a shape are refused later
+    jobs = [job for job in instance.jobs if isinstance(job, Job)]
     own = [job.name for job in jobs if "train" in (instance.models[job.model].executor or {})]
     if not given or not own:
         return
@@ -232,6 +241,7 @@ def _settings(arguments: argparse.Namespace) -> ReplaySettings:
         warm_up=arguments.warm_up,
         pace=arguments.pace,
         baseline=arguments.baseline,
+        foreground=tuple(name.strip() for group in arguments.foreground for name in group.split(",")),
         checkpoint=arguments.checkpoint,
         every=arguments.checkpoint_every,
         resume=arguments.resume,

@@ -8,6 +8,7 @@ from typing import Any
 
 from jigsaw_opt.cli.output import print_json, print_table
 from jigsaw_opt.problem.replay import MeasuredGpu, MeasuredPhase, Replay, ReplaySummary
+from jigsaw_opt.text import named
 
 __all__ = ["print_replay"]
 
@@ -51,11 +52,43 @@ def _print_summary(replay: Replay) -> None:
             ("", "measured", "planned us", "took us", "error"), kinds, ("measured", "planned us", "took us", "error")
         )
     _print_gpus(replay.gpus)
+    if replay.cycles:
+        _print_rates(replay)
     speed_up = replay.speed_up()
     if speed_up is not None and replay.baseline is not None:
         predicted, measured = speed_up
         found = "not measured" if measured is None else f"{measured:.3f} measured"
         print(f"\nspeed-up over {replay.baseline.policy}: {predicted:.3f} predicted, {found}")
+
+
+def _print_rates(replay: Replay) -> None:
+    """What every job got, and how much longer the foreground takes beside the others."""
+    rows = [(name, *(_rate(rate) for rate in it.rates())) for name, it in replay.cycles.items()]
+    print()
+    print_table(("job", "iterations a second planned", "measured"), rows, ("iterations a second planned", "measured"))
+    slow_down = replay.slow_down()
+    if slow_down is None or replay.baseline is None or replay.baseline.together is None:
+        return
+    together, alone = replay.baseline.together, replay.baseline.summary
+    names = named([job.name for job in replay.baseline.timeline.jobs])
+    times = [
+        f"{_known(measured)} us {where} ({planned} planned)"
+        for where, measured, planned in (
+            ("alone", alone.measured_us, alone.predicted_us),
+            ("beside the others", together.measured_us, together.planned_us),
+        )
+    ]
+    planned, measured = slow_down
+    found = "not measured" if measured is None else f"{measured:.3f} measured"
+    print(f"\n{names}, {alone.objective}: {', '.join(times)}; slow-down {found}, {planned:.3f} planned")
+
+
+def _rate(rate: float | None) -> str | None:
+    return None if rate is None else f"{rate:.2f}"
+
+
+def _known(value: int | None) -> str:
+    return "unknown" if value is None else str(value)
 
 
 def _print_phases(replay: Replay) -> None:
@@ -131,11 +164,17 @@ def _percent(share: float | None) -> str | None:
 
 def _as_json(replay: Replay) -> dict[str, Any]:
     baseline = replay.baseline and {"policy": replay.baseline.policy, **asdict(replay.baseline.summary)}
+    rates = {name: dict(zip(("planned", "measured"), it.rates(), strict=True)) for name, it in replay.cycles.items()}
+    slow_down = replay.slow_down()
+    if baseline and replay.baseline and replay.baseline.together is not None:
+        baseline |= {"together": asdict(replay.baseline.together)}
     return {
         "machine": dict(replay.machine),
         "summary": {**asdict(replay.summary), "error": replay.summary.error},
         "baseline": baseline,
         "speed_up": replay.speed_up(),
+        **({"rates_per_s": rates} if rates else {}),
+        **({"slow_down": dict(zip(("planned", "measured"), slow_down, strict=True))} if slow_down else {}),
         **({"kinds": {kind: asdict(error) for kind, error in replay.kinds.items()}} if replay.kinds else {}),
         "gpus": [asdict(gpu) for gpu in replay.gpus],
     }

@@ -15,6 +15,7 @@ from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, ShapedIteration, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
+    JobCycle,
     KindError,
     MeasuredBlock,
     MeasuredGpu,
@@ -151,7 +152,8 @@ def encode_replay(replay: Replay) -> bytes:
         tail = '  "phases": [\n' + ",\n".join(map(_phase, replay.phases)) + "\n  ]"
     else:
         kinds = {"kinds": {kind: asdict(error) for kind, error in replay.kinds.items()}} if replay.kinds else {}
-        head |= {"summary": asdict(replay.summary), **kinds, "gpus": gpus}
+        cycles = {"cycles": {name: asdict(it) for name, it in replay.cycles.items()}} if replay.cycles else {}
+        head |= {"summary": asdict(replay.summary), **kinds, **cycles, "gpus": gpus}
         tail = f'  "timeline": {_timeline(replay.timeline)},\n  "baseline": {_baseline(replay.baseline)}'
     fields = [f"  {json_text(key)}: {json_text(value)},\n" for key, value in head.items()]
     return ("{\n" + "".join(fields) + tail + "\n}\n").encode()
@@ -160,8 +162,10 @@ def encode_replay(replay: Replay) -> bytes:
 def _baseline(found: Baseline | None) -> str:
     if found is None:
         return "null"
-    policy, summary = json_text(found.policy), json_text(asdict(found.summary))
-    return f'{{"policy": {policy}, "summary": {summary}, "timeline": {_timeline(found.timeline)}}}'
+    head: Json = {"policy": found.policy, "summary": asdict(found.summary)}
+    head |= {} if found.together is None else {"together": asdict(found.together)}
+    fields = ", ".join(f"{json_text(key)}: {json_text(value)}" for key, value in head.items())
+    return f'{{{fields}, "timeline": {_timeline(found.timeline)}}}'
 
 
 def _phase(phase: MeasuredPhase) -> str:
@@ -192,11 +196,18 @@ def _job(job: MeasuredJob) -> str:
 
 def _of_passes(tree: Json) -> Replay:
     timeline, told = _read_timeline(tree["timeline"]), tree["baseline"]
-    baseline = told and Baseline(told["policy"], ReplaySummary(**told["summary"]), _read_timeline(told["timeline"]))
+    baseline = None
+    if told:
+        together = JobCycle(**told["together"]) if "together" in told else None
+        compared, found = ReplaySummary(**told["summary"]), _read_timeline(told["timeline"])
+        baseline = Baseline(told["policy"], compared, found, together)
     phases = (MeasuredPhase.only(ReplaySummary(**tree["summary"]), timeline),)
     digests = {job.name: job.parameters_sha256 for job in timeline.jobs if job.parameters_sha256}
     kinds = {kind: KindError(**error) for kind, error in tree.get("kinds", {}).items()}
-    return Replay(**_head(tree), phases=phases, parameters_sha256=digests, baseline=baseline, kinds=kinds)
+    cycles = {name: JobCycle(**it) for name, it in tree.get("cycles", {}).items()}
+    return Replay(
+        **_head(tree), phases=phases, parameters_sha256=digests, baseline=baseline, kinds=kinds, cycles=cycles
+    )
 
 
 def _of_phases(tree: Json) -> Replay:

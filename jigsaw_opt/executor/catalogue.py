@@ -9,10 +9,11 @@ from typing import Any
 from jigsaw_opt.planning.burst.recognising import gpus_per_layer
 from jigsaw_opt.planning.pipeline.recognising import flow_of, layout_of
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["FAMILIES", "KNOWN", "check_trust", "require_entries", "resolve", "stages_entry"]
+__all__ = ["FAMILIES", "KNOWN", "check_trust", "resolve", "stages_entry"]
 
 Value = int | str | tuple[int, ...]
 Arguments = Mapping[str, Value]
@@ -154,7 +155,8 @@ def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report
 def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[str] = ()) -> Mapping[str, Any] | None:
     """Return how the stages of an instance's pipeline are built; None where it has data-parallel jobs alone.
 
-    A job without an entry takes the function that is trusted, if there is one alone.
+    A job without an entry takes the function that is trusted, if one alone is that no model names. Models of
+    data-parallel jobs must say how they are built.
 
     Parameters
     ----------
@@ -168,13 +170,15 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     Raises
     ------
     InvalidInputError
-        A job has a shape that is no pipeline, or a pipeline is there beside other jobs, or its entry is missing or
-        wrong; with every problem.
+        A job has a shape that is no pipeline, or there are several, or an asynchronous one is beside other jobs, or an
+        entry is missing or wrong; with every problem.
     """
     shaped = {number: job for number, job in enumerate(instance.jobs) if isinstance(job, ShapedJob)}
-    if not shaped:
-        return None
     report = Report()
+    _check_models(instance, trusted, report)
+    if not shaped:
+        report.raise_if_any()
+        return None
     for number, job in shaped.items():
         place: Place = (("$", "jobs"), number)
         layout, flow, burst = layout_of(job.shape), flow_of(job.shape), gpus_per_layer(job.shape)
@@ -182,13 +186,18 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
             layout = flow if job.shape.barrier == "none" else layout
             carried = "data-parallel jobs, pipelines and bursts are carried out"
             report.add(place, f"job {job.name!r} has a shape and is no pipeline or burst: {layout}; {carried}")
-        elif len(instance.jobs) > 1:
-            report.add(place, f"job {job.name!r} is a pipeline or burst beside other jobs; these are carried out alone")
-    report.raise_if_any()
+        elif isinstance(layout, str) and isinstance(burst, str) and len(instance.jobs) > 1:
+            report.add(place, f"job {job.name!r} is an asynchronous pipeline; these are carried out alone")
+    if len(shaped) > 1:
+        names = ", ".join(repr(job.name) for job in shaped.values())
+        report.add("$.jobs", f"has several pipelines or bursts, {names}; one is carried out, beside data-parallel jobs")
+        report.raise_if_any()
     [(number, job)] = shaped.items()
     entry, place = job.executor, (("$", "jobs"), number)
-    if entry is None and len(trusted) == 1:
-        entry = {"train": next(iter(trusted)), "arguments": {}, "cuts": [*cuts]}
+    named = [model.executor or {} for model in instance.models.values()]
+    left = {*trusted} - {it.get("train", it.get("zoo")) for it in named}
+    if entry is None and len(left) == 1:
+        entry = {"train": left.pop(), "arguments": {}, "cuts": [*cuts]}
     if entry is None:
         report.add(place, 'has no "executor" entry, so it cannot be built', "--trust module:function names one")
     else:
@@ -200,16 +209,9 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     return entry
 
 
-def require_entries(instance: Instance, trusted: Collection[str]) -> None:
-    """Refuse models of an instance that do not say how they are built, or say so wrongly.
-
-    Raises
-    ------
-    InvalidInputError
-        With all of them.
-    """
-    report = Report()
-    for name in sorted({job.model for job in instance.data_parallel}):
+def _check_models(instance: Instance, trusted: Collection[str], report: Report) -> None:
+    """Report models of data-parallel jobs that do not say how they are built, or say so wrongly."""
+    for name in sorted({job.model for job in instance.jobs if isinstance(job, Job)}):
         place: Place = (("$", "models"), name)
         entry = instance.models[name].executor
         if entry is None:
@@ -221,7 +223,6 @@ def require_entries(instance: Instance, trusted: Collection[str]) -> None:
             check_trust(entry["zoo"], trusted, ((place, "executor"), "zoo"), report)
         else:
             resolve(entry["zoo"], entry["arguments"], (place, "executor"), report)
-    report.raise_if_any()
 
 
 def _check_own(entry: Mapping[str, Any], place: Place, report: Report) -> None:

@@ -346,4 +346,6 @@ class PlanTurns:
         everything = ReplayExtent([0] * len(self._order.jobs), None)
         rank = self._order.ranks[self._place.job][self._place.worker]
         for window in self._order.windows(everything):
-            yield from self._order.steps(rank, window, everything)
+            for step in self._order.steps(rank, window, everything):
+                if isinstance(step, BlockStep):
+                    yield step

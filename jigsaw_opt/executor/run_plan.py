@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import CheckFailedError, UsageError, argument, require_a
 from jigsaw_opt.executor import require_torch
-from jigsaw_opt.executor.catalogue import require_entries, stages_entry
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.catalogue import stages_entry
+from jigsaw_opt.executor.replay.baseline import foreground_of
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.planning.burst.schedule import burst_schedule
+from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, require_one_order, torch_schedule
 from jigsaw_opt.system.former_names import former_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = ["run_plan"]
@@ -42,8 +47,8 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     CheckFailedError
         The plan breaks a rule.
     InvalidInputError
-        A shaped job is no pipeline, or not alone; models do not say how they are built, or a checkpoint is not there;
-        with every problem.
+        A shaped job is no pipeline, or there are several; models do not say how they are built, a job of the foreground
+        or a checkpoint is not there; with every problem.
     MissingEngineError
         PyTorch is not installed.
     RunFailedError
@@ -57,24 +62,49 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     if violations:
         raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
     entry = stages_entry(request.instance, request.trusted, request.cuts)
-    if entry is None:
-        require_entries(request.instance, request.trusted)
-    else:
-        _require_whole(request)
+    stages = None if entry is None else _stages(request, entry)
+    if request.baseline == "alone":
+        foreground_of(request)
     require_torch()
     from jigsaw_opt.executor.devices import device_of
-    from jigsaw_opt.executor.pipeline.launch import replay_stages
-    from jigsaw_opt.executor.replay.launch import replay
+    from jigsaw_opt.executor.replay.launch import replay, replay_flow
 
     device_of(request.device)  # refuses one that is not there
-    return replay(request) if entry is None else replay_stages(request, entry)
+    if stages is not None and flow_schedule(request.instance) is not None:
+        return replay_flow(request, stages)
+    return replay(request, stages)
 
 
-def _require_whole(request: ReplayRequest) -> None:
-    """Refuse what only data-parallel jobs have."""
+def _stages(request: ReplayRequest, entry: Mapping[str, Any]) -> StagedRun:
+    """What processes carry out of the job in stages.
+
+    Raises
+    ------
+    UsageError
+        It is asked for what such jobs have not.
+    """
+    _require_of_stages(request)
+    flow, burst = flow_schedule(request.instance), burst_schedule(request.instance)
+    if flow is not None:
+        return StagedRun(flow, entry)
+    if burst is not None:
+        return StagedRun(burst, entry)
+    pipeline = torch_schedule(request.instance, request.plan, "compute_comms")
+    if len(request.instance.jobs) > 1:
+        require_one_order(request.instance, request.plan, pipeline)
+    return StagedRun(pipeline, entry)
+
+
+def _require_of_stages(request: ReplayRequest) -> None:
+    """Refuse what is not for a job in stages, or not for an asynchronous one."""
     wrong = []
-    if request.baseline is not None:
-        wrong.append("a baseline is for data-parallel jobs")
+    if request.baseline in ("fifo", "gang"):
+        wrong.append(f"a baseline of {request.baseline} is for data-parallel jobs")
+    if flow_schedule(request.instance) is not None:
+        if request.minutes is not None:
+            wrong.append("an asynchronous pipeline is carried out for a number of minibatches, not for some minutes")
+        if request.checkpoint is not None:
+            wrong.append("minibatches of an asynchronous pipeline are always under way, so it has no checkpoints")
     if request.device == "cuda" and request.backend != "nccl":
         backend = argument("backend", "nccl")
         wrong.append(f"stages on CUDA send what they have by NCCL, with a device for each process: {backend}")

@@ -14,6 +14,7 @@ from jigsaw_opt.problem.plan import Transfer
 
 __all__ = [
     "Baseline",
+    "JobCycle",
     "KindError",
     "MeasuredBlock",
     "MeasuredGpu",
@@ -28,7 +29,7 @@ __all__ = [
     "Timeline",
 ]
 
-Policy = Literal["fifo", "gang"]
+Policy = Literal["fifo", "gang", "alone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,19 +241,50 @@ class MeasuredPhase:
     timeline: Timeline
 
     @classmethod
-    def only(cls, summary: ReplaySummary, timeline: Timeline) -> MeasuredPhase:
+    def only(cls, summary: ReplaySummary | None, timeline: Timeline) -> MeasuredPhase:
         """The only phase of a plan that lists all iterations or is cyclic: begin and end are not told by themselves."""
-        times = summary.predicted_us, None, summary.measured_us, None
+        times = (0, None, None, None) if summary is None else (summary.predicted_us, None, summary.measured_us, None)
         return cls(0, 0, None, timeline.passes, summary, *times, timeline)
 
 
 @dataclass(frozen=True, slots=True)
+class JobCycle:
+    """What a pass over the plan takes some jobs, from their end in one pass to that in the next, or in a finite plan.
+
+    Parameters
+    ----------
+    iterations
+        How many they have in a pass.
+    planned_us, measured_us
+        Microseconds by the plan, and as measured; None where the run was too short to tell.
+    """
+
+    iterations: int
+    planned_us: int
+    measured_us: int | None
+
+    def rates(self) -> tuple[float, float | None]:
+        """Iterations a second, planned and measured."""
+        measured = None if self.measured_us is None else 1e6 * self.iterations / self.measured_us
+        return 1e6 * self.iterations / self.planned_us, measured
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
-    """The same jobs at full depth, one at a time on its GPUs."""
+    """The same jobs at full depth, one at a time on its GPUs; or the foreground alone.
+
+    Parameters
+    ----------
+    policy, summary, timeline
+        How, and what was found.
+    together
+        What the foreground takes in the plan, beside the others; None of other policies.
+    """
 
     policy: Policy
     summary: ReplaySummary
     timeline: Timeline
+    together: JobCycle | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +307,8 @@ class Replay:
         None where none was asked for.
     kinds
         Of a pipeline, errors by kind of pass (``F``, ``B``, ``W``) and of what is ``sent``; empty of other jobs.
+    cycles
+        By job, what a pass takes it, where some jobs are beside others in the foreground; else empty.
     """
 
     instance: str
@@ -286,6 +320,7 @@ class Replay:
     parameters_sha256: Mapping[str, tuple[str, ...]]
     baseline: Baseline | None = None
     kinds: Mapping[str, KindError] = field(default_factory=dict)
+    cycles: Mapping[str, JobCycle] = field(default_factory=dict)
 
     @property
     def counts_repeats(self) -> bool:
@@ -330,10 +365,20 @@ class Replay:
         return any(phase.repeats is not None and phase.repeated < phase.repeats for phase in self.phases)
 
     def speed_up(self) -> tuple[float, float | None] | None:
-        """Time of the baseline over that of the plan: predicted and measured; None without a baseline."""
-        if self.baseline is None:
+        """Time of the baseline over that of the plan: predicted and measured; None without a baseline of all jobs."""
+        if self.baseline is None or self.baseline.together is not None:
             return None
         usual, own = self.baseline.summary, self.summary
         if usual.measured_us is None or own.measured_us is None:
             return usual.predicted_us / own.predicted_us, None
         return usual.predicted_us / own.predicted_us, usual.measured_us / own.measured_us
+
+    def slow_down(self) -> tuple[float, float | None] | None:
+        """Time of the foreground in the plan over that alone: planned and measured; None where it did not run alone."""
+        if self.baseline is None or self.baseline.together is None:
+            return None
+        together, alone = self.baseline.together, self.baseline.summary
+        planned = together.planned_us / alone.predicted_us
+        if together.measured_us is None or alone.measured_us is None:
+            return planned, None
+        return planned, together.measured_us / alone.measured_us

@@ -7,12 +7,14 @@ import signal
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.executor.burst.burst_process import BurstProcess
 from jigsaw_opt.executor.pipeline.flow_process import FlowProcess
 from jigsaw_opt.executor.randomness import draw_number, own_draws
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.rank_process import hosted_stages, stage_groups
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
 
@@ -69,7 +71,8 @@ def burst(request: ReplayRequest, entry: dict[str, Any]) -> tuple[list[int], flo
     """Layers of a process of a burst, how far their gradients are from the whole model's, and the largest of these."""
     schedule = burst_schedule(request.instance)
     assert schedule is not None
-    process = BurstProcess(request, schedule, entry)
+    clock, cpu = ReplayClock(dist.new_group(backend="gloo")), torch.device("cpu")
+    process = hosted_stages(request, StagedRun(schedule, entry), clock, cpu, stage_groups(schedule))
     process.run_passes()
     with own_draws(draw_number(0, 0, 0)):
         made = layers(0, 3, torch.device("cpu"))

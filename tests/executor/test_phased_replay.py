@@ -227,7 +227,7 @@ def measured(asked: Instance, plan: Plan, block_us: int, done: int = 0, **settin
         )
         for phase in phases
     ]
-    return replay_of(request, None, [RankReport(parts, {(0, 0): ""}, 1, [done])], {})
+    return replay_of(request, None, None, [RankReport(parts, {(0, 0): ""}, 1, [done])], {})
 
 
 def test_repetitions_that_are_left_out_count_with_the_measured_period() -> None:

@@ -30,12 +30,13 @@ from jigsaw_opt.documents import (  # noqa: E402
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of  # noqa: E402
 from jigsaw_opt.errors import InvalidInputError, UsageError  # noqa: E402
 from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402
-from jigsaw_opt.executor.pipeline.evaluation import pipeline_replay  # noqa: E402
 from jigsaw_opt.executor.pipeline.own_stages import stage_modules  # noqa: E402
-from jigsaw_opt.executor.pipeline.records import StageReport, StepRecord  # noqa: E402
+from jigsaw_opt.executor.pipeline.records import StepRecord  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.randomness import draw_number, own_draws  # noqa: E402
-from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
+from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
+from jigsaw_opt.executor.replay.records import Part, RankReport  # noqa: E402
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa: E402
 from jigsaw_opt.executor.run_plan import run_plan  # noqa: E402
 from jigsaw_opt.instances.catalogue import load  # noqa: E402
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous  # noqa: E402
@@ -44,7 +45,7 @@ from jigsaw_opt.planning.pipeline.schedule import schedule_of  # noqa: E402
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
 from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.torch_csv import planned_times, torch_schedule  # noqa: E402
-from jigsaw_opt.problem.replay import KindError  # noqa: E402
+from jigsaw_opt.problem.replay import KindError, Replay  # noqa: E402
 from jigsaw_opt.problem.shape import ShapedJob  # noqa: E402
 from jigsaw_opt.views.html import timeline_html  # noqa: E402
 from jigsaw_opt.views.replay import replay_picture  # noqa: E402
@@ -182,6 +183,14 @@ def test_an_asynchronous_pipeline_is_measured(tmp_path: Path, capsys: pytest.Cap
         stages_entry(asynchronous([copies, AsyncStage(10, 10)], "flow").instance, ["own:net"])
 
 
+def replay_from(of: Case, found: list[RankReport], machine: dict[str, str | int], passes: int | None = 1) -> Replay:
+    """The replay of what processes report."""
+    stages = StagedRun(torch_schedule(of.instance, of.plan, "compute_comms"), {})
+    replay = replay_of(of.request(passes=passes), None, stages, found, machine)
+    assert replay is not None
+    return replay
+
+
 def case() -> Case:
     """Two GPUs, two micro-batches, split backward passes and transfers."""
     problem = PipelineProblem(
@@ -191,7 +200,7 @@ def case() -> Case:
     return case_of("small", problem, orders)
 
 
-def reports(of: Case, iterations: int, late: int) -> list[StageReport]:
+def reports(of: Case, iterations: int, late: int) -> list[RankReport]:
     """What processes would report that do everything as planned, each pass so much longer, each send with a wait."""
     schedule = torch_schedule(of.instance, of.plan, "compute_comms")
     [times] = planned_times(of.instance, of.plan, schedule)
@@ -206,14 +215,14 @@ def reports(of: Case, iterations: int, late: int) -> list[StageReport]:
             waits = [(it, start - 60, start) for it, start, _ in ran if it[:2] in takes]
             steps.append(StepRecord(number, ran, waits, 0.5 if rank == 1 else None))
             origins.append(zero)
-        found.append(StageReport(steps, origins, iterations, {rank: f"digest{rank}"}, 10 + rank))
+        part = Part([], [], origins, iterations, steps=steps)
+        found.append(RankReport([part], {(0, rank): f"digest{rank}"}, 10 + rank, [0]))
     return found
 
 
 def test_a_replay_compares_passes_by_kind_and_comes_back_from_its_document() -> None:
     of, late = case(), 30
-    schedule = torch_schedule(of.instance, of.plan, "compute_comms")
-    replay = pipeline_replay(of.request(), schedule, reports(of, 3, late), {"kind": "cpu"})
+    replay = replay_from(of, reports(of, 3, late), {"kind": "cpu"})
     assert replay.summary.predicted_us == of.plan.objective
     assert replay.summary.measured_us == of.plan.objective + late
     # Both parts of the backward pass of stage 0 are one, as PyTorch does all of it in the second.
@@ -235,8 +244,7 @@ def test_a_replay_compares_passes_by_kind_and_comes_back_from_its_document() -> 
 
 def test_a_replay_is_drawn_below_its_plan() -> None:
     of = case()
-    schedule = torch_schedule(of.instance, of.plan, "compute_comms")
-    replay = pipeline_replay(of.request(), schedule, reports(of, 2, 0), {})
+    replay = replay_from(of, reports(of, 2, 0), {})
     drawn = replay_picture(of.instance, of.plan, replay)
     lanes = {lane.name: lane for lane in drawn.lanes}
     for gpu in ("server/0", "server/1"):
@@ -249,10 +257,9 @@ def test_a_replay_is_drawn_below_its_plan() -> None:
 
 def test_an_interrupted_replay_has_the_steps_that_all_have_taken() -> None:
     of = case()
-    schedule = torch_schedule(of.instance, of.plan, "compute_comms")
-    found = [replace(report, passes=None, digests={}) for report in reports(of, 3, 0)]
-    found[1].steps.pop()
-    replay = pipeline_replay(of.request(), schedule, found, {})
+    found = [replace(report, parameters={}) for report in reports(of, 3, 0)]
+    found[1].parts[0].steps.pop()
+    replay = replay_from(of, found, {})
     assert len(replay.timeline.jobs[0].iterations) == 2 and replay.parameters_sha256 == {}
     require_replay_of(of.plan, replay, "replay")
 
@@ -261,9 +268,10 @@ def test_periods_are_mean_distances_of_ends() -> None:
     problem = PipelineProblem(PipelineCosts((100, 100), (100, 100), (), (50,)), PipelineLayout((0, 1), 2, False))
     instance, plan = schedule_of(problem, random_orders(problem, 3), "pipeline", "random").cyclic
     of = Case("cyclic", instance, plan)
-    schedule = torch_schedule(instance, plan, "compute_comms")
-    found = [replace(report, origins_us=[]) for report in reports(of, 8, 0)]
-    replay = pipeline_replay(of.request(passes=8), schedule, found, {})
+    found = reports(of, 8, 0)
+    for report in found:
+        report.parts[0].origins_us.clear()
+    replay = replay_from(of, found, {}, 8)
     assert (replay.summary.objective, replay.summary.measured_us) == ("period", 10_000)
 
 
@@ -322,16 +330,27 @@ def test_the_function_is_named_by_the_job_or_trusted_alone() -> None:
     ]
 
 
-def test_other_shapes_and_mixed_instances_are_refused() -> None:
+def test_what_is_not_carried_out_is_refused_with_all_of_it() -> None:
     problem = PipelineProblem(PipelineCosts((5, 5), (5, 5), (), (), (4,)), PipelineLayout((0, 1), 2, False))
-    with pytest.raises(InvalidInputError, match="is a pipeline or burst beside other jobs"):
-        stages_entry(add_pipeline(load("server/plain"), problem, "mine"), ["own:net"])
+    two = add_pipeline(add_pipeline(load("server/plain"), problem, "mine"), problem, "other")
+    [flow] = asynchronous([AsyncStage(300, 500), AsyncStage(300, 500)], "flow").instance.jobs
+    assert isinstance(flow, ShapedJob)
+    on_type = {next(iter(two.cluster.servers)).gpu_type: 300}
+    blocks = tuple(replace(block, duration_us=on_type) for block in flow.shape.blocks)
+    beside = replace(flow, shape=replace(flow.shape, blocks=blocks))
+    with pytest.raises(InvalidInputError) as error:
+        models = {name: replace(model, executor=None) for name, model in two.models.items()}
+        stages_entry(replace(two, jobs=(*two.jobs, beside), models=models), ["own:net"])
+    told = [problem.message for problem in error.value.problems]
+    assert any("has several pipelines or bursts, 'mine', 'other', 'pipeline'" in it for it in told)
+    assert any("job 'pipeline' is an asynchronous pipeline" in it for it in told)
+    assert any('has no "executor" entry' in it for it in told), "of models of the other jobs"
     with pytest.raises(InvalidInputError, match="has a shape and is no pipeline or burst: block"):
         stages_entry(load("shop/job-6x4"), ["own:net"])
 
 
 def test_what_only_data_parallel_jobs_have_is_refused() -> None:
-    with pytest.raises(UsageError, match="a baseline is for data-parallel jobs"):
+    with pytest.raises(UsageError, match="a baseline of gang is for data-parallel jobs"):
         run_plan(case().request(trusted=("own:net",), baseline="gang"))
     with pytest.raises(UsageError, match="stages on CUDA send what they have by NCCL"):
         run_plan(case().request(trusted=("own:net",), device="cuda"))

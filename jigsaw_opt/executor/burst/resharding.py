@@ -16,7 +16,9 @@ def rows_of(rank: int, processes: int, samples: int) -> range:
     return range(rank * each, (rank + 1) * each) if rank < processes else range(0)
 
 
-def reshard(held: Tensor | None, samples: int, ways: tuple[int, int], row: Tensor) -> Tensor | None:
+def reshard(
+    held: Tensor | None, samples: int, ways: tuple[int, int], row: Tensor, group: dist.ProcessGroup
+) -> Tensor | None:
     """Move samples from the first processes of one number to those of another; all processes of either take part.
 
     Parameters
@@ -29,6 +31,8 @@ def reshard(held: Tensor | None, samples: int, ways: tuple[int, int], row: Tenso
         How many processes have them, and how many are to have them.
     row
         What a sample is like, on the device of this process.
+    group
+        The processes.
 
     Returns
     -------
@@ -48,9 +52,10 @@ def reshard(held: Tensor | None, samples: int, ways: tuple[int, int], row: Tenso
                 result[theirs.start - wanted.start : theirs.stop - wanted.start] = part
             else:
                 kept.append(part)
-                works.append(dist.P2POp(dist.isend, part, other))
+                works.append(dist.P2POp(dist.isend, part, other, group))
         if own and other != rank and result is not None:
-            works.append(dist.P2POp(dist.irecv, result[own.start - wanted.start : own.stop - wanted.start], other))
+            rows = result[own.start - wanted.start : own.stop - wanted.start]
+            works.append(dist.P2POp(dist.irecv, rows, other, group))
     for work in _started(works):
         work.wait()
     return result

@@ -7,6 +7,7 @@ passes in the order of the plan's building block, which repeats itself a period 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +16,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from jigsaw_opt.errors import RunFailedError
-from jigsaw_opt.executor.pipeline.rank_process import PipelineProcess, blamed
-from jigsaw_opt.executor.pipeline.records import Action, StageReport, StepRecord
+from jigsaw_opt.executor.pipeline.records import Action, StepRecord
+from jigsaw_opt.executor.pipeline.stage_host import StageHost, blamed
 from jigsaw_opt.executor.pipeline.stashed_stage import StashedStage
 from jigsaw_opt.executor.processes import report_so_far
-from jigsaw_opt.executor.replay.rank_process import TIMEOUT
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.rank_process import TIMEOUT, device_of_process, gathered
+from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule, planned_times
 
@@ -28,13 +31,13 @@ __all__ = ["FlowProcess", "run_flow"]
 Meta = tuple[tuple[int, ...], torch.dtype]
 
 
-def run_flow(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> list[StageReport] | None:
-    """Do the part of this process, as `run_stages` does of a pipeline with a flush."""
+def run_flow(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> list[RankReport] | None:
+    """Do the part of this process, as `run_rank` does of other plans."""
     own = FlowProcess(request, schedule, entry)
-    return own.hand_over(own.replay())
+    return gathered(own.replay(), own.control)
 
 
-class FlowProcess(PipelineProcess):
+class FlowProcess(StageHost):
     """A process with one stage; fields as of the class that it extends.
 
     Attributes
@@ -46,9 +49,12 @@ class FlowProcess(PipelineProcess):
     """
 
     def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:
-        super().__init__(request, schedule, entry)
+        device = device_of_process(request, int(os.environ.get("LOCAL_RANK", dist.get_rank())))
+        self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        self._clock = ReplayClock(self.control)
+        super().__init__(request, schedule, entry, self._clock, device)
         self._last = schedule.layout.stages - 1
-        self.stage = StashedStage(self.modules[self.rank], self._worker.end, self._is_first)
+        self.stage = StashedStage(self.modules[self.rank], self.worker.end, self._is_first)
         self.versions: list[int] = []
         [times] = planned_times(request.instance, request.plan, schedule)
         self._starts = {kind: times[f"{self.rank}{kind}0"][0] for kind in "FB"}
@@ -56,19 +62,20 @@ class FlowProcess(PipelineProcess):
         self._received, self._sent = self._metas(), list[tuple[Any, Tensor]]()
         # A group each way: NCCL takes what two processes exchange in a group in one order.
         self._ways = {kind: dist.new_group(timeout=TIMEOUT) for kind in "FB"}
-        report_so_far(StageReport)
+        report_so_far(lambda: RankReport([], {}, 0, [0]))
 
-    def replay(self) -> StageReport:
+    def replay(self) -> RankReport:
         """Carry the plan out: every minibatch forward and backward."""
         count, period = self.request.passes or 0, self.request.plan.period_us or 1
         own = sorted((self._starts[kind] + number * period, kind, number) for kind in "FB" for number in range(count))
-        self.begin()
-        zero = self._begin
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        zero = self._clock.meet()
         self._log.begin()
         losses = []
         for start, kind, number in own:
-            if self.request.pace:
-                self._log.starts = {f"{self.rank}{kind}{number}": zero + start}
+            earliest = zero + start if self.request.pace else 0
+            self._log.reach = lambda _, moment=earliest: moment  # type: ignore[misc]
             with blamed(f"rank {self.rank}, minibatch {number}"):
                 if kind == "F":
                     losses.append(self._forward(number))
@@ -77,26 +84,28 @@ class FlowProcess(PipelineProcess):
         for work, _ in self._sent:
             work.wait()
         actions, receipts = self._log.end()
-        held = self._worker.held_bytes()
         weights = sum(it.nbytes for it in self.modules[self.rank].parameters())
-        memory = self.memory_bytes(held + (self.stage.most_versions - 1) * weights)
+        memory = self.worker.held_bytes() + (self.stage.most_versions - 1) * weights
+        if self.device.type == "cuda":
+            memory = torch.cuda.max_memory_allocated(self.device)
         steps = [
-            StepRecord(number, self._of(number, actions), self._of(number, receipts), losses[number])
+            StepRecord(number, self._of(number, actions), self._of(number, receipts), losses[number]).since(zero)
             for number in range(count)
         ]
-        return StageReport(steps, [], count, self._worker.digests(), memory)
+        [digest] = self.worker.digests().values()
+        return RankReport([Part([], [], [], count, zero, [], steps)], {(0, self.rank): digest}, memory, [0])
 
     def _of(self, number: int, actions: list[Action]) -> list[Action]:
         """Actions of a minibatch, under the names of its building block."""
         names = {f"{self.rank}{kind}{number}": f"{self.rank}{kind}0" for kind in "FB"}
-        return [(names[it], a - self._begin, b - self._begin) for it, a, b in actions if it in names]
+        return [(names[it], a, b) for it, a, b in actions if it in names]
 
     def _forward(self, number: int) -> float | None:
         """Run a forward pass; return the loss at the last stage."""
-        inputs, targets = self._worker.begin(1, number)
+        inputs, targets = self.worker.begin(1, number)
         if not self._is_first:
             inputs = (self._receive("F", number, self.rank - 1, self._received[0]),)
-        loss = self._worker.own.loss
+        loss = self.worker.own.loss
         with self._log.action(f"{self.rank}F{number}"):
             output = self.stage.forward(number, inputs, (lambda out: loss(out, targets)) if self._is_last else None)
         if not self._is_last:
@@ -117,7 +126,7 @@ class FlowProcess(PipelineProcess):
             self._send("B", back, self.rank - 1)
 
     def _receive(self, kind: str, number: int, other: int, meta: Meta) -> Tensor:
-        data = torch.empty(meta[0], dtype=meta[1], device=self._device)
+        data = torch.empty(meta[0], dtype=meta[1], device=self.device)
         with self._log.receipt(f"{self.rank}{kind}{number}"):
             dist.recv(data, other, self._ways[kind])
         return data
@@ -129,16 +138,16 @@ class FlowProcess(PipelineProcess):
 
     def _metas(self) -> tuple[Meta, Meta]:
         """Shapes and types of what comes in and of what goes out, by a pass of the first batch without gradients."""
-        before = self._worker.state()
-        inputs, _ = self._worker.begin(1, 0)
+        before = self.worker.state()
+        inputs, _ = self.worker.begin(1, 0)
         told: list[Any] = [None]
         if not self._is_first:
             dist.recv_object_list(told, self.rank - 1, self.control)
-            inputs = (torch.zeros(told[0][0], dtype=told[0][1], device=self._device),)
+            inputs = (torch.zeros(told[0][0], dtype=told[0][1], device=self.device),)
         with torch.no_grad(), blamed(f"rank {self.rank}, before the clock started"):
             output = self.modules[self.rank](*inputs)
         meta = tuple(output.shape), output.dtype
         if not self._is_last:
             dist.send_object_list([meta], self.rank + 1, self.control)
-        self._worker.load(before)
+        self.worker.load(before)
         return told[0], meta

@@ -1,13 +1,13 @@
-"""What the processes of a pipeline hand over. Needs no torch.
+"""What the processes of a job in stages note of its steps. Needs no torch.
 
 Moments are microseconds after the begin of the run, on the clock of the first process.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-__all__ = ["Action", "StageReport", "StepRecord"]
+__all__ = ["Action", "StepRecord"]
 
 Action = tuple[str, int, int]
 """What PyTorch calls it, and the moments of its begin and its end."""
@@ -32,30 +32,10 @@ class StepRecord:
     receipts: list[Action]
     loss: float | None
 
-
-@dataclass(frozen=True)
-class StageReport:
-    """What one process found.
-
-    Parameters
-    ----------
-    steps
-        One behind the other.
-    origins_us
-        When each pass of a finite plan began.
-    passes
-        How many there were, earlier runs included; None where the run was interrupted.
-    digests
-        By stage, that of its parameters at the end; empty after an interrupt.
-    memory_bytes
-        The most that it held.
-    saves
-        Start and end of the writing of each checkpoint.
-    """
-
-    steps: list[StepRecord] = field(default_factory=list)
-    origins_us: list[int] = field(default_factory=list)
-    passes: int | None = None
-    digests: dict[int, str] = field(default_factory=dict)
-    memory_bytes: int = 0
-    saves: list[tuple[int, int]] = field(default_factory=list)
+    def since(self, begin_us: int) -> StepRecord:
+        """Return the same with moments that count from another one."""
+        actions, receipts = (
+            [(name, start - begin_us, end - begin_us) for name, start, end in kept]
+            for kept in (self.actions, self.receipts)
+        )
+        return replace(self, actions=actions, receipts=receipts)

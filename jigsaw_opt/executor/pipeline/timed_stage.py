@@ -5,11 +5,12 @@ The runtime is private to PyTorch: it was tried with the version that `KNOWN_TOR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from jigsaw_opt.errors import MissingEngineError
@@ -42,23 +43,25 @@ class ActionLog:
 
     Attributes
     ----------
-    starts
-        By action, the moment before which it does not begin; empty where it begins as soon as it can.
+    reach
+        Called with each action of a step before it waits for anything, to do what comes before it; returns the moment
+        before which it does not begin.
     counts_bytes
         Whether stages count what their forward passes save.
     """
 
     def __init__(self, clock: ReplayClock, device: torch.device) -> None:
         self._clock, self._device = clock, device
-        self.starts: Mapping[str, int] = {}
+        self.reach: Callable[[str], int] = lambda _: 0
         self.counts_bytes = False
+        self._reached, self._start = "", 0
         self._begin: tuple[int, Any] = 0, None
         self._actions: list[list[Any]] = []
         self._receipts: list[list[Any]] = []
 
     def begin(self) -> None:
         """Forget what was before, and have moments count from now."""
-        self._actions, self._receipts = [], []
+        self._actions, self._receipts, self._reached = [], [], ""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
             self._begin = self._clock.now(), self._mark()
@@ -72,11 +75,16 @@ class ActionLog:
     @contextmanager
     def action(self, name: str) -> Iterator[None]:
         """Note an action, which begins no earlier than it may."""
-        if name in self.starts:
-            self._clock.wait_until(self.starts[name])
+        self.arrive(name)
+        self._clock.wait_until(self._start)
         start = self._mark()
         yield
         self._actions.append([name, start, self._mark()])
+
+    def arrive(self, name: str) -> None:
+        """Do what comes before an action, once."""
+        if name != self._reached:
+            self._reached, self._start = name, self.reach(name)
 
     @contextmanager
     def receipt(self, name: str) -> Iterator[None]:
@@ -126,6 +134,8 @@ class TimedStage(PipelineStage):
         Where it is.
     log
         Of this process.
+    group
+        The processes of the pipeline, in its order; None for all.
 
     Attributes
     ----------
@@ -133,8 +143,16 @@ class TimedStage(PipelineStage):
         The most that a forward pass saved for the backward pass, where the log had it counted.
     """
 
-    def __init__(self, module: nn.Module, index: int, stages: int, device: torch.device, log: ActionLog) -> None:
-        super().__init__(module, index, stages, device)
+    def __init__(
+        self,
+        module: nn.Module,
+        index: int,
+        stages: int,
+        device: torch.device,
+        log: ActionLog,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        super().__init__(module, index, stages, device, group=group)
         self._log, self.saved_bytes = log, 0
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
@@ -168,7 +186,10 @@ class TimedStage(PipelineStage):
 
 
 class _Receipts(dict[tuple[int, int], list[Any]]):
-    """What the runtime is to receive, by stage and micro-batch; waiting for it is noted under the name of the pass."""
+    """What the runtime is to receive, by stage and micro-batch.
+
+    The runtime waits for it before it calls the stage, so the pass begins here; the wait is noted under its name.
+    """
 
     def __init__(self, log: ActionLog, kind: str) -> None:
         super().__init__()
@@ -177,7 +198,8 @@ class _Receipts(dict[tuple[int, int], list[Any]]):
     def pop(self, key: tuple[int, int]) -> list[Any]:  # type: ignore[override]
         """Return what is to be waited for, and forget it."""
         stage, batch = key
-        return [_Received(super().pop(key), self._log, f"{stage}{self._kind}{batch}")]
+        self._log.arrive(name := f"{stage}{self._kind}{batch}")
+        return [_Received(super().pop(key), self._log, name)]
 
 
 class _Received:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import zip_longest
 
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
+from jigsaw_opt.executor.replay.alone import alone_part
+from jigsaw_opt.executor.replay.phases import PhasePart, phase_parts
+from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
@@ -18,8 +23,9 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import JobDecision, assemble, job_end
+from jigsaw_opt.text import suggestion
 
-__all__ = ["at_full_depth", "baseline_plan"]
+__all__ = ["at_full_depth", "baseline_part", "baseline_plan", "foreground_of"]
 
 
 def at_full_depth(instance: Instance) -> Instance:
@@ -58,6 +64,42 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
         jobs=jobs,
         solver={"name": policy},
     )
+
+
+def baseline_part(request: ReplayRequest) -> PhasePart | None:
+    """Return what is carried out after the plan, to compare it with; None where nothing is."""
+    if request.baseline is None:
+        return None
+    if request.baseline == "alone":
+        return alone_part(request.instance, request.plan, foreground_of(request))
+    [[part]] = phase_parts(request.instance, request.plan)
+    return replace(part, plan=baseline_plan(request.instance, request.plan, request.baseline), number=1)
+
+
+def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
+    """Return the names of the jobs in the foreground: those that are named, or else those that promise a pace.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such job.
+    UsageError
+        All jobs are in the foreground, or none is.
+    """
+    names = [job.name for job in request.instance.jobs]
+    unknown = [name for name in request.foreground if name not in names]
+    if unknown:
+        raise InvalidInputError(
+            [Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names)) for name in unknown]
+        )
+    paced = tuple(job.name for job in request.instance.jobs if job.pace_us is not None)
+    found = tuple(dict.fromkeys(request.foreground or paced))
+    if not found:
+        named = argument("foreground", "NAME")
+        raise UsageError(f"no job promises a pace, so it has to be said which ones are in the foreground: {named}")
+    if len(found) == len(names):
+        raise UsageError("all jobs are in the foreground, so they take alone what they take together")
+    return found
 
 
 def _turns(operations: Operations, policy: Policy) -> Iterator[int]:

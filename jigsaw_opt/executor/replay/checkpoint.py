@@ -22,6 +22,8 @@ from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
 from jigsaw_opt.executor.likeness import ANYTHING, UNREADABLE, compare
+from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
+from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.worker import Worker
@@ -96,13 +98,13 @@ class Checkpoint:
         if differing:
             raise InvalidInputError(differing)
 
-    def resume(self, replica: HostedReplica, iteration: int) -> None:
+    def resume(self, replica: HostedReplica | HostedStages, iteration: int) -> None:
         """Return a worker to its state after `iteration`, at 0 the one that it has; raises as `load`."""
         if iteration:
             self.load(replica.job, replica.worker, iteration)
         replica.saved = iteration
 
-    def save(self, job: int, worker: Worker) -> None:
+    def save(self, job: int, worker: Worker | StageWorker) -> None:
         """Write the state of a worker, and remove all but its last two.
 
         Raises
@@ -148,7 +150,7 @@ class Checkpoint:
             for job, count in enumerate(workers)
         ]
 
-    def load(self, job: int, worker: Worker, iteration: int) -> None:
+    def load(self, job: int, worker: Worker | StageWorker, iteration: int) -> None:
         """Return a worker to its state after `iteration`.
 
         Raises

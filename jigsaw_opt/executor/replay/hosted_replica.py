@@ -91,6 +91,10 @@ class HostedReplica:
             future.result()
         self._sent.clear()
 
+    def forget(self) -> None:
+        """Forget what was measured, before another run."""
+        self.blocks, self.transfers = [], []
+
     def close(self) -> None:
         """End the thread of its transfers, so that its worker takes no memory once nobody refers to it."""
         self._pool.shutdown()

@@ -17,27 +17,36 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError, UsageError
+from jigsaw_opt.executor.pipeline.flow_process import run_flow
 from jigsaw_opt.executor.processes import InterruptedGroupError, LostProcessError, run_group
-from jigsaw_opt.executor.replay.baseline import baseline_plan
+from jigsaw_opt.executor.replay.baseline import baseline_part
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.replay.order import used_gpus
 from jigsaw_opt.executor.replay.phases import jobs_in_phases
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
 from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.replay import Replay
 from jigsaw_opt.text import printable
 
-__all__ = ["in_processes", "machine_of", "replay"]
+__all__ = ["in_processes", "machine_of", "replay", "replay_flow"]
 
 T = TypeVar("T")
 
 _LOGGER = logging.getLogger(__name__)
 
 
-def replay(request: ReplayRequest) -> Replay | None:
+def replay(request: ReplayRequest, stages: StagedRun | None = None) -> Replay | None:
     """Carry a plan out.
+
+    Parameters
+    ----------
+    request
+        The plan, and how.
+    stages
+        The job in stages; None where there is none.
 
     Returns
     -------
@@ -54,17 +63,26 @@ def replay(request: ReplayRequest) -> Replay | None:
         A model cannot be built, a checkpoint is not there, the processes do not fit the plan.
     """
     gpus = used_gpus(request.instance, chain.from_iterable(jobs_in_phases(request.instance, request.plan)))
-    usual = None
-    if request.baseline is not None:
-        usual = baseline_plan(request.instance, request.plan, request.baseline)
+    usual = baseline_part(request)
     cut, machine = request.cut(), machine_of(request, len(gpus))
     try:
-        found = in_processes(run_rank, gpus, cut, usual)
+        found = in_processes(run_rank, gpus, cut, usual, stages)
     except InterruptedGroupError as error:
         reports = _answers(error, len(gpus), max(len(group.phases) for group in request.plan.groups))
-        measured = None if reports is None else replay_of(request, usual, reports, machine)
+        measured = None if reports is None else replay_of(request, usual, stages, reports, machine)
         raise InterruptedRunError(measured, _saved(cut)) from error
-    return None if found is None else replay_of(request, usual, found, machine)
+    return None if found is None else replay_of(request, usual, stages, found, machine)
+
+
+def replay_flow(request: ReplayRequest, stages: StagedRun) -> Replay | None:
+    """Carry an asynchronous pipeline out; returns and raises as `replay`."""
+    gpus = request.plan.jobs[stages.schedule.job].gpus
+    machine = machine_of(request, len(gpus))
+    try:
+        found = in_processes(run_flow, gpus, request, *stages)
+    except InterruptedGroupError as error:
+        raise InterruptedRunError(None, None) from error
+    return None if found is None else replay_of(request, None, stages, found, machine)
 
 
 def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[RankReport] | None:
@@ -73,7 +91,7 @@ def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[Ra
     None where some process did not answer, or nothing had been measured.
     """
     found: list[RankReport] = [report for report in error.found if report is not None]
-    if len(found) < processes or not any(part.blocks for report in found for part in report.parts):
+    if len(found) < processes or not any(part.blocks or part.steps for report in found for part in report.parts):
         return None
     empty = Part([], [], [], None)
     padded = ([*report.parts, *[empty] * (runs - len(report.parts))] for report in found)
@@ -84,8 +102,9 @@ def _saved(request: ReplayRequest) -> dict[str, int] | None:
     """By job, after how many iterations all its workers are saved on this machine; None without a checkpoint."""
     if request.checkpoint is None:
         return None
-    jobs = request.instance.data_parallel
-    saved = Checkpoint(request.checkpoint, request).saved([job.workers for job in jobs])
+    jobs = request.instance.jobs
+    workers = [job.workers if isinstance(job, Job) else len(job.shape.slots) for job in jobs]
+    saved = Checkpoint(request.checkpoint, request).saved(workers)
     return {job.name: iteration for job, iteration in zip(jobs, saved, strict=True)}
 
 

@@ -5,6 +5,9 @@ iteration and bucket. Whatever has to wait waits only for what stands before it 
 in its own job, so the first one in the row that is not done can always go on: nothing ever deadlocks
 (see *The order* in the executor's page).
 
+Passes of a pipeline, or operations of a burst, are in the row like blocks. Messages of a pipeline are not: PyTorch's
+runtime starts them behind the passes that they come from.
+
 A plan that is carried out several times is laid out pass behind pass, a period apart. The time of the row is cut
 into windows of one period; a block whose start lies ``q`` periods after 0 is part of window ``pass + q``.
 """
@@ -14,15 +17,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from typing import NamedTuple
 
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["BlockStep", "ReplayExtent", "ReplayOrder", "TransferKey", "used_gpus"]
+__all__ = ["BlockStep", "PassStep", "ReplayExtent", "ReplayOrder", "RowStep", "TransferKey", "used_gpus"]
 
 _EVERYWHERE = -1
 """A link that every transfer uses, where only one may run at a time."""
@@ -46,6 +52,18 @@ class BlockStep(NamedTuple):
     start_us: int
 
 
+class PassStep(NamedTuple):
+    """A pass of a pipeline, or an operation of a burst: its job, iteration, action and planned start."""
+
+    job: int
+    iteration: int
+    action: str
+    start_us: int
+
+
+RowStep = BlockStep | PassStep
+
+
 @dataclass
 class ReplayExtent:
     """How far a run goes.
@@ -60,6 +78,10 @@ class ReplayExtent:
 
     done: Sequence[int]
     passes: int | None
+
+
+_RowEntry = tuple[int, int, int, int, int, int | str]
+"""Place in a window, job, iteration, worker or operation, windows after that of its pass, and level or action."""
 
 
 class _LinkTurn(NamedTuple):
@@ -83,15 +105,17 @@ class ReplayOrder:
         Whether transfers on fabrics too run one at a time, in the plan's order.
     gpus
         GPUs with a process, where the plan is part of a larger one; None for those of the plan.
+    schedule
+        What the processes of a job with a shape do; None where there is no such job.
 
     Attributes
     ----------
     gpus : tuple of str
-        GPUs with a process, in the cluster's order; the index is the rank of the process.
+        GPUs with a process, as `used_gpus` has them; the index is the rank of the process.
     ranks : tuple of tuple of int
-        By job, the rank of each worker.
+        By job, the rank of each worker or slot.
     depths : tuple of int
-        By job, the number of levels.
+        By job, the number of levels; 0 of a job with a shape.
     period_us : int
         Time from one pass to the next.
     cyclic : bool
@@ -99,18 +123,25 @@ class ReplayOrder:
     """
 
     def __init__(
-        self, instance: Instance, plan: Plan, serial: bool = False, gpus: tuple[str, ...] | None = None
+        self,
+        instance: Instance,
+        plan: Plan,
+        serial: bool = False,
+        gpus: tuple[str, ...] | None = None,
+        schedule: StageSchedule | None = None,
     ) -> None:
-        self.jobs, self.cyclic = plan.data_parallel, plan.period_us is not None
-        self.gpus = used_gpus(instance, plan.data_parallel) if gpus is None else gpus
-        self.ranks = tuple(tuple(map(self.gpus.index, job.gpus)) for job in plan.data_parallel)
-        models = [instance.models[job.model] for job in instance.data_parallel]
-        self.depths = tuple(model.depth for model in models)
-        self._releases = [job.release_us for job in instance.data_parallel]
+        self.jobs, self.cyclic = plan.jobs, plan.period_us is not None
+        self.gpus = used_gpus(instance, plan.jobs) if gpus is None else gpus
+        self.ranks = tuple(tuple(map(self.gpus.index, job.gpus)) for job in plan.jobs)
+        models = [instance.models[job.model] if isinstance(job, Job) else None for job in instance.jobs]
+        self.depths = tuple(0 if model is None else model.depth for model in models)
+        self._releases = [job.release_us for job in instance.jobs]
         # Nothing of a finite plan starts after its end, so all of it is in one window.
-        self.period_us = plan.period_us or max(map(job_end, plan.data_parallel)) + 1
-        self._links = _links(instance, plan.data_parallel, serial)
-        self._turns = self._turns_by_link([model.bucket_bytes() for model in models])
+        self.period_us = plan.period_us or max(map(job_end, plan.jobs)) + 1
+        self._links = _links(instance, plan.jobs, serial)
+        self._turns = self._turns_by_link([[] if model is None else model.bucket_bytes() for model in models])
+        self._shapes = [job.shape if isinstance(job, ShapedJob) else None for job in instance.jobs]
+        self._schedule = schedule
         self._places = {
             (link, *turn[1:4]): place for link, turns in self._turns.items() for place, turn in enumerate(turns)
         }
@@ -132,15 +163,15 @@ class ReplayOrder:
         return max(max([*transfers, *blocks]) - min(blocks) for blocks, transfers in windows)
 
     def hosted(self, rank: int) -> dict[int, int]:
-        """Jobs with a worker in the process of `rank`, and which worker."""
-        return {job: ranks.index(rank) for job, ranks in enumerate(self.ranks) if rank in ranks}
+        """Data-parallel jobs with a worker in the process of `rank`, and which worker."""
+        return {job: ranks.index(rank) for job, ranks in enumerate(self.ranks) if self.depths[job] and rank in ranks}
 
     def levels(self, job: int, iteration: int) -> tuple[int, ...]:
         """Levels of all workers of a job in an iteration counted over all passes."""
-        iterations = self.jobs[job].iterations
+        iterations = self._data_parallel(job).iterations
         return tuple(block.level for block in iterations[iteration % len(iterations)].blocks)
 
-    def release_us(self, step: BlockStep) -> int:
+    def release_us(self, step: RowStep) -> int:
         """Moment before which a block must not start, as its job is not there yet."""
         if self.cyclic:  # nothing but the order says when a period begins
             return 0
@@ -150,7 +181,8 @@ class ReplayOrder:
     def transfer_start_us(self, key: TransferKey) -> int:
         """Planned start of a transfer."""
         turn, number = divmod(key.iteration, len(self.jobs[key.job].iterations))
-        return self.jobs[key.job].iterations[number].transfers[key.bucket - 1].start_us + turn * self.period_us
+        planned = self._data_parallel(key.job).iterations[number].transfers[key.bucket - 1]
+        return planned.start_us + turn * self.period_us
 
     def windows(self, progress: ReplayExtent) -> Iterator[int]:
         """Windows in which something is left to do, the same for all processes.
@@ -164,21 +196,46 @@ class ReplayOrder:
                 return
             yield window
 
-    def steps(self, rank: int, window: int, progress: ReplayExtent) -> Iterator[BlockStep]:
-        """Blocks of one process in a window, in their order."""
-        for start, job, number, slot, shift, level in self._blocks[rank]:
-            iteration = self._iteration(job, number, window - shift)
+    def steps(self, rank: int, window: int, progress: ReplayExtent) -> Iterator[RowStep]:
+        """Blocks and passes of one process in a window, in their order."""
+        for start, job, number, place, shift, what in self._blocks[rank]:
+            iteration, moment = self._iteration(job, number, window - shift), window * self.period_us + start
             if self._happens(job, iteration, window - shift, progress):
-                yield BlockStep(job, slot, iteration, level, window * self.period_us + start)
+                if isinstance(what, str):
+                    yield PassStep(job, iteration, what, moment)
+                else:
+                    yield BlockStep(job, place, iteration, what, moment)
 
-    def _blocks_of(self, rank: int) -> list[tuple[int, ...]]:
-        """Place in a window, job, iteration, worker, windows after that of its pass, and level."""
-        return sorted(
+    def _data_parallel(self, job: int) -> JobPlan:
+        """What a data-parallel job does."""
+        found = self.jobs[job]
+        assert isinstance(found, JobPlan), "only data-parallel jobs have levels and buckets"
+        return found
+
+    def _blocks_of(self, rank: int) -> list[_RowEntry]:
+        """All that a process does in a window, in its order."""
+        blocks = (
             (block.start_us % self.period_us, job, number, slot, block.start_us // self.period_us, block.level)
             for job, slot in self.hosted(rank).items()
-            for number, iteration in enumerate(self.jobs[job].iterations)
+            for number, iteration in enumerate(self._data_parallel(job).iterations)
             for block in (iteration.blocks[slot],)
         )
+        return sorted(chain(blocks, self._passes_of(rank)))
+
+    def _passes_of(self, rank: int) -> Iterator[_RowEntry]:
+        """Passes of a pipeline that a process runs, or operations of a burst that it takes part in."""
+        for job, (shape, plan) in enumerate(zip(self._shapes, self.jobs, strict=True)):
+            if shape is None or not isinstance(plan, ShapedJobPlan) or rank not in self.ranks[job]:
+                continue
+            assert self._schedule is not None, "what a job with a shape does is said"
+            own = self._schedule.actions_of(self.ranks[job].index(rank))
+            actions = {self._schedule.planned[action]: action for action in own}
+            for number, iteration in enumerate(plan.iterations):
+                times = zip(shape.operations, (*iteration.blocks, *iteration.transfers), strict=True)
+                for place, (name, at) in enumerate(times):
+                    if name in actions:
+                        shift, offset = divmod(at.start_us, self.period_us)
+                        yield offset, job, number, place, shift, actions[name]
 
     def before(self, key: TransferKey, progress: ReplayExtent) -> set[TransferKey]:
         """The last transfer before `key` on each of its links, those of its own job left out."""
@@ -227,7 +284,7 @@ class ReplayOrder:
     def _turns_by_link(self, sizes: Sequence[Sequence[int]]) -> dict[int, list[_LinkTurn]]:
         found: dict[int, list[_LinkTurn]] = {link: [] for links in self._links for link in links}
         for job, plan in enumerate(self.jobs):
-            for number, iteration in enumerate(plan.iterations):
+            for number, iteration in enumerate(plan.iterations if isinstance(plan, JobPlan) else ()):
                 for transfer in iteration.transfers:
                     shift, offset = divmod(transfer.start_us, self.period_us)
                     # An empty bucket is not sent, so it needs no turn.
@@ -237,20 +294,23 @@ class ReplayOrder:
 
 
 def used_gpus(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan]) -> tuple[str, ...]:
-    """GPUs that hold workers of some jobs, in the cluster's order."""
-    used = {gpu for job in jobs for gpu in job.gpus}
-    cluster = instance.cluster
-    names = cluster.gpus.names
-    return tuple(name for name in names if name in used)
+    """GPUs that hold workers of some jobs: those of a job with a shape by slot, then others in the cluster's order."""
+    kept = list(jobs)
+    slots = [gpu for job in kept if isinstance(job, ShapedJobPlan) for gpu in job.gpus]
+    used = {gpu for job in kept for gpu in job.gpus}
+    return tuple(dict.fromkeys([*slots, *(name for name in instance.cluster.gpus.names if name in used)]))
 
 
-def _links(instance: Instance, jobs: Sequence[JobPlan], serial: bool) -> list[tuple[int, ...]]:
-    """Links of each job's transfers."""
+def _links(instance: Instance, jobs: Sequence[JobPlan | ShapedJobPlan], serial: bool) -> list[tuple[int, ...]]:
+    """Links of each job's transfers that wait for their turn; none of a job with a shape."""
     routes = Routes(instance.cluster)
     server_of = {server.name: index for index, server in enumerate(instance.cluster.servers)}
-    found = []
+    found: list[tuple[int, ...]] = []
     policies = {job.name: job.route_policy for job in instance.jobs}
     for job in jobs:
+        if isinstance(job, ShapedJobPlan):
+            found.append(())
+            continue
         channel = routes.under(policies[job.name]).channel(
             Counter(server_of[gpu.rpartition("/")[0]] for gpu in job.gpus)
         )

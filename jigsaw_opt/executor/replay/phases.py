@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Phase, Plan
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, ShapedJobPlan
 
 __all__ = ["PhasePart", "jobs_in_phases", "phase_parts"]
 
@@ -67,17 +67,11 @@ def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
     return groups
 
 
-def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan]]:
-    """For each job of the instance, what it does in a repetition of each of its phases.
-
-    Raises
-    ------
-    UsageError
-        Some job has a shape.
-    """
-    found: list[list[JobPlan]] = [[] for _ in instance.jobs]
+def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | ShapedJobPlan]]:
+    """For each job of the instance, what it does in a repetition of each of its phases."""
+    found: list[list[JobPlan | ShapedJobPlan]] = [[] for _ in instance.jobs]
     for group in phase_parts(instance, plan):
         for part in group:
-            for number, job in zip(part.numbers, part.plan.data_parallel, strict=True):
+            for number, job in zip(part.numbers, part.plan.jobs, strict=True):
                 found[number].append(job)
     return found

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain
 from operator import ge
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.building import Replica, build
+from jigsaw_opt.executor.burst.hosted_burst import HostedBurst
 from jigsaw_opt.executor.exchange import Averaging, GradientExchange
 from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica, WorkerPlace, own_training
+from jigsaw_opt.executor.pipeline.hosted_pipeline import HostedPipeline
+from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
 from jigsaw_opt.executor.processes import allow_children, keep_to_share, report_so_far
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
@@ -25,35 +27,41 @@ from jigsaw_opt.executor.replay.link_order import LinkOrder, Store, TCPStore, Wi
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, used_gpus
 from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts
 from jigsaw_opt.executor.replay.records import Part, RankReport
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.planning.burst.schedule import BurstSchedule
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedule
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.memory import needed_bytes
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
 from jigsaw_opt.problem.rules.report import Place
 
-__all__ = ["TIMEOUT", "device_of_process", "run_rank"]
+__all__ = ["TIMEOUT", "device_of_process", "gathered", "hosted_stages", "run_rank", "stage_groups"]
+
+T = TypeVar("T")
 
 TIMEOUT = timedelta(minutes=30)
 """Longest wait for another process; one that has ended is noticed at once."""
 _MOST_WARM = 16
 
 
-def run_rank(request: ReplayRequest, usual: Plan | None) -> list[RankReport] | None:
+def run_rank(request: ReplayRequest, usual: PhasePart | None, stages: StagedRun | None) -> list[RankReport] | None:
     """Do the part of this process, which has joined the default process group.
 
     Parameters
     ----------
-    request, usual
-        What to do: the plan, as often as it repeats each phase, and that of the baseline if there is one.
+    request, usual, stages
+        What to do: the plan, as often as it repeats each phase, that of the baseline if there is one, and what is in
+        stages.
 
     Returns
     -------
     list of RankReport or None
         In the first process, what each one found.
     """
-    here = _RankProcess(request, usual)
-    return here.hand_over(here.replay())
+    here = _RankProcess(request, usual, stages)
+    return gathered(here.replay(), here.control)
 
 
 class _RankProcess:
@@ -61,26 +69,32 @@ class _RankProcess:
 
     Parameters
     ----------
-    request, usual
+    request, usual, stages
         What to do.
 
     Attributes
     ----------
     ranks : list of tuple of int
-        By job, the rank of each worker.
+        By job, the rank of each worker or slot.
     """
 
-    def __init__(self, request: ReplayRequest, usual: Plan | None) -> None:
-        self.request, self.rank = request, dist.get_rank()
+    def __init__(self, request: ReplayRequest, usual: PhasePart | None, stages: StagedRun | None) -> None:
+        self.request, self.rank, self._usual, self._stages = request, dist.get_rank(), usual, stages
         self.device = device_of_process(request, int(os.environ.get("LOCAL_RANK", self.rank)))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._main_store, self.store = _store(self.control)
         jobs = jobs_in_phases(request.instance, request.plan)
         self.gpus = used_gpus(request.instance, chain.from_iterable(jobs))
         self.ranks = [tuple(map(self.gpus.index, parts[0].gpus)) for parts in jobs]
-        every = zip(jobs, [()] * len(jobs) if usual is None else zip(usual.data_parallel), strict=True)
-        self._levels = [_distinct_levels([*parts, *more]) for parts, more in every]
-        self._exchanges = [GradientExchange(ranks, Averaging(request.averaging)) for ranks in self.ranks]
+        more = {} if usual is None else dict(zip(usual.numbers, usual.plan.jobs, strict=True))
+        self._levels = [
+            _distinct_levels([*parts, *([more[job]] if job in more else [])]) for job, parts in enumerate(jobs)
+        ]
+        self._exchanges = [
+            GradientExchange(ranks, Averaging(request.averaging)) if isinstance(job, Job) else None
+            for ranks, job in zip(self.ranks, request.instance.jobs, strict=True)
+        ]
+        self._stage_groups = {} if stages is None else stage_groups(stages.schedule)
         groups = phase_parts(request.instance, request.plan)
         hosts = [self._hosts(parts) for parts in groups]
         # All processes make the groups of all, as torch asks.
@@ -89,13 +103,13 @@ class _RankProcess:
         self._all_parts, self._phases = list(chain.from_iterable(groups)), groups[own]
         self._clock = ReplayClock(self.control)
         self._own_clock = self._clock.among(controls[own], hosts[own][0])
-        self._usual = None if usual is None else replace(self._phases[0], plan=usual, number=1)
         self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
-        self._replicas: dict[int, HostedReplica] = {}
+        self._replicas: dict[int, HostedReplica | HostedStages] = {}
         self._initial: dict[int, dict[str, Any]] = {}
         self.done = [0] * len(self.ranks)
         self.memory = 0
         self._block_bytes: dict[int, int] = {}
+        self._stage_bytes = 0
         self._ended: tuple[Part, ...] = ()
         self._running: Run | None = None
         report_so_far(self._so_far)
@@ -110,25 +124,32 @@ class _RankProcess:
         parts = [*ended, *([running.part()] if running is not None and not running.ended else [])]
         return RankReport(parts, {}, self.memory, self.done)
 
-    def _host(self, job: int) -> HostedReplica:
-        """Build the worker of a job that stays in this process."""
-        request, asked = self.request, self.request.instance.data_parallel[job]
+    def _host(self, job: int) -> HostedReplica | HostedStages:
+        """Build the worker or the stages of a job that stay in this process."""
+        request, asked, exchange = self.request, self.request.instance.jobs[job], self._exchanges[job]
+        if not isinstance(asked, Job) or exchange is None:
+            assert self._stages is not None, "what is in stages is said"
+            return hosted_stages(request, self._stages, self._clock, self.device, self._stage_groups)
         seed, model, number = request.seed + job, request.instance.models[asked.model], self.ranks[job].index(self.rank)
         replica: Replica | OwnReplica
         recipe: TrainingRecipe | OwnRecipe
         if model.executor is not None and "train" in model.executor:
             allow_children()
             place: Place = ((("$", "models"), asked.model), "executor")
-            mine = WorkerPlace(number, asked.workers, self.device, self._exchanges[job].group)
+            mine = WorkerPlace(number, asked.workers, self.device, exchange.group)
             replica, recipe = own_training(model.executor, place, mine, seed)
         else:
             replica = build(asked.model, model, request.trusted, seed)
             recipe = TrainingRecipe(request.optimiser, request.options, seed)
         worker = Worker(number, replica, recipe, self.device)
-        return HostedReplica(job, asked.name, worker, self._exchanges[job], self.store.connect())
+        return HostedReplica(job, asked.name, worker, exchange, self.store.connect())
 
-    def _warm_up(self, replica: HostedReplica) -> None:
+    def _warm_up(self, replica: HostedReplica | HostedStages) -> None:
         """Run iterations that nobody measures, and find what a block of this worker keeps for its backward pass."""
+        if isinstance(replica, HostedStages):
+            replica.warm_up(self.request.warm_up)
+            self._stage_bytes = replica.block_bytes
+            return
         levels = self._levels[replica.job]
         for turn in levels[:_MOST_WARM] * self.request.warm_up:
             replica.warm_up(turn)
@@ -142,16 +163,10 @@ class _RankProcess:
         found = (
             torch.cuda.max_memory_allocated(self.device)
             if self.device.type == "cuda"
-            else needed_bytes([(r.worker.held_bytes(), self._block_bytes[r.job]) for r in self._replicas.values()])
+            else self._stage_bytes
+            + needed_bytes([(r.worker.held_bytes(), self._block_bytes.get(r.job, 0)) for r in self._replicas.values()])
         )
         self.memory = max(self.memory, found)
-
-    def hand_over(self, own: RankReport) -> list[RankReport] | None:
-        """What each process found, in the first one."""
-        found: list[RankReport] | None = [own] * dist.get_world_size() if self.rank == 0 else None
-        dist.gather_object(own, found, 0, self.control)
-        dist.barrier(self.control)  # nobody leaves while another may still need the store
-        return found
 
     def replay(self) -> RankReport:
         """Do the part of this process in every phase of its group, and then in the baseline."""
@@ -172,8 +187,8 @@ class _RankProcess:
             if self._usual is None:
                 self._leave(ended)
         if self._usual is not None:
-            for job, replica in self._replicas.items():
-                replica.worker.load(self._initial[job])
+            for job, hosted in self._replicas.items():
+                hosted.worker.load(self._initial[job])
             self._carry_out(self._usual)
         return RankReport(list(self._ended), digests, self.memory, self.done)
 
@@ -212,16 +227,18 @@ class _RankProcess:
     def _carry_out(self, part: PhasePart) -> None:
         """A phase, or the baseline, which takes as many passes as the plan before it and saves nothing."""
         request, usual = self.request, part is self._usual
-        order = ReplayOrder(part.instance, part.plan, request.backend == "nccl", self.gpus)
+        schedule = None if self._stages is None else self._stages.schedule
+        order = ReplayOrder(part.instance, part.plan, request.backend == "nccl", self.gpus, schedule)
         if usual:
-            progress = ReplayExtent([0] * len(self.done), self._ended[0].passes)
+            progress = ReplayExtent([0] * len(part.numbers), self._ended[0].passes)
         else:
             progress = ReplayExtent(part.done(self.done), part.repeats or request.passes)
         replicas = {k: self._replicas[job] for k, job in enumerate(part.numbers) if job in self._replicas}
         windows = Windows(order, progress, self.rank, None if usual else request.minutes, self.store.connect())
         links = LinkOrder(order, progress, self.rank, part.number)
         self._running = run = Run(order, progress, self.rank, replicas, windows, links, self._own_clock)
-        run.pace, run.exclusive = request.pace, usual
+        alone = usual and request.baseline == "alone"
+        run.pace, run.exclusive = request.pace and not alone, usual and not alone
         if not usual:
             run.checkpoint, run.every = self._checkpoint, request.every
         self._ended = (*self._ended, run.carry_out())
@@ -248,6 +265,42 @@ def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
     return first, Store(host, int(port), TIMEOUT)
 
 
-def _distinct_levels(parts: Sequence[JobPlan]) -> list[tuple[int, ...]]:
-    """Levels of all workers that occur in some iteration of a job in some plan, in a fixed order."""
-    return sorted({tuple(block.level for block in it.blocks) for part in parts for it in part.iterations})
+def _distinct_levels(parts: Sequence[JobPlan | ShapedJobPlan]) -> list[tuple[int, ...]]:
+    """Levels of all workers that occur in some iteration of a job in some plan, in a fixed order; none of stages."""
+    return sorted(
+        {
+            tuple(block.level for block in it.blocks)
+            for part in parts
+            if isinstance(part, JobPlan)
+            for it in part.iterations
+        }
+    )
+
+
+def gathered(own: T, control: dist.ProcessGroup) -> list[T] | None:
+    """Return what each process has found, in the first one."""
+    found: list[T] | None = [own] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(own, found, 0, control)
+    dist.barrier(control)  # nobody leaves while another may still need the store
+    return found
+
+
+def stage_groups(schedule: StageSchedule) -> dict[int, dist.ProcessGroup]:
+    """Make the groups in which stages exchange, by their number of processes; all processes make them."""
+    groups = {count: dist.new_group(list(range(count)), TIMEOUT) for count in schedule.groups}
+    return {count: group for count, group in groups.items() if group is not None}
+
+
+def hosted_stages(
+    request: ReplayRequest,
+    stages: StagedRun,
+    clock: ReplayClock,
+    device: torch.device,
+    groups: Mapping[int, dist.ProcessGroup],
+) -> HostedStages:
+    """Build the stages of this process, which is one of the first."""
+    schedule, entry = stages
+    if isinstance(schedule, BurstSchedule):
+        return HostedBurst(request, schedule, entry, clock, device, groups)
+    assert isinstance(schedule, TorchSchedule), "it is a pipeline or a burst"
+    return HostedPipeline(request, schedule, entry, clock, device, groups)

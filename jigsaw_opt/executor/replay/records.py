@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from jigsaw_opt.executor.pipeline.records import StepRecord
 from jigsaw_opt.executor.replay.order import TransferKey
 from jigsaw_opt.problem.replay import Replay
 
@@ -51,6 +52,8 @@ class Part:
         When the run began, the same for all of its processes.
     saves
         Start and end of the writing of each checkpoint, one behind the other.
+    steps
+        Of the stages that it hosts, one behind the other.
     """
 
     blocks: list[BlockRecord]
@@ -59,6 +62,7 @@ class Part:
     passes: int | None
     begin_us: int = 0
     saves: list[tuple[int, int]] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class RankReport:
     parts
         What it did in each phase of its group, and behind them in the baseline.
     parameters
-        By job and worker, the digest of its parameters at the end of the plan; none after an interrupt.
+        By job and worker or slot, the digest of its parameters at the end of the plan; none after an interrupt.
     memory_bytes
         The most that it held.
     done

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jigsaw_opt.errors import argument
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.solvers.options import MOST_THREADS
 from jigsaw_opt.system.former_names import former_names
 
-__all__ = ["ReplayRequest", "ReplaySettings"]
+__all__ = ["ReplayRequest", "ReplaySettings", "StagedRun"]
 
 if not TYPE_CHECKING:
     __getattr__ = former_names(__name__, {"PhasedReplayRequest": "ReplayRequest"})
@@ -29,6 +30,13 @@ _NUMBERS = (
     ("seed", "the seed", 0, 2**31 - 1),
 )
 """Numbers by field, what messages call them, and the least and most that they may be."""
+
+
+class StagedRun(NamedTuple):
+    """A job in stages: what its processes do, and the entry by which they are built."""
+
+    schedule: StageSchedule
+    entry: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +61,9 @@ class ReplaySettings:
         Times that every iteration of a job that differs in its levels is run before the clock starts.
     pace
         Whether nothing starts before its planned start.
-    baseline
-        Replay the jobs a second time, the usual way.
+    baseline, foreground
+        Replay the jobs a second time, the usual way; or, as ``alone``, those of these names without the others. If none
+        is named, those that promise a pace.
     checkpoint, every, resume
         A folder, after how many iterations of a job its workers are saved there (None: only at the end), and whether
         to go on from what it holds.
@@ -74,6 +83,7 @@ class ReplaySettings:
     warm_up: int = 2
     pace: bool = False
     baseline: Policy | None = None
+    foreground: tuple[str, ...] = ()
     checkpoint: Path | None = None
     every: int | None = None
     resume: bool = False
@@ -94,6 +104,8 @@ class ReplaySettings:
         if self.checkpoint is None and (self.resume or self.every is not None):
             folder = argument("checkpoint")
             yield f"checkpoints need a folder: {folder}, to be written every so many iterations or to go on from"
+        if self.foreground and self.baseline != "alone":
+            yield f"only a baseline of the foreground alone asks which jobs are in it: {argument('baseline', 'alone')}"
         if self.backend == "nccl" and self.device != "cuda":
             yield "the backend nccl needs the device cuda"
 

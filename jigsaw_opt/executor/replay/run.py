@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
+from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Windows
-from jigsaw_opt.executor.replay.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
+from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.executor.replay.records import Part
 
 __all__ = ["Run"]
@@ -24,7 +26,7 @@ class Run:
     order, progress
         What all processes do, and how far.
     rank, replicas
-        This process, and its workers by job.
+        This process, and its workers and stages by job.
     windows, link_order, clock
         When it may go on.
     pace
@@ -40,7 +42,7 @@ class Run:
     order: ReplayOrder
     progress: ReplayExtent
     rank: int
-    replicas: Mapping[int, HostedReplica]
+    replicas: Mapping[int, HostedReplica | HostedStages]
     windows: Windows
     link_order: LinkOrder
     clock: ReplayClock
@@ -52,23 +54,15 @@ class Run:
     _begin: int | None = None
     _origins: list[int] = field(default_factory=list)
     _saves: list[tuple[int, int]] = field(default_factory=list)
+    _zero: int = 0
+    _row: Iterator[RowStep] = field(default_factory=lambda: iter(()))
 
     def carry_out(self) -> Part:
         """Do this process's part, together with the others."""
-        self._begin = begin = self.clock.meet()
-        zero, origins = begin - self._first_start(), self._origins
-        for window in self.order.windows(self.progress):
-            self.windows.enter(window)
-            if self.progress.passes is not None and window >= self.progress.passes + self.order.windows_behind:
-                break
-            if not self.order.cyclic:
-                self._wait()
-                origins.append(self.clock.meet() - begin)
-                zero = (
-                    begin + origins[-1] - (window * self.order.period_us if len(origins) > 1 else self._first_start())
-                )
-            for step in self.order.steps(self.rank, window, self.progress):
-                self._step(step, zero)
+        self._begin = self.clock.meet()
+        self._row = self._steps(self._begin)
+        for step in self._row:
+            self._step(step)
         self._wait()
         self._save_all()
         part = self.part()
@@ -78,13 +72,15 @@ class Run:
     def close(self) -> None:
         """Let the workers begin another run."""
         for replica in self.replicas.values():
-            replica.blocks, replica.transfers = [], []
+            replica.forget()
 
     def part(self) -> Part:
         """Return what has been done so far; another thread may ask while the run goes on."""
         begin = self._begin or 0
-        blocks = [b for replica in self.replicas.values() for b in list(replica.blocks)]
-        transfers = [t for replica in self.replicas.values() for t in list(replica.transfers)]
+        workers = [it for it in self.replicas.values() if isinstance(it, HostedReplica)]
+        blocks = [b for worker in workers for b in list(worker.blocks)]
+        transfers = [t for worker in workers for t in list(worker.transfers)]
+        steps = [s for it in self.replicas.values() if isinstance(it, HostedStages) for s in list(it.steps)]
         return Part(
             [b._replace(start_us=b.start_us - begin, end_us=b.end_us - begin) for b in blocks],
             [t._replace(start_us=t.start_us - begin, end_us=t.end_us - begin) for t in transfers],
@@ -92,7 +88,22 @@ class Run:
             self.progress.passes,
             begin,
             [(start - begin, end - begin) for start, end in list(self._saves)],
+            [step.since(begin) for step in steps],
         )
+
+    def _steps(self, begin: int) -> Iterator[RowStep]:
+        """Yield what this process does, one behind the other, window by window."""
+        self._zero, origins = begin - self._first_start(), self._origins
+        for window in self.order.windows(self.progress):
+            self.windows.enter(window)
+            if self.progress.passes is not None and window >= self.progress.passes + self.order.windows_behind:
+                break
+            if not self.order.cyclic:
+                self._wait()
+                origins.append(self.clock.meet() - begin)
+                before = window * self.order.period_us if len(origins) > 1 else self._first_start()
+                self._zero = begin + origins[-1] - before
+            yield from self.order.steps(self.rank, window, self.progress)
 
     def _first_start(self) -> int:
         """Planned start of what is left; 0 where everything is, so that releases count from the begin."""
@@ -105,25 +116,56 @@ class Run:
                 return min(starts)
         return 0
 
-    def _step(self, step: BlockStep, zero: int) -> None:
-        replica = self.replicas[step.job]
+    def _step(self, step: RowStep) -> None:
+        hosted = self.replicas[step.job]
         if self.exclusive:
             self._wait()
-        replica.wait()
-        self._save(replica)
+        hosted.wait()
+        self._save(hosted)
+        if isinstance(step, PassStep):
+            assert isinstance(hosted, HostedStages), "passes are of stages"
+            hosted.run(step.iteration, self._passes(step, hosted))
+            return
+        assert isinstance(hosted, HostedReplica), "blocks are of replicas"
         levels = self.order.levels(step.job, step.iteration)
-        starts = [0] * self.order.depths[step.job]
-        if self.pace and len(levels) > 1:
-            keys = (TransferKey(step.job, step.iteration, bucket) for bucket in range(1, len(starts) + 1))
-            starts = [zero + self.order.transfer_start_us(key) for key in keys]
-        self.clock.wait_until(zero + (step.start_us if self.pace else self.order.release_us(step)))
-        replica.run(step, levels, self.link_order, self.clock, starts)
+        self.clock.wait_until(self._start(step))
+        hosted.run(step, levels, self.link_order, self.clock, self._transfer_starts(step, levels))
+
+    def _start(self, step: RowStep) -> int:
+        """Return the moment before which a step does not begin."""
+        return self._zero + (step.start_us if self.pace else self.order.release_us(step))
+
+    def _transfer_starts(self, step: RowStep, levels: Sequence[int]) -> list[int]:
+        """By bucket, the moment before which its transfer does not start."""
+        buckets = range(1, self.order.depths[step.job] + 1)
+        if not self.pace or len(levels) == 1:
+            return [0] * len(buckets)
+        keys = (TransferKey(step.job, step.iteration, bucket) for bucket in buckets)
+        return [self._zero + self.order.transfer_start_us(key) for key in keys]
+
+    def _passes(self, first: PassStep, stages: HostedStages) -> Iterator[tuple[str, int]]:
+        """Yield the passes of an iteration, each when it is asked for, once all that stands before it here is done.
+
+        Each comes with the moment before which it does not begin. What the passes draw goes on as if nothing had been
+        between them.
+        """
+        yield first.action, self._start(first)
+        drawn = None
+        for step in self._row:
+            if isinstance(step, PassStep):
+                if drawn is not None:
+                    set_generators(drawn, stages.device)
+                    drawn = None
+                yield step.action, self._start(step)
+            else:
+                drawn = generator_states(stages.device) if drawn is None else drawn
+                self._step(step)
 
     def _wait(self) -> None:
         for replica in self.replicas.values():
             replica.wait()
 
-    def _save(self, replica: HostedReplica, at_end: bool = False) -> None:
+    def _save(self, replica: HostedReplica | HostedStages, at_end: bool = False) -> None:
         due = at_end or (self.every is not None and replica.worker.iteration % self.every == 0)
         if self.checkpoint and due and replica.worker.iteration > replica.saved:
             start = self.clock.now()

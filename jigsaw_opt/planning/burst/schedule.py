@@ -42,12 +42,25 @@ class BurstSchedule:
         """Return the layers of a process."""
         return [layer for layer, gpus in enumerate(self.gpus) if rank < gpus]
 
+    def actions_of(self, rank: int) -> list[str]:
+        """Return the operations that a process takes part in; samples move between layers by the processes of both."""
+        widths = {"A": self.gpus_beside, "G": self.gpus_beside}
+        return [name for name in self.planned if rank < widths.get(name[0], self.gpus.__getitem__)(int(name[1:]))]
+
+    def gpus_beside(self, layer: int) -> int:
+        """Return how many processes have a layer or the one before it."""
+        return max(self.gpus[max(0, layer - 1) : layer + 1])
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """The processes of a layer exchange."""
+        return tuple(sorted({*self.gpus}))
+
 
 def burst_schedule(instance: Instance) -> BurstSchedule | None:
-    """Return what is carried out of an instance with a burst alone; None of others."""
-    [job, *others] = instance.jobs
-    gpus = gpus_per_layer(job.shape) if isinstance(job, ShapedJob) and not others else ""
-    if isinstance(gpus, str):
-        return None
-    assert isinstance(job, ShapedJob), "it has a shape"
-    return BurstSchedule(gpus, {name: name for name in job.shape.operations})
+    """Return what is carried out of the first burst of an instance; None where there is none."""
+    for number, job in enumerate(instance.jobs):
+        gpus = gpus_per_layer(job.shape) if isinstance(job, ShapedJob) else ""
+        if isinstance(job, ShapedJob) and not isinstance(gpus, str):
+            return BurstSchedule(gpus, {name: name for name in job.shape.operations}, number)
+    return None

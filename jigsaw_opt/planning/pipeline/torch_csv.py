@@ -7,11 +7,13 @@ of stage 0, and the whole backward pass in its ``W``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, Protocol
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.recognising import flow_of, orders_of, pipeline_of
 from jigsaw_opt.problem.instance import Instance
@@ -25,6 +27,7 @@ __all__ = [
     "TorchSchedule",
     "flow_schedule",
     "planned_times",
+    "require_one_order",
     "torch_schedule",
 ]
 
@@ -56,8 +59,15 @@ class StageSchedule(Protocol):
     def is_split(self) -> bool:
         """Whether backward passes are."""
 
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Numbers of processes, the first ones, that exchange among themselves, ascending."""
+
     def stages_of(self, rank: int) -> list[int]:
         """Return the stages of a process."""
+
+    def actions_of(self, rank: int) -> list[str]:
+        """Return the actions of a process in a step that carry out an operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,15 @@ class TorchSchedule:
         """Return the stages of a process."""
         return [stage for stage, gpu in enumerate(self.layout.gpu_of) if gpu == rank]
 
+    def actions_of(self, rank: int) -> list[str]:
+        """Return the passes of a process in a step."""
+        return [action for action in self.ranks[rank] if action in self.planned]
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """All of its processes exchange."""
+        return (self.processes,)
+
     @property
     def csv(self) -> str:
         """The file: no header, a row a rank."""
@@ -138,6 +157,30 @@ def torch_schedule(instance: Instance, plan: Plan, form: CsvFormat = "compute_on
     if form == "compute_comms":
         ranks = _with_messages(_times(instance, plan, job), layout, orders, actions, number)
     return TorchSchedule(job, layout, tuple(map(tuple, ranks)), {actions[it]: _name(it) for it in actions})
+
+
+def require_one_order(instance: Instance, plan: Plan, schedule: TorchSchedule) -> None:
+    """Refuse a plan whose iterations have passes and messages of a pipeline in different orders.
+
+    There is one order for PyTorch. Beside blocks of other jobs one that is not the plan's could have a process wait for
+    what stands behind it.
+
+    Raises
+    ------
+    UsageError
+        Some iteration has another order than the first.
+    """
+    orders, layout = orders_of(instance, plan, schedule.job), schedule.layout
+    names = {name: action for action, name in schedule.planned.items()}
+    actions = {it: names[_name(it)] for order in orders for it in order}
+    number = {it.micro_batch: int(re.split("[FBIW]", action)[1]) for it, action in actions.items()}
+    for iteration in range(instance.jobs[schedule.job].iterations):
+        times = _times(instance, plan, schedule.job, iteration)
+        if tuple(map(tuple, _with_messages(times, layout, orders, actions, number))) != schedule.ranks:
+            raise UsageError(
+                f"iteration {iteration} of the pipeline has passes and messages in another order than its first one; "
+                "beside other jobs all of a plan's iterations need the same"
+            )
 
 
 def flow_schedule(instance: Instance) -> TorchSchedule | None:

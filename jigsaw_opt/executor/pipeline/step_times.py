@@ -1,4 +1,4 @@
-"""From what the processes of a pipeline found to a replay, and predicted against measured. Needs no torch."""
+"""What the processes of a job in stages did, step by step, and predicted against measured. Needs no torch."""
 
 from __future__ import annotations
 
@@ -6,27 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.documents.replay import plan_sha256
-from jigsaw_opt.executor.pipeline.records import Action, StageReport
-from jigsaw_opt.executor.replay.evaluation import StoppingClock, compared, mean_distance
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.pipeline.records import Action, StepRecord
+from jigsaw_opt.executor.replay.records import Part
+from jigsaw_opt.executor.replay.stopping_clock import StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
-from jigsaw_opt.problem.replay import (
-    KindError,
-    MeasuredGpu,
-    MeasuredJob,
-    MeasuredOperation,
-    MeasuredPhase,
-    MeasuredStep,
-    Replay,
-    Timeline,
-)
+from jigsaw_opt.problem.plan import ShapedJobPlan
+from jigsaw_opt.problem.replay import KindError, MeasuredOperation, MeasuredStep
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 
-__all__ = ["pipeline_replay"]
+__all__ = ["StepTimes", "slot_bytes"]
 
 _DIGITS = 4
 _WAITED_US = 50
@@ -43,58 +32,48 @@ class _RunStep(NamedTuple):
     loss: float
 
 
-def pipeline_replay(
-    request: ReplayRequest, schedule: StageSchedule, found: Sequence[StageReport], machine: Mapping[str, str | int]
-) -> Replay:
-    """The replay of a pipeline.
+class StepTimes:
+    """What the processes of a job in stages did.
 
     Parameters
     ----------
-    request, schedule
-        What was carried out.
-    found
-        By process; each has taken at least one step.
-    machine
-        What may explain the times.
+    asked, done
+        The job, and its plan.
+    schedule
+        What its processes carry out.
+    parts
+        By process, the first ones, what they did in a run.
+    first
+        Number of the first step.
     """
-    asked, done = request.instance.jobs[schedule.job], request.plan.jobs[schedule.job]
-    assert isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan), "a pipeline has a shape"
-    clock = StoppingClock(report.saves for report in found)
-    first, count = found[0].steps[0].iteration, min(len(report.steps) for report in found)
-    steps = [_step(clock, schedule, found, number) for number in range(count)]
-    digests = tuple("+".join(it for _, it in sorted(report.digests.items())) for report in found if report.digests)
-    passes = -(-(first + count) // len(done.iterations))
-    origins = tuple(map(clock.moment, found[0].origins_us[: passes - first // len(done.iterations)]))
-    measured = tuple(_measured(asked.shape, step) for step in steps)
-    timeline = Timeline(passes, origins, (MeasuredJob(done.name, done.gpus, first, measured, digests),))
-    durations = list(_durations(asked.shape, schedule, done, first, steps))
-    sent = list(_sent(asked.shape, done, first, steps))
-    summary = compared(
-        request.plan,
-        _measured_us(request.plan, timeline),
-        [(planned, took) for _, planned, took in durations],
-        [(planned, took) for _, planned, took in sent],
-        _busy_us(done, timeline),
-    )
-    planned_bytes = _planned_bytes(asked.shape, done, request.plan.period_us)
-    return Replay(
-        instance=request.instance.name,
-        instance_sha256=instance_sha256(request.instance),
-        plan_sha256=plan_sha256(request.plan),
-        machine=machine,
-        gpus=tuple(
-            MeasuredGpu(gpu, report.memory_bytes, planned)
-            for gpu, report, planned in zip(done.gpus, found, planned_bytes, strict=True)
-        ),
-        phases=(MeasuredPhase.only(summary, timeline),),
-        parameters_sha256={done.name: digests} if digests else {},
-        kinds=_kinds([*durations, *sent]),
-    )
+
+    def __init__(
+        self, asked: ShapedJob, done: ShapedJobPlan, schedule: StageSchedule, parts: Sequence[Part], first: int
+    ) -> None:
+        self._shape, self._schedule, self._done, self._first = asked.shape, schedule, done, first
+        clock, records = StoppingClock(part.saves for part in parts), [it.steps for it in parts[: schedule.processes]]
+        # Only a run that was interrupted has processes that took fewer steps than others.
+        self._steps = [_step(clock, schedule, own) for own in zip(*records, strict=False)]
+
+    def measured(self) -> tuple[MeasuredStep, ...]:
+        """The steps that all processes have taken."""
+        return tuple(_measured(self._shape, step) for step in self._steps)
+
+    def durations(self) -> Iterator[tuple[str, int, int]]:
+        """Kind of each pass, planned and measured duration; of a split one of stage 0 both parts together, as ``W``."""
+        return _durations(self._shape, self._schedule, self._done, self._first, self._steps)
+
+    def sent(self) -> Iterator[tuple[str, int, int]]:
+        """Planned and measured duration of transfers that somebody waited for; of others no end is known."""
+        return _sent(self._shape, self._done, self._first, self._steps)
+
+    def kinds(self) -> dict[str, KindError]:
+        """Errors by kind of pass, and of what is sent."""
+        return _kinds([*self.durations(), *self.sent()])
 
 
-def _step(clock: StoppingClock, schedule: StageSchedule, found: Sequence[StageReport], number: int) -> _RunStep:
+def _step(clock: StoppingClock, schedule: StageSchedule, records: Sequence[StepRecord]) -> _RunStep:
     """What all processes did in a step."""
-    records = [report.steps[number] for report in found]
     ran = _spans(clock, schedule, (it for record in records for it in record.actions))
     waited = _spans(clock, schedule, (it for record in records for it in record.receipts))
     return _RunStep(ran, waited, fmean(record.loss for record in records if record.loss is not None))
@@ -194,35 +173,7 @@ def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:
     }
 
 
-def _passes(plan: Plan, timeline: Timeline) -> dict[int, list[MeasuredStep]]:
-    """Steps by pass over the plan, of passes that were wholly carried out in this run."""
-    count = len(plan.jobs[0].iterations)
-    found: dict[int, list[MeasuredStep]] = {}
-    for number, step in timeline.jobs[0].steps():
-        found.setdefault(number // count, []).append(step)
-    return {turn: steps for turn, steps in found.items() if len(steps) == count}
-
-
-def _measured_us(plan: Plan, timeline: Timeline) -> int | None:
-    """The median makespan, or the mean period without the first ones."""
-    passes = _passes(plan, timeline)
-    ends = {turn: max(block.end_us for step in steps for block in step.blocks) for turn, steps in passes.items()}
-    if plan.period_us is not None:
-        last = max(block.start_us for it in plan.jobs[0].iterations for block in it.blocks)
-        return mean_distance(list(ends.values()), 1 + last // plan.period_us)
-    begun = timeline.passes - len(timeline.origins_us)
-    spans = [end - timeline.origins_us[turn - begun] for turn, end in ends.items()]
-    return max(1, round(median(spans))) if spans else None
-
-
-def _busy_us(done: ShapedJobPlan, timeline: Timeline) -> tuple[int, float]:
-    """Time of all blocks of a pass, planned and the median of the measured ones."""
-    planned = sum(block.end_us - block.start_us for it in done.iterations for block in it.blocks)
-    by_step = [sum(it.end_us - it.start_us for it in step.blocks) for _, step in timeline.jobs[0].steps()]
-    return planned, len(done.iterations) * median(by_step)
-
-
-def _planned_bytes(shape: Shape, done: ShapedJobPlan, period_us: int | None) -> list[int]:
+def slot_bytes(shape: Shape, done: ShapedJobPlan, period_us: int | None) -> list[int]:
     """By slot, the most that it holds in an iteration; what is held for longer than a period counts as often."""
     times = dict(zip((block.name for block in shape.blocks), done.iterations[0].blocks, strict=True))
     slot_of = {block.name: block.slots[0] for block in shape.blocks}

@@ -13,37 +13,44 @@ from torch import Tensor
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.burst.resharding import reshard, rows_of
-from jigsaw_opt.executor.pipeline.rank_process import SteppingProcess, blamed
-from jigsaw_opt.executor.pipeline.records import StageReport
-from jigsaw_opt.executor.replay.rank_process import TIMEOUT
+from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
+from jigsaw_opt.executor.pipeline.stage_host import blamed
+from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
 
-__all__ = ["BurstProcess", "run_burst"]
+__all__ = ["HostedBurst"]
 
 
-def run_burst(request: ReplayRequest, schedule: BurstSchedule, entry: Mapping[str, Any]) -> list[StageReport] | None:
-    """Do the part of this process, as `run_stages` does of a pipeline."""
-    own = BurstProcess(request, schedule, entry)
-    return own.hand_over(own.replay())
-
-
-class BurstProcess(SteppingProcess):
-    """A process with the layers of its GPU; fields as of the class that it extends.
+class HostedBurst(HostedStages):
+    """The layers of a process; fields as of the class that it extends.
 
     Every process of a layer has the same share of the batch. Gradients of a layer's parameters are added up over its
     processes, so that they are those of the mean loss of the whole batch.
+
+    Parameters
+    ----------
+    groups
+        Those of `stage_groups`.
     """
 
-    def __init__(self, request: ReplayRequest, schedule: BurstSchedule, entry: Mapping[str, Any]) -> None:
-        super().__init__(request, schedule, entry)
-        self._gpus = schedule.gpus
-        self._groups = {gpus: dist.new_group(list(range(gpus)), TIMEOUT) for gpus in sorted({*self._gpus})}
+    def __init__(
+        self,
+        request: ReplayRequest,
+        schedule: BurstSchedule,
+        entry: Mapping[str, Any],
+        clock: ReplayClock,
+        device: torch.device,
+        groups: Mapping[int, dist.ProcessGroup],
+    ) -> None:
+        super().__init__(request, schedule, entry, clock, device)
+        self._gpus, self._groups = schedule.gpus, groups
+        self._own = {*schedule.actions_of(self.rank)}
         self._rows = self._row_of_each()
 
     def run_passes(self) -> list[float]:
         """Run both passes of all layers on the next batch; return the loss of the samples here, if there are any."""
-        inputs, targets = self._worker.begin(lcm(*self._gpus))
+        inputs, targets = self.worker.begin(lcm(*self._gpus))
         samples, here = len(targets), rows_of(self.rank, self._gpus[0], len(targets))
         held: Tensor | None = inputs[0][here.start : here.stop] if here else None
         self._log.begin()
@@ -54,11 +61,11 @@ class BurstProcess(SteppingProcess):
                 with self._timed(f"A{layer}"):
                     held = self._moved(held, samples, (self._gpus[layer - 1], gpus), layer)
             came.append(None if held is None else held.detach().requires_grad_(layer > 0))
-            with self._timed(f"F{layer}", held is not None):
+            with self._timed(f"F{layer}"):
                 held = None if came[-1] is None else self.modules[layer](came[-1])
                 if held is not None and layer == len(self._gpus) - 1:
                     own = rows_of(self.rank, gpus, samples)
-                    held = self._worker.own.loss(held, targets[own.start : own.stop])
+                    held = self.worker.own.loss(held, targets[own.start : own.stop])
             went.append(held)
             held = None if held is None else held.detach()
         self._back(came, went, samples)
@@ -69,10 +76,10 @@ class BurstProcess(SteppingProcess):
         gradient: Tensor | None = None if went[-1] is None else torch.ones_like(went[-1]) / self._gpus[-1]
         for layer in reversed(range(len(self._gpus))):
             gpus, given, output = self._gpus[layer], came[layer], went[layer]
-            with self._timed(f"B{layer}", output is not None):
+            with self._timed(f"B{layer}"):
                 if output is not None:
                     torch.autograd.backward(output, gradient)
-            with self._timed(f"S{layer}", output is not None):
+            with self._timed(f"S{layer}"):
                 for parameter in self.modules[layer].parameters() if output is not None and gpus > 1 else ():
                     if parameter.grad is not None:
                         dist.all_reduce(parameter.grad, group=self._groups[gpus])
@@ -83,12 +90,14 @@ class BurstProcess(SteppingProcess):
 
     def _moved(self, held: Tensor | None, samples: int, ways: tuple[int, int], layer: int) -> Tensor | None:
         """Samples of the input of a layer, or of its gradient, on other processes."""
-        return reshard(held, samples, ways, self._rows[layer]) if self.rank < max(ways) and ways[0] != ways[1] else held
+        if self.rank >= max(ways) or ways[0] == ways[1]:
+            return held
+        return reshard(held, samples, ways, self._rows[layer], self._groups[max(self._gpus)])
 
     @contextmanager
-    def _timed(self, name: str, takes_part: bool = True) -> Iterator[None]:
-        """Note an operation of the plan in which this process takes part."""
-        if takes_part and name in self.schedule.planned:
+    def _timed(self, name: str) -> Iterator[None]:
+        """Note an operation of the plan, if this process takes part in it."""
+        if name in self._own:
             with self._log.action(name):
                 yield
         else:
@@ -97,8 +106,8 @@ class BurstProcess(SteppingProcess):
     def _row_of_each(self) -> list[Tensor]:
         """What a sample of the input of each layer is like, which the first process, which has all, finds out."""
         told: list[Any] = [None]
-        before = self._worker.state()
-        inputs, _ = self._worker.begin(lcm(*self._gpus))
+        before = self.worker.state()
+        inputs, _ = self.worker.begin(lcm(*self._gpus))
         if len(inputs) != 1:
             raise UsageError(f"layers of a burst hand on one tensor; a batch has {len(inputs)}")
         if self.rank == 0:
@@ -108,6 +117,6 @@ class BurstProcess(SteppingProcess):
                     kinds.append((tuple(value.shape[1:]), value.dtype))
                     value = self.modules[layer](value)
             told = [kinds]
-        dist.broadcast_object_list(told, 0, self.control)
-        self._worker.load(before)
-        return [torch.empty(shape, dtype=kind, device=self._device) for shape, kind in told[0]]
+        dist.broadcast_object_list(told, 0, self._groups[max(self._gpus)])
+        self.worker.load(before)
+        return [torch.empty(shape, dtype=kind, device=self.device) for shape, kind in told[0]]

@@ -1,0 +1,74 @@
+"""A process of a pipeline, by PyTorch's runtime."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
+from jigsaw_opt.executor.pipeline.timed_stage import TimedStage, pipeline_runtime
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule
+
+__all__ = ["HostedPipeline"]
+
+
+class HostedPipeline(HostedStages):
+    """Stages that PyTorch's runtime runs; fields as of the class that it extends.
+
+    Parameters
+    ----------
+    groups
+        Those of `stage_groups`.
+    """
+
+    def __init__(
+        self,
+        request: ReplayRequest,
+        schedule: TorchSchedule,
+        entry: Mapping[str, Any],
+        clock: ReplayClock,
+        device: torch.device,
+        groups: Mapping[int, dist.ProcessGroup],
+    ) -> None:
+        super().__init__(request, schedule, entry, clock, device)
+        logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
+        self._file = schedule
+        own, layout, log, group = self.worker.own, schedule.layout, self._log, groups[schedule.processes]
+        self._stages = [TimedStage(it, s, layout.stages, device, log, group) for s, it in own.modules.items()]
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "schedule.csv")
+            path.write_text(schedule.csv)
+            self._runtime = pipeline_runtime(self._stages, layout, own.loss, str(path), self._log)
+
+    def run_passes(self) -> list[float]:
+        """Run all passes of the next batch; return the losses of the micro-batches, if they are here."""
+        inputs, targets = self.worker.begin(self._file.layout.micro_batches)
+        losses: list[torch.Tensor] = []
+        self._log.begin()
+        self._runtime.step(
+            *(inputs if self._is_first else ()),
+            target=targets if self._is_last else None,
+            losses=losses,
+            return_outputs=False,
+        )
+        self._log.counts_bytes = False
+        return [float(loss.detach()) for loss in losses]
+
+    def saved_bytes(self) -> int:
+        """What the forward passes in flight saved at most."""
+        by_stage = {stage.stage_index: stage.saved_bytes for stage in self._stages}
+        held = most = 0
+        for action in self._file.actions_of(self.rank):
+            kind = action.lstrip("0123456789")[0]
+            saved = by_stage[int(action.partition(kind)[0])]
+            held += {"F": saved, "I": 0, "B": -saved, "W": -saved}[kind]
+            most = max(most, held)
+        return most

@@ -1,0 +1,106 @@
+"""Stages that one process hosts, beside workers of other jobs or alone, and what they did when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from jigsaw_opt.errors import RunFailedError
+from jigsaw_opt.executor.pipeline.records import StepRecord
+from jigsaw_opt.executor.pipeline.stage_host import StageHost, blamed
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
+
+__all__ = ["HostedStages"]
+
+
+class HostedStages(StageHost):
+    """Stages that take step after step; parameters and other fields as of the class that it extends.
+
+    Attributes
+    ----------
+    job : int
+        Number of the job in the instance.
+    saved : int
+        After how many steps it was last saved.
+    steps : list of StepRecord
+        What was measured, one step behind the other.
+    block_bytes : int
+        The most that its passes keep for backward passes, as far as it was counted in the warm-up.
+    """
+
+    def __init__(
+        self,
+        request: ReplayRequest,
+        schedule: StageSchedule,
+        entry: Mapping[str, Any],
+        clock: ReplayClock,
+        device: torch.device,
+    ) -> None:
+        super().__init__(request, schedule, entry, clock, device)
+        self.job, self.saved, self.block_bytes = schedule.job, 0, 0
+        self.steps: list[StepRecord] = []
+
+    def warm_up(self, times: int) -> None:
+        """Take steps that nobody measures, at least one, and find what passes keep for backward passes."""
+        for turn in range(max(1, times)):
+            self._log.counts_bytes = turn == 0 and self.device.type == "cpu"
+            with blamed(f"rank {self.rank}, before the clock started"):
+                self.run_passes()
+                self.worker.end()
+        self.block_bytes = self.saved_bytes()
+
+    def run(self, iteration: int, passes: Iterator[tuple[str, int]]) -> None:
+        """Take a step.
+
+        Parameters
+        ----------
+        iteration
+            Its number.
+        passes
+            The actions of this process in the step, each with the moment before which it does not begin; asked for one
+            when it is about to begin.
+        """
+
+        def reach(action: str) -> int:
+            planned, start = next(passes)
+            assert planned == action, f"the plan has {planned} where {action} begins"
+            return start
+
+        where = f"rank {self.rank}, iteration {iteration}"
+        self._log.reach = reach
+        with blamed(where):
+            losses = self.run_passes()
+        self._log.reach = lambda _: 0
+        loss = sum(losses) / len(losses) if losses else None
+        if loss is not None and not math.isfinite(loss):
+            raise RunFailedError(f"{where}: the loss is {loss}")
+        self.steps.append(StepRecord(iteration, *self._log.end(), loss))
+        with blamed(where):
+            self.worker.end()
+
+    def run_passes(self) -> list[float]:
+        """Run all passes of the next batch; return the losses of the parts of it that are here."""
+        raise NotImplementedError
+
+    def saved_bytes(self) -> int:
+        """What forward passes save at most for backward passes, as far as it was counted."""
+        return 0
+
+    def wait(self) -> None:
+        """Return when nothing of the last step is under way: its messages have ended with it."""
+
+    def forget(self) -> None:
+        """Forget what was measured, before another run."""
+        self.steps = []
+
+    def close(self) -> None:
+        """Let go of what it needs beside memory: nothing."""
+
+    def parameters_sha256(self) -> str:
+        """Digests of the trained parameters of its stages, in their order."""
+        return "+".join(digest for _, digest in sorted(self.worker.digests().items()))

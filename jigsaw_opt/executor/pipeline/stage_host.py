@@ -1,0 +1,92 @@
+"""What one process has of a job whose model is in stages: its stages, their data, and what notes when they run."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.errors import JigsawError, RunFailedError
+from jigsaw_opt.executor.own_code import told
+from jigsaw_opt.executor.pipeline.own_stages import own_stages
+from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
+from jigsaw_opt.executor.pipeline.timed_stage import ActionLog
+from jigsaw_opt.executor.processes import allow_children
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
+from jigsaw_opt.problem.rules.report import Place
+
+__all__ = ["StageHost", "blamed"]
+
+
+class StageHost:
+    """The stages of one process, which has the rank of their slot in the plan.
+
+    Parameters
+    ----------
+    request
+        What to do.
+    schedule
+        The actions of all processes of the job.
+    entry
+        How the stages are built.
+    clock, device
+        Of this process.
+
+    Attributes
+    ----------
+    modules : mapping
+        Its stages by number.
+    worker : StageWorker
+        What trains them.
+    """
+
+    def __init__(
+        self,
+        request: ReplayRequest,
+        schedule: StageSchedule,
+        entry: Mapping[str, Any],
+        clock: ReplayClock,
+        device: torch.device,
+    ) -> None:
+        allow_children()
+        self.request, self.schedule, self.rank, self.device = request, schedule, dist.get_rank(), device
+        self._log = ActionLog(clock, device)
+        stages = schedule.stages_of(self.rank)
+        place: Place = ((("$", "jobs"), schedule.job), "executor")
+        given = {"rank": self.rank, "world": schedule.processes, "device": device}
+        settings = replace(request, seed=request.seed + schedule.job)
+        own = own_stages(entry, place, given, stages, schedule.stages, settings)
+        self.modules = own.modules
+        self.worker = StageWorker(self.rank, own, settings.seed, device)
+        self._is_first, self._is_last = 0 in stages, schedule.stages - 1 in stages
+
+
+_TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parents[1])
+
+
+def _is_of_a_message(error: Exception) -> bool:
+    """Whether the innermost line that raised an error is one that talks to other processes."""
+    innermost = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    return error.__cause__ is None and any(innermost.is_relative_to(folder) for folder in _TALKING)
+
+
+@contextmanager
+def blamed(where: str) -> Iterator[None]:
+    """Say of what the user's code raises in the block where it happened; PyTorch wraps errors of stages."""
+    try:
+        yield
+    except JigsawError:
+        raise
+    except Exception as error:
+        if _is_of_a_message(error):
+            raise  # another process is gone, and is told
+        cause = error.__cause__ if error.__cause__ is not None else error
+        raise RunFailedError(f"{where}: {told(cause)}") from error

@@ -1,0 +1,269 @@
+"""A pipeline and data-parallel jobs that run together, each as it would without the others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from replayed import run  # noqa: E402
+
+from jigsaw_opt.checking import check  # noqa: E402
+from jigsaw_opt.documents import (  # noqa: E402
+    decode_instance,
+    instance_sha256,
+    load_replay,
+    save_instance,
+    save_plan,
+)
+from jigsaw_opt.documents.replay import require_replay_of  # noqa: E402
+from jigsaw_opt.errors import UsageError  # noqa: E402
+from jigsaw_opt.executor.replay.alone import alone_part  # noqa: E402
+from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder  # noqa: E402
+from jigsaw_opt.planning.fill import fill  # noqa: E402
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402
+from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
+from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
+from jigsaw_opt.planning.pipeline.torch_csv import require_one_order, torch_schedule  # noqa: E402
+from jigsaw_opt.problem import Instance, Plan  # noqa: E402
+from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan  # noqa: E402
+from jigsaw_opt.problem.replay import MeasuredIteration, Replay  # noqa: E402
+from jigsaw_opt.problem.rules.keyed import altered  # noqa: E402
+from jigsaw_opt.problem.shape import ShapedJob  # noqa: E402
+from jigsaw_opt.solvers.options import Options  # noqa: E402
+from jigsaw_opt.solvers.solve import solve  # noqa: E402
+
+PASSES = 4
+WORK = Options(work_limit=0.2, threads=1, seed=0)
+
+
+def mixed(gpus: int, **entry: Any) -> Instance:
+    """A job of two workers of different depths, one of a worker, and behind them a pipeline of two stages."""
+    sizes = (("dense0", 4 * 65 * 64), ("dense1", 4 * 65 * 64), ("dense2", 4 * 65 * 10))
+    segments = [
+        {"name": name, "forward_us": {"box": 300}, "backward_us": {"box": 500}, "parameter_bytes": size}
+        | {"activation_bytes": 4096}
+        for name, size in sizes
+    ]
+    network = {"zoo": "mlp", "arguments": {"hidden": [64, 64]}, "batch_size": 4}
+    server = {"name": "s", "gpu_type": "box", "gpus": gpus, "gpu_memory": 10**9, "fabric_bandwidth": 10**9}
+    document = {
+        "format": "jigsaw-instance/1",
+        "name": "mixed",
+        "cluster": {"servers": [server], "links": []},
+        "models": {"net": {"segments": segments, "executor": network}},
+        "jobs": [
+            {"name": "spb", "model": "net", "workers": 2, "iterations": 1, "depth": {"rule": "staircase"}},
+            {"name": "piece", "model": "net", "workers": 1, "iterations": 1},
+        ],
+        "horizon": "cyclic",
+        "objective": "period",
+    }
+    costs = PipelineCosts((2000, 2000), (3000, 3000), (), (), (2 * 10**5,))
+    problem = PipelineProblem(costs, PipelineLayout((0, 1), 3, False))
+    whole = add_pipeline(decode_instance(json.dumps(document)), problem, "pipe")
+    pipe = whole.jobs[-1]
+    assert isinstance(pipe, ShapedJob)
+    own = {"train": "piped:net", "arguments": entry, "cuts": ["2"]}
+    return replace(whole, jobs=(*whole.jobs[:-1], replace(pipe, executor=own)))
+
+
+@pytest.fixture(scope="module")
+def filled() -> tuple[Instance, Plan]:
+    """A pipeline whose holes are filled."""
+    found = fill(mixed(2), ["pipe"], WORK)
+    assert found.iterations == {"spb": 2, "piece": 1}
+    return found.instance, found.plan
+
+
+def part(of: tuple[Instance, Plan], *names: str) -> tuple[Instance, Plan]:
+    """Some jobs without the others, at the same times."""
+    instance, plan = of
+    own = altered(instance, jobs=tuple(job for job in instance.jobs if job.name in names))
+    kept = plan.with_jobs(tuple(job for job in plan.jobs if job.name in names))
+    return own, replace(kept, instance_sha256=instance_sha256(own))
+
+
+def files(folder: Path, of: tuple[Instance, Plan]) -> tuple[Path, Path]:
+    """An instance and its plan as files."""
+    paths = folder / "instance.json", folder / "plan.json"
+    save_instance(of[0], paths[0])
+    save_plan(of[1], paths[1])
+    return paths
+
+
+def replayed(folder: Path, of: tuple[Instance, Plan], *options: object) -> Replay:
+    """What a run measures."""
+    output = folder / "replay.json"
+    common = ("--trust", "piped:net", "--iterations", PASSES, "--warm-up", 1)
+    assert run("run", *files(folder, of), *common, *options, "-o", output) == 0
+    found = load_replay(output)
+    require_replay_of(of[1], found, "replay")
+    return found
+
+
+def require_order(of: tuple[Instance, Plan], found: Replay) -> None:
+    """Every GPU has done what the plan has there, in its order."""
+    instance, plan = of
+    schedule = torch_schedule(instance, plan, "compute_comms")
+    order, extent = ReplayOrder(instance, plan, schedule=schedule), ReplayExtent([0] * len(plan.jobs), PASSES)
+    for rank in range(len(order.gpus)):
+        starts = []
+        for step in (it for window in order.windows(extent) for it in order.steps(rank, window, extent)):
+            done = found.timeline.jobs[step.job].iterations[step.iteration]
+            if isinstance(step, PassStep):
+                assert not isinstance(done, MeasuredIteration)
+                starts += [(it.start_us, it.end_us) for it in done.blocks if it.name == schedule.planned[step.action]]
+            else:
+                starts.append((done.blocks[step.slot].start_us, done.blocks[step.slot].end_us))
+        assert all(one[1] <= other[0] for one, other in pairwise(starts)), "one behind the other"
+        assert len(starts) == PASSES * sum(
+            sum(on == order.gpus[rank] for on in job.gpus)
+            * (6 if isinstance(job, ShapedJobPlan) else len(job.iterations))
+            for job in plan.jobs
+        )
+
+
+@pytest.mark.slow
+def test_every_job_of_a_filled_plan_trains_as_without_the_others(
+    filled: tuple[Instance, Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    together = replayed(tmp_path, filled, "--baseline", "alone")
+    told = capsys.readouterr().out
+    assert "pipe, period: " in told and "slow-down" in told and "iterations a second planned" in told
+    digests = {job.name: job.parameters_sha256 for job in together.timeline.jobs}
+    require_order(filled, together)
+    assert run("plot", *files(tmp_path, filled), "--replay", tmp_path / "replay.json", "-o", tmp_path / "p.html") == 0
+    # A pipeline that is the third job draws as one that is alone with a seed that is two larger.
+    [pipe] = replayed(tmp_path, part(filled, "pipe"), "--seed", 2).timeline.jobs
+    others = replayed(tmp_path, part(filled, "spb", "piece")).timeline.jobs
+    assert digests == {job.name: job.parameters_sha256 for job in (*others, pipe)}
+    losses = {job.name: [it.loss for _, it in job.steps()] for job in together.timeline.jobs}
+    assert losses["pipe"] == [step.loss for _, step in pipe.steps()] and len(losses["pipe"]) == PASSES
+    baseline = together.baseline
+    assert baseline is not None and [job.name for job in baseline.timeline.jobs] == ["pipe"]
+    assert [step.loss for _, step in baseline.timeline.jobs[0].steps()] == losses["pipe"]
+    assert baseline.summary.measured_us and baseline.together is not None and baseline.together.measured_us
+    planned, measured = together.slow_down() or (0, None)
+    assert planned == filled[1].objective / baseline.summary.predicted_us
+    assert measured == baseline.together.measured_us / baseline.summary.measured_us
+    assert {name: it.iterations for name, it in together.cycles.items()} == {"spb": 2, "piece": 1, "pipe": 1}
+
+
+@pytest.mark.slow
+def test_a_finite_plan_goes_on_from_a_checkpoint_and_has_jobs_elsewhere(tmp_path: Path) -> None:
+    instance = altered(mixed(3), horizon="finite", objective="makespan")
+    plan = solve(instance, "greedy", WORK).plan
+    assert plan is not None and len({gpu for job in plan.jobs for gpu in job.gpus}) == 3
+    whole = replayed(tmp_path, (instance, plan))
+    require_order((instance, plan), whole)
+    assert len(whole.timeline.origins_us) == PASSES
+    saving = ("--checkpoint", tmp_path / "saved", "--checkpoint-every", 1)
+    common = (*files(tmp_path, (instance, plan)), "--trust", "piped:net", "--warm-up", 1)
+    assert run("run", *common, "--iterations", 2, *saving) == 0
+    rest = replayed(tmp_path, (instance, plan), *saving, "--resume")
+    assert [job.first_iteration for job in rest.timeline.jobs] == [2, 2, 2]
+    assert rest.parameters_sha256 == whole.parameters_sha256
+
+
+@pytest.mark.slow
+def test_background_on_a_gpu_that_the_pipeline_has_not_got(tmp_path: Path) -> None:
+    found = fill(altered(mixed(3), jobs=mixed(3).jobs[1:]), ["pipe"], WORK)
+    [piece, pipe] = found.plan.jobs
+    assert not {*piece.gpus} & {*pipe.gpus}
+    replay = replayed(tmp_path, (found.instance, found.plan), "--pace")
+    require_order((found.instance, found.plan), replay)
+    assert [gpu.name for gpu in replay.gpus] == [*pipe.gpus, *piece.gpus]
+
+
+@pytest.mark.slow
+def test_whatever_ends_a_run_leaves_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], filled: tuple[Instance, Plan]
+) -> None:
+    instance, plan = filled
+    for fault, told in {"kill": "was ended by SIGKILL", "raise": "ValueError: a fault on purpose"}.items():
+        pipe = altered(
+            instance.jobs[-1],
+            executor={"train": "piped:net", "arguments": {"fault": fault, "after": 9}} | {"cuts": ["2"]},
+        )
+        broken = altered(instance, jobs=(*instance.jobs[:-1], pipe))
+        own = files(tmp_path, (broken, replace(plan, instance_sha256=instance_sha256(broken))))
+        begun = time.monotonic()
+        assert run("run", *own, "--trust", "piped:net", "--minutes", 1, "--warm-up", 1) == 1
+        assert time.monotonic() - begun < 50, "nobody waits for what never comes"
+        lines = [it for it in capsys.readouterr().err.strip().splitlines() if "accuracy" not in it]
+        assert len(lines) == 1 and told in lines[0]
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_keeps_what_was_measured(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], filled: tuple[Instance, Plan]
+) -> None:
+    saved, output, main = tmp_path / "saved", tmp_path / "replay.json", threading.main_thread().ident or 0
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while not list(saved.glob("*iteration2*")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    caller = threading.Thread(target=interrupt)
+    caller.start()
+    saving = ("--checkpoint", saved, "--checkpoint-every", 2)
+    common = (*files(tmp_path, filled), "--trust", "piped:net", "--minutes", 2, "--warm-up", 1)
+    assert run("run", *common, *saving, "-o", output) == 130
+    caller.join()
+    assert "saved in" in capfd.readouterr().err
+    found = load_replay(output)
+    require_replay_of(filled[1], found, "replay")
+    assert found.parameters_sha256 == {}
+
+
+def test_a_part_of_a_plan_alone_takes_the_least_period_of_its_order() -> None:
+    instance = mixed(2)
+    plan = solve(instance, "greedy", WORK).plan
+    assert plan is not None
+    found = alone_part(instance, plan, ["pipe"])
+    assert [job.name for job in found.plan.jobs] == ["pipe"] and found.numbers == (2,)
+    assert not check(found.instance, found.plan)
+    assert found.plan.objective == 20_400, "three passes each way, and a message both ways"
+    [pipe] = found.plan.jobs
+    [step] = pipe.iterations
+    assert isinstance(pipe, ShapedJobPlan) and isinstance(step, ShapedIteration)
+    late = [tuple(replace(it, start_us=2 * it.start_us, end_us=it.start_us + it.end_us) for it in own)
+            for own in (step.blocks, step.transfers)]  # fmt: skip
+    slow = found.plan.with_jobs((replace(pipe, iterations=(ShapedIteration(*late),)),)).with_period(40_800)
+    again = alone_part(found.instance, slow, ["pipe"])
+    assert again.plan.period_us == 20_400 and not check(again.instance, again.plan)
+    finite = altered(instance, horizon="finite", objective="makespan")
+    found = alone_part(finite, plan.with_period(None), ["spb"])
+    assert not check(found.instance, found.plan)
+    assert all(block.start_us == 0 for block in found.plan.data_parallel[0].iterations[0].blocks)
+
+
+def test_iterations_that_differ_in_their_messages_are_refused() -> None:
+    instance = mixed(2)
+    twice = altered(instance, jobs=(*instance.jobs[:2], altered(instance.jobs[2], iterations=2)))
+    plan = solve(altered(twice, horizon="finite", objective="makespan"), "greedy", WORK).plan
+    assert plan is not None
+    schedule = torch_schedule(twice, plan, "compute_comms")
+    pipe = plan.jobs[2]
+    assert isinstance(pipe, ShapedJobPlan)
+    require_one_order(twice, plan, schedule)
+    names = [block.name for block in instance.jobs[2].shape.blocks]  # type: ignore[union-attr]
+    late = [
+        Execution(it.start_us, it.end_us + 10**6) if name == "F0.0" else it
+        for name, it in zip(names, pipe.iterations[1].blocks, strict=True)
+    ]
+    changed = replace(pipe, iterations=(pipe.iterations[0], replace(pipe.iterations[1], blocks=tuple(late))))
+    with pytest.raises(UsageError, match="iteration 1 of the pipeline has passes and messages in another order"):
+        require_one_order(twice, plan.with_jobs((*plan.jobs[:2], changed)), schedule)
