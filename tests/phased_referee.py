@@ -51,7 +51,13 @@ def _phase(instance: Instance, phase: Phase) -> Iterator[str]:
     for repetitions, rules in ((1, PER_PERIOD), (many, None)):
         asked = {job.name: job for job in instance.jobs}
         jobs = tuple(
-            replace(asked[job.name], iterations=repetitions * len(job.iterations), release_us=0, deadline_us=None)
+            replace(
+                asked[job.name],
+                iterations=repetitions * len(job.iterations),
+                release_us=0,
+                deadline_us=None,
+                restart_us=None,
+            )
             for job in phase.jobs
         )
         alone = replace(instance, jobs=jobs)
@@ -131,7 +137,7 @@ def _groups(instance: Instance, plan: Plan) -> Iterator[str]:
         parts = _parts(plan, asked.name)
         if sum(phase.repeats * len(job.iterations) for phase, job in parts) != asked.iterations:
             yield "phases"
-        if len({job.gpus for _, job in parts}) > 1:
+        if len({job.gpus for _, job in parts}) > 1 and asked.restart_us is None:
             yield "placement"
 
 
@@ -152,6 +158,7 @@ def _times(instance: Instance, plan: Plan) -> Iterator[str]:
             if phase.start_us < earliest:
                 yield "phases"
             earliest = max(end for job in phase.jobs for _, end in _timeline(phase, job))
+    yield from _moves(instance, plan)
     ends = []
     for asked in instance.jobs:
         parts = _parts(plan, asked.name)
@@ -170,7 +177,24 @@ def _times(instance: Instance, plan: Plan) -> Iterator[str]:
         yield "bound"
 
 
+def _moves(instance: Instance, plan: Plan) -> Iterator[str]:
+    """Look from the last operation before each seam of a group to the next one of every job that may move."""
+    for group in plan.groups:
+        for asked in (job for job in instance.jobs if job.restart_us is not None):
+            last: tuple[int, int, tuple[str, ...]] | None = None
+            for p, phase in enumerate(group.phases):
+                own = [job for job in phase.jobs if job.name == asked.name]
+                times = [time for job in own for time in _timeline(phase, job)]
+                if not times:
+                    continue
+                restarts = last is not None and (last[0] != p - 1 or last[2] != own[0].gpus)
+                if last is not None and restarts and min(times)[0] - last[1] < (asked.restart_us or 0):
+                    yield "moves"
+                last = p, max(end for _, end in times), own[0].gpus
+
+
 def _memory(instance: Instance, plan: Plan) -> Iterator[str]:
+    stay = {job.name for job in instance.jobs if job.restart_us is None}
     for group in plan.groups:
         for p, phase in enumerate(group.phases):
             before = {job.name for other in group.phases[:p] for job in other.jobs}
@@ -178,7 +202,7 @@ def _memory(instance: Instance, plan: Plan) -> Iterator[str]:
             active = {job.name: job for job in phase.jobs}
             for server in instance.cluster.servers:
                 for gpu in (f"{server.name}/{k}" for k in range(server.gpus)):
-                    here = [*active, *((before & after) - set(active))]
+                    here = [*active, *((before & after & stay) - set(active))]
                     if _need(instance, group.phases, phase, active, here, gpu) > server.gpu_memory:
                         yield "memory"
 
@@ -195,9 +219,10 @@ def _need(
     held: Counter[int] = Counter()
     for asked in (job for job in instance.jobs if job.name in here):
         parts = [job for other in phases for job in other.jobs if job.name == asked.name]
-        if gpu not in parts[-1].gpus:
+        gpus = active.get(asked.name, parts[-1]).gpus
+        if gpu not in gpus:
             continue
-        worker = parts[-1].gpus.index(gpu)
+        worker = gpus.index(gpu)
         if isinstance(asked, ShapedJob):
             steady += asked.shape.slots[worker].memory if worker < len(asked.shape.slots) else 0
             blocks = [block.name for block in asked.shape.blocks]

@@ -20,7 +20,7 @@ from jigsaw_opt.checking.power import caps_of
 from jigsaw_opt.checking.promises import promises
 from jigsaw_opt.checking.shaped import CheckedShapedJob
 from jigsaw_opt.checking.violation import Violation
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
@@ -78,6 +78,7 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
     for phase in phases:
         for job in phase.jobs:
             parts[job.job.name].append((phase, job))
+    staying = {name: found for name, found in parts.items() if asked[name].restart_us is None}
     if plan.is_phased:
         yield from document.of_the_instance(instance, plan)
         yield from _horizon(instance, plan)
@@ -85,7 +86,7 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
         if plan.is_phased:
             yield from _contents(asked, phase)
         yield from of_jobs(phase.jobs, instance.cluster, phase.period_us)
-        paused = list(_paused(phase, parts))
+        paused = list(_paused(phase, staying))
         yield from memory([*paused, *phase.jobs], instance.cluster, phase.period_us)
     yield from _promised(asked, parts)
     yield from document.objective(instance, plan, _ends_us(asked, parts))
@@ -94,6 +95,7 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield from _seams(phases)
         yield from _shared(instance, phases)
         yield from _whole(asked, parts)
+        yield from _moves(asked, parts)
     else:
         yield from document.belonging(instance, plan)
         yield from document.period(instance, plan)
@@ -113,9 +115,9 @@ def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: Plan
 
 
 def _in_repetition(asked: Mapping[str, Job | ShapedJob], phase: Phase) -> list[Job | ShapedJob]:
-    """Jobs of a phase as those of a cyclic plan: with the iterations listed, and without release and deadline."""
+    """Jobs of a phase as those of a cyclic plan, with the iterations listed."""
     return [
-        replace(asked[claimed.name], iterations=len(claimed.iterations), release_us=0, deadline_us=None)
+        in_a_period(asked[claimed.name], len(claimed.iterations))
         for claimed in phase.jobs
         if claimed.name in asked and claimed.iterations
     ]
@@ -190,7 +192,7 @@ def _links(job: _Job) -> set[int]:
 
 
 def _whole(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
-    """Every job with all of its iterations, on the same GPUs in all phases (specification: phases, placement)."""
+    """Every job with all of its iterations, on the same GPUs unless it may move (specification: phases, placement)."""
     for name, job in asked.items():
         if name not in parts:
             yield Violation("groups", "$.groups", f"no group has job {name!r}")
@@ -201,9 +203,23 @@ def _whole(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Viol
             yield Violation("phases", parts[name][-1][1].path, message)
         gpus = parts[name][0][1].plan.gpus
         for _, part in parts[name]:
-            if part.plan.gpus != gpus:
+            if part.plan.gpus != gpus and job.restart_us is None:
                 message = f"on {', '.join(part.plan.gpus)}, but on {', '.join(gpus)} in its first phase"
                 yield Violation("placement", f"{part.path}.gpus", message)
+
+
+def _moves(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
+    """What it costs to pause and to move (specification: moves)."""
+    for name, found in parts.items():
+        restart_us = asked[name].restart_us
+        for (before, part), (after, resumed) in pairwise(found if restart_us is not None else ()):
+            goes_on = after.number == before.number + 1 and resumed.plan.gpus == part.plan.gpus
+            if goes_on or after.group != before.group:
+                continue
+            start, end = after.phase.start_us + _first_start_us(resumed), before.end_us(part)
+            if start < end + (restart_us or 0):
+                message = f"goes on at {start}, within {restart_us} of its end at {end} in an earlier phase"
+                yield Violation("moves", resumed.path, message)
 
 
 def _iterations(parts: Sequence[tuple[CheckedPhase, _Job]]) -> int:

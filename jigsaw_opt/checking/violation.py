@@ -25,6 +25,7 @@ Rule = Literal[
     "power",
     "phases",
     "groups",
+    "moves",
     "memory",
     "objective",
     "bound",

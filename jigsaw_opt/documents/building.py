@@ -157,6 +157,7 @@ class InstanceBuilder:
         deadline_us: int | None = None,
         pace_us: int | None = None,
         route_policy: str | None = None,
+        restart_us: int | None = None,
     ) -> None:
         """Add a job.
 
@@ -178,6 +179,9 @@ class InstanceBuilder:
             On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
         route_policy
             Which route policy its transfers keep; None for none.
+        restart_us
+            On the finite horizon, what a pause or a move in a phased plan costs, in microseconds; None for a job that
+            does neither.
         """
         self._jobs.append(
             {
@@ -188,7 +192,7 @@ class InstanceBuilder:
                 "release_us": release_us,
                 "weight": weight,
                 "depth": FullDepth() if depth is None else depth,
-                **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy),
+                **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy, restart_us=restart_us),
             }
         )
 
@@ -203,6 +207,7 @@ class InstanceBuilder:
         deadline_us: int | None = None,
         pace_us: int | None = None,
         route_policy: str | None = None,
+        restart_us: int | None = None,
     ) -> None:
         """Add a job that states its own operations.
 
@@ -216,7 +221,7 @@ class InstanceBuilder:
             None of its operations starts earlier, in microseconds.
         weight
             Its weight in ``weighted_completion``.
-        deadline_us, pace_us, route_policy
+        deadline_us, pace_us, route_policy, restart_us
             As of `add_job`.
         """
         self._jobs.append(
@@ -226,7 +231,7 @@ class InstanceBuilder:
                 "iterations": iterations,
                 "release_us": release_us,
                 "weight": weight,
-                **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy),
+                **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy, restart_us=restart_us),
             }
         )
 

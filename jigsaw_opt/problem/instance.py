@@ -11,10 +11,11 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.power import require_no_caps
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.rules.part import CheckedPart
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["FORMAT", "Horizon", "Instance", "Objective"]
+__all__ = ["FORMAT", "Horizon", "Instance", "Objective", "in_a_period"]
 
 Horizon = Literal["finite", "cyclic"]
 Objective = Literal["makespan", "weighted_completion", "period"]
@@ -22,6 +23,20 @@ FORMAT = "jigsaw-instance/1"
 """Name of its document's format."""
 _ALONE = "only data-parallel jobs are taken here"
 _T = TypeVar("_T")
+_J = TypeVar("_J", bound=Job | ShapedJob)
+
+
+def in_a_period(job: _J, iterations: int) -> _J:
+    """Return a job as part of a cyclic plan, without what only the finite horizon has.
+
+    Parameters
+    ----------
+    job
+        The job.
+    iterations
+        Those that it does in a period.
+    """
+    return altered(job, iterations=iterations, release_us=0, deadline_us=None, restart_us=None)
 
 
 class _Noting:

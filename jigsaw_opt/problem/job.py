@@ -35,6 +35,9 @@ class Job(CheckedPart, definition="job"):
         On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
     route_policy
         Which policy of the cluster its routes keep; None for none.
+    restart_us
+        In a phased plan it may pause, or go on on other GPUs, so many microseconds later; None for a job that keeps its
+        GPUs and its memory (specification: moves).
     """
 
     name: str
@@ -47,3 +50,4 @@ class Job(CheckedPart, definition="job"):
     deadline_us: int | None = None
     pace_us: int | None = None
     route_policy: str | None = None
+    restart_us: int | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.text import counted
 
@@ -297,7 +297,7 @@ class Plan:
         if not phase.is_counted:
             return instance, self
         jobs = tuple(
-            altered(instance.jobs[number], iterations=len(job.iterations), release_us=0, deadline_us=None)
+            in_a_period(instance.jobs[number], len(job.iterations))
             for number, job in zip(phase.numbers_in(instance), phase.jobs, strict=True)
         )
         part = altered(instance, jobs=jobs, horizon="cyclic", objective="period")

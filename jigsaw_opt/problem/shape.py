@@ -167,6 +167,8 @@ class ShapedJob(CheckedPart, definition="job"):
         Which policy of the cluster its routes keep; None for none.
     executor
         How the executor builds the stages of a pipeline; solvers ignore it.
+    restart_us
+        As of other jobs.
     """
 
     name: str
@@ -178,3 +180,4 @@ class ShapedJob(CheckedPart, definition="job"):
     pace_us: int | None = None
     route_policy: str | None = None
     executor: Mapping[str, Any] | None = None
+    restart_us: int | None = None

@@ -151,6 +151,7 @@ def instances(draw: st.DrawFn) -> Instance:
     known = draw(st.dictionaries(names, models(), min_size=1, max_size=2))
     cyclic = draw(st.booleans())
     deadlines, paces = (st.none(), st.none() | positives) if cyclic else (st.none() | positives, st.none())
+    restarts = st.none() if cyclic else st.none() | counts
     cluster = draw(clusters())
     policies = st.sampled_from([None, *(cluster.route_policies or {})])
     jobs = tuple(
@@ -164,6 +165,7 @@ def instances(draw: st.DrawFn) -> Instance:
             draw(paces),
             draw(policies),
             draw(st.none() | own_stages),
+            draw(restarts),
         )
         if draw(st.booleans())
         else Job(
@@ -177,6 +179,7 @@ def instances(draw: st.DrawFn) -> Instance:
             deadline_us=draw(deadlines),
             pace_us=draw(paces),
             route_policy=draw(policies),
+            restart_us=draw(restarts),
         )
         for name in draw(st.lists(names, min_size=1, max_size=3, unique=True))
     )

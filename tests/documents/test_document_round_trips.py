@@ -73,6 +73,15 @@ def test_promises_are_in_the_canonical_form_only_if_given(pair: Instance) -> Non
     assert decode_instance(encode_instance(promised)) == promised
 
 
+def test_what_a_move_costs_is_in_the_canonical_form_only_if_given(pair: Instance) -> None:
+    assert b"restart_us" not in canonical_json(pair)
+    first, *rest = pair.jobs
+    moving = replace(pair, jobs=(replace(first, restart_us=0), *rest))
+    end = b'"release_us":%d,' % first.release_us
+    assert canonical_json(moving) == canonical_json(pair).replace(end, end + b'"restart_us":0,', 1)
+    assert decode_instance(encode_instance(moving)) == moving
+
+
 def test_canonical_form_letter_by_letter(pair: Instance) -> None:
     tree = json.loads(encode_instance(pair))
     tree["name"] = 'é"\\\n\x01\x7f\u2028𝄞'

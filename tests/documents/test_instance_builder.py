@@ -71,13 +71,13 @@ def test_every_bundled_instance_can_be_built_anew_and_is_valid() -> None:
         assert builder.build() == instance == replace(instance)
 
 
-def test_a_job_may_promise_a_deadline_or_a_pace() -> None:
+def test_a_job_may_promise_and_may_move() -> None:
     shape = Shape((Slot("one"),), (ShapedBlock("F", ("one",), {"v100": 1}),))
     builder = begun()
-    builder.add_job("a", model="net", workers=1, iterations=1, deadline_us=7)
-    builder.add_shaped_job("b", shape, iterations=1, deadline_us=0, pace_us=9)
-    told = problems(builder)
-    assert [line.partition(": ")[0] for line in told] == ["$.jobs[1].deadline_us", "$.jobs[1].pace_us"]
+    builder.add_job("a", model="net", workers=1, iterations=1, deadline_us=7, restart_us=0)
+    builder.add_shaped_job("b", shape, iterations=1, deadline_us=0, pace_us=9, restart_us=-1)
+    told = [line.partition(": ")[0] for line in problems(builder)]
+    assert told == ["$.jobs[1].deadline_us", "$.jobs[1].restart_us", "$.jobs[1].pace_us"]
 
 
 def test_routes_may_keep_policies() -> None:

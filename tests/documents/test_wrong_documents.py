@@ -88,6 +88,8 @@ STRUCTURAL = [
     (("jobs", 0, "release_us"), -1, "$.jobs[0].release_us", "is -1"),
     (("jobs", 0, "deadline_us"), 0, "$.jobs[0].deadline_us", "is 0"),
     (("jobs", 0, "deadline_us"), None, "$.jobs[0].deadline_us", "null"),
+    (("jobs", 0, "restart_us"), -1, "$.jobs[0].restart_us", "is -1"),
+    (("jobs", 0, "restart_us"), None, "$.jobs[0].restart_us", "null"),
     (("jobs", 0, "release_us"), 2**53, "$.jobs[0].release_us", "is 9007199254740992"),
     (("jobs", 0, "weight"), None, "$.jobs[0].weight", "is null"),
     ((*DEPTH, "rule"), "fre", f"{DEPTH_PATH}.rule", 'did you mean "free"?'),
@@ -281,9 +283,10 @@ def test_jobs_name_policies_that_are_there(policies: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("horizon", "wrong", "other"), [("finite", "pace_us", "cyclic"), ("cyclic", "deadline_us", "finite")]
+    ("horizon", "wrong", "other"),
+    [("finite", "pace_us", "cyclic"), ("cyclic", "deadline_us", "finite"), ("cyclic", "restart_us", "finite")],
 )
-def test_each_horizon_has_its_own_promise(horizon: str, wrong: str, other: str) -> None:
+def test_each_horizon_has_its_own_keys(horizon: str, wrong: str, other: str) -> None:
     tree = changed(("horizon",), horizon)
     tree["objective"] = "period" if horizon == "cyclic" else "makespan"
     tree["jobs"][0].update({"release_us": 0, wrong: 7})

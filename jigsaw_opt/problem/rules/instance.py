@@ -17,6 +17,8 @@ from jigsaw_opt.problem.rules.unchecked import check_unique, dict_at, list_at, n
 __all__ = ["check_instance"]
 
 Json = dict[str, Any]
+_OF_HORIZON = {"cyclic": ("pace_us",), "finite": ("deadline_us", "restart_us")}
+"""Keys of a job that only one horizon has."""
 
 
 def check_instance(tree: Json, place: Place, report: Report) -> None:
@@ -53,10 +55,11 @@ def _check_horizon(tree: Json, jobs: list[Any], place: Place, report: Report) ->
     horizon, objective = tree.get("horizon", "finite"), tree.get("objective")
     if horizon == "finite" and objective == "period":
         report.add(("$", "objective"), '"period" is for the horizon "cyclic"', 'set "horizon": "cyclic"')
-    unkept, other = ("pace_us", "cyclic") if horizon == "finite" else ("deadline_us", "finite")
-    for index, job in enumerate(jobs):
-        if isinstance(job, dict) and unkept in job and horizon in ("finite", "cyclic"):
-            report.add(((place, index), unkept), f"is for the horizon {quoted(other)}")
+    for other, keys in _OF_HORIZON.items() if horizon in ("finite", "cyclic") else ():
+        for index, job in enumerate(jobs):
+            for key in keys if isinstance(job, dict) and other != horizon else ():
+                if key in job:
+                    report.add(((place, index), key), f"is for the horizon {quoted(other)}")
     if horizon != "cyclic":
         return
     if objective in ("makespan", "weighted_completion"):

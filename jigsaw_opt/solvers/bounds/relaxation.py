@@ -96,6 +96,8 @@ class Relaxation:
         Whether it bounds instances of shaped jobs, and no others.
     mixed
         Whether it bounds instances that have jobs of both kinds, and no others.
+    moves
+        Whether it also holds where a job may have other GPUs in another iteration (specification: moves).
     """
 
     name: str
@@ -105,6 +107,7 @@ class Relaxation:
     fits: Callable[[Operations], bool] = lambda operations: True
     shaped: bool = False
     mixed: bool = False
+    moves: bool = False
 
     def applies(self, operations: Operations) -> bool:
         """Whether it has something to say about an instance."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import looking
@@ -12,7 +14,9 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
+from jigsaw_opt.solvers.bounds.registry import without_moves
 from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
@@ -28,6 +32,8 @@ _BOUND_SHARE = 0.1
 
 def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
     """What relaxations prove within a second or two, and a share of the limit, of phased plans."""
+    if any(job.restart_us is not None for job in instance.jobs):
+        options = replace(options, without_bounds=(*options.without_bounds, *without_moves()))
     operations = cut(bounded_instance(instance))
     best = first_bound(operations, options)
     end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
@@ -44,17 +50,18 @@ def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
 def bounded_instance(instance: Instance) -> Instance:
     """The instance whose bounds hold for phased plans: with ample memory and without balance.
 
-    A job that has ended needs no memory any more, so that jobs run in turn that do not fit together.
+    A job that has ended needs no memory any more, so that jobs run in turn that do not fit together. The least total of
+    levels of a job that may move is rounded down: its parts may round up where a level costs least.
     """
     servers = tuple(altered(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
-    return altered(_unbalanced(instance), cluster=altered(instance.cluster, servers=servers))
+    return altered(_relaxed(instance), cluster=altered(instance.cluster, servers=servers))
 
 
 def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
     """Why some job alone has no plan; what rules out plans of several jobs at once does not rule out phases."""
     found: list[Conflict] = []
     fine: set[Job] = set()
-    for job in looking(_unbalanced(instance).jobs):
+    for job in looking(_relaxed(instance).jobs):
         alike = altered(job, name="", weight=1) if isinstance(job, Job) else None
         if alike is None or alike not in fine:
             models = {job.model: instance.models[job.model]} if isinstance(job, Job) else {}
@@ -65,12 +72,16 @@ def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
     return tuple(found)
 
 
-def _unbalanced(instance: Instance) -> Instance:
+def _relaxed(instance: Instance) -> Instance:
     """The instance without balance: it holds in every period, and many periods add up to any difference."""
-    jobs = tuple(
-        altered(job, depth=altered(job.depth, balance=None))
-        if isinstance(job, Job) and isinstance(job.depth, FreeDepth)
-        else job
-        for job in instance.jobs
-    )
-    return altered(instance, jobs=jobs)
+
+    def relaxed(job: Job | ShapedJob) -> Job | ShapedJob:
+        if not isinstance(job, Job) or not isinstance(job.depth, FreeDepth):
+            return job
+        depth = altered(job.depth, balance=None)
+        if job.restart_us is not None:
+            most = instance.models[job.model].depth * job.workers * job.iterations
+            depth = altered(depth, mean_depth=str(Fraction(int(depth.mean(job.workers) * most), most)))
+        return altered(job, depth=depth)
+
+    return altered(instance, jobs=tuple(map(relaxed, instance.jobs)))

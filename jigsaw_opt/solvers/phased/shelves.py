@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import gcd
 
 from jigsaw_opt.problem.cluster import Routes
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
@@ -22,11 +22,7 @@ Place = Callable[[Instance], Plan | None]
 
 def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
     """Some jobs of an instance on the cyclic horizon, each with so many iterations a period."""
-    jobs = tuple(
-        altered(job, iterations=counts[job.name], release_us=0, deadline_us=None)
-        for job in instance.jobs
-        if job.name in counts
-    )
+    jobs = tuple(in_a_period(job, counts[job.name]) for job in instance.jobs if job.name in counts)
     return altered(instance, jobs=jobs, horizon="cyclic", objective="period")
 
 

@@ -174,6 +174,8 @@ def _searched(
     """Groups by local search, from jobs placed one after another, and from the best of the placements."""
     if len(instance.jobs) == 1 or instance.shaped or timer.is_over:
         return
+    if any(job.restart_us is not None for job in instance.jobs):  # A pause in it costs nothing.
+        return
     model = FluidModel(instance, rng)
     search = FluidSearch(instance, model, rng, timer)
     anywhere = model.anywhere()

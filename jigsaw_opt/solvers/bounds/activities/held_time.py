@@ -70,5 +70,5 @@ def _of_slot(graph: ShapedGraph, slot: int, own: list[tuple[int, int]], room: in
     return Bound(value, Proof(sentence, f"ceil({taken} / {units}) = {value}", terms, (job.name,)))
 
 
-HELD_TIME = Relaxation("held_time", _bounds, frozenset({"makespan", "period"}), instant=True, shaped=True)
+HELD_TIME = Relaxation("held_time", _bounds, frozenset({"makespan", "period"}), instant=True, shaped=True, moves=True)
 """Holds over time."""

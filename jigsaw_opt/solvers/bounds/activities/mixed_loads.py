@@ -41,5 +41,7 @@ def _works(operations: Operations) -> Iterator[Term]:
         yield Term("work", graph.job.iterations * once, jobs=(graph.job.name,))
 
 
-MIXED_LOADS = Relaxation("mixed_loads", _bounds, objectives=frozenset({"makespan", "period"}), instant=True, mixed=True)
+MIXED_LOADS = Relaxation(
+    "mixed_loads", _bounds, objectives=frozenset({"makespan", "period"}), instant=True, mixed=True, moves=True
+)
 """Work of jobs of both kinds over all GPUs."""

@@ -171,5 +171,5 @@ def _earliest_end(it: ShapedData) -> int:
     return max(bound.value for bound in _of_job(it, cyclic=False))
 
 
-SLOT_LOADS = Relaxation("slot_loads", _bounds, instant=True, shaped=True)
+SLOT_LOADS = Relaxation("slot_loads", _bounds, instant=True, shaped=True, moves=True)
 """Loads of slots and GPUs, and longest chains."""

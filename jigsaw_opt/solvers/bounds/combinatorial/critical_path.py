@@ -40,5 +40,5 @@ def _longest_job(context: BoundContext) -> Bound:
     return Bound(value, Proof(f"critical path of {called('job', name)}", arithmetic, terms, (name,)))
 
 
-CRITICAL_PATH = Relaxation("critical_path", _bounds, instant=True)
+CRITICAL_PATH = Relaxation("critical_path", _bounds, instant=True, moves=True)
 """The relaxation registered as ``critical_path``."""

@@ -38,7 +38,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     return resource_bounds(context, context.shared(gpu_resources), known)
 
 
-GPU_WORK = Relaxation("gpu_work", _bounds, instant=True)
+GPU_WORK = Relaxation("gpu_work", _bounds, instant=True, moves=True)
 """The relaxation registered as ``gpu_work``."""
 
 

@@ -26,7 +26,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 
 
 LINK_TRANSFERS = Relaxation(
-    "link_transfers", _bounds, instant=True, fits=lambda operations: bool(operations.cluster.links)
+    "link_transfers", _bounds, instant=True, fits=lambda operations: bool(operations.cluster.links), moves=True
 )
 """The relaxation registered as ``link_transfers``."""
 

@@ -103,7 +103,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
             yield shared.bound(dual, f"{shared.program.reason}, and windows of time")
 
 
-ENERGETIC_INTERVALS = Relaxation("energetic_intervals", _bounds, frozenset({"weighted_completion"}))
+ENERGETIC_INTERVALS = Relaxation("energetic_intervals", _bounds, frozenset({"weighted_completion"}), moves=True)
 """The relaxation registered as ``energetic_intervals``."""
 
 

@@ -18,5 +18,5 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     yield from shared.solved(known, budget)
 
 
-MEAN_BUSY_TIMES = Relaxation("mean_busy_times", _bounds, frozenset({"weighted_completion"}))
+MEAN_BUSY_TIMES = Relaxation("mean_busy_times", _bounds, frozenset({"weighted_completion"}), moves=True)
 """The relaxation registered as ``mean_busy_times``."""
