@@ -40,6 +40,7 @@ __all__ = [
 GROUP = "jigsaw_opt.policies"
 _OWN = {
     "multifactor": "jigsaw_opt.simulation.policies.multifactor:MULTIFACTOR",
+    "priority": "jigsaw_opt.simulation.policies.priority:PRIORITY",
     "recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED",
 }
 """What is found by name without being registered; ``recorded`` stands where a policy does and is none."""

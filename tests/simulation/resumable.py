@@ -50,6 +50,15 @@ def accounted() -> Setting:
     return setting(*jobs, restart_s=10)
 
 
+def classed() -> Setting:
+    """Jobs of three classes, some of which may not be stopped."""
+    jobs = (
+        replace(job, priority=k % 3, weight=1 + k % 2, preemptible=None if k % 4 else False)
+        for k, job in enumerate(random_jobs(11, 40))
+    )
+    return setting(*jobs, restart_s=10)
+
+
 def contended() -> Setting:
     """Jobs that slow each other down where they span servers, in epochs with paces of their own."""
     servers = [Server(f"s{k}", "aws", 4, 10**9, 10**9) for k in range(3)]
@@ -167,6 +176,8 @@ CASES: dict[str, Callable[[], Setting]] = {
     "fifo:placement=emptiest": contended,
     "multifactor:estimates=recent": accounted,
     "multifactor:estimates=recent:kind=conservative:priority_flags=NO_FAIR_TREE": accounted,
+    "priority:grace=60:exempt=200": classed,
+    "priority:by=weight:victims=smallest:blocked=hold": classed,
     "las": plain,
     "las:threshold=1": contended,
     "las:threshold=4": at_once,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_factors_are_those_of_the_documentation() -> None:
     a, b = (replace(job("j", 0, 1, 1), queue=f"Partition{name}") for name in "AB")
     assert (priority.of(a, 0, 1.0, 0), priority.of(b, 0, 1.0, 0)) == (5000, 2500)
     # "At PriorityMaxAge the age factor will max out to 1.0"; it is 7-0.
-    assert [priority.age(days * 24 * HOUR) for days in (0, 3.5, 7, 30)] == [0, 0.5, 1, 1]
+    assert [priority.age(halves * 12 * HOUR) for halves in (0, 7, 14, 60)] == [0, 0.5, 1, 1]
     # "A job that requests all the nodes on the machine will get a job size factor of 1.0."
     assert (priority.size(8, 0), priority.size(2, 0)) == (1.0, 0.25)
     small = JobPriority(PrioritySettings({"PriorityFavorSmall": "YES"}), 8)
@@ -113,7 +114,7 @@ def test_the_sum_of_weighted_factors_is_a_whole_number() -> None:
     assert most.of(job("j", 0, 8, 1), 7 * 24 * HOUR, 1.0, 0) == 7000  # "the maximum possible priority would be 7000"
 
 
-def of(user: str, name: str, submit_s: float, gpus: int, seconds: int, **stated: str) -> TraceJob:
+def of(user: str, name: str, submit_s: float, gpus: int, seconds: int, **stated: Any) -> TraceJob:
     return replace(job(name, submit_s, gpus, seconds), user=user, time_limit_us=seconds * SECOND, **stated)
 
 

@@ -1,0 +1,117 @@
+"""Classes of priority: who comes first, who makes way, and what must not happen on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.policies.priority import PRIORITY
+from jigsaw_opt.simulation.records import SimulationOutcome
+from tests.simulation.cases import SECOND, cluster, finish_s, job, run, setting
+
+
+def of(priority: int | None, name: str, submit_s: float, gpus: int, seconds: int, **stated: Any) -> TraceJob:
+    return replace(job(name, submit_s, gpus, seconds), priority=priority, **stated)
+
+
+def outcome(*jobs: TraceJob, servers: int = 1, restart_s: int = 0, **options: str) -> SimulationOutcome:
+    made = setting(*jobs, cluster=cluster(servers, 8 // servers), round_us=0, restart_s=restart_s)
+    return run(made, PRIORITY, **options)
+
+
+def ends_s(*jobs: TraceJob, servers: int = 1, restart_s: int = 0, **options: str) -> list[float | None]:
+    return finish_s(outcome(*jobs, servers=servers, restart_s=restart_s, **options))
+
+
+def restarts(*jobs: TraceJob, **options: str) -> list[int]:
+    return [record.restarts for record in outcome(*jobs, **options).jobs]
+
+
+def test_higher_classes_stop_lower_ones_which_pay_for_a_start() -> None:
+    jobs = (of(0, "low", 0, 8, 100), of(5, "high", 10, 8, 20))
+    assert ends_s(*jobs) == [120, 30]
+    assert ends_s(*jobs, restart_s=7) == [7 + 100 + 27 + 7, 37]
+    assert ends_s(*(replace(one, priority=5) for one in jobs)) == [100, 120]  # of one class nobody makes way
+    assert ends_s(of(0, "low", 0, 8, 100, preemptible=False), jobs[1]) == [100, 120]
+    assert ends_s(of(None, "none", 0, 8, 100), of(1, "high", 10, 8, 20)) == [120, 30]
+
+
+def test_the_lowest_class_makes_way_first_and_of_it_the_youngest_or_smallest() -> None:
+    running = (of(1, "middle", 0, 2, 100), of(0, "old", 0, 1, 100), of(0, "wide", 0, 3, 100), of(0, "young", 1, 2, 100))
+    urgent = of(9, "urgent", 5, 1, 10)
+    assert restarts(*running, urgent) == [0, 0, 0, 1, 0]
+    assert restarts(*running, urgent, victims="smallest") == [0, 1, 0, 0, 0]
+
+
+def test_a_large_victim_alone_makes_way_where_it_suffices() -> None:
+    """Slurm's page on preemption: candidates of 2, 4 and 8 for a job of 8; stopping only one makes room."""
+    sizes = (2, 4, 8)
+    jobs = [of(0, f"low{size}", 0, size, 100) for size in sizes]
+    made = setting(*jobs, of(1, "high", 5, 8, 10), cluster=cluster(1, 14), round_us=0)
+    assert [record.restarts for record in run(made, PRIORITY, victims="smallest").jobs] == [0, 0, 1, 0]
+
+
+def test_nobody_is_stopped_for_a_job_that_would_still_not_fit() -> None:
+    """All workers of a job start at once: jobs are not stopped one by one for a job that then cannot start."""
+    jobs = (of(0, "low", 0, 4, 100), of(7, "fixed", 0, 4, 100, preemptible=False), of(5, "wide", 10, 8, 10))
+    assert restarts(*jobs) == [0, 0, 0]
+    assert ends_s(*jobs) == [100, 100, 110]
+
+
+def test_grace_keeps_the_gpus_for_the_job_that_waits() -> None:
+    jobs = (of(0, "low", 0, 6, 100), of(5, "high", 10, 8, 20), of(0, "thief", 11, 2, 500))
+    assert ends_s(*jobs, grace="30") == [100 + 20, 60, 60 + 500]  # two GPUs stay free for 30 s
+    assert ends_s(*jobs, grace="0") == [120, 30, 530]
+    # Who is stopped goes on working meanwhile: 40 s of 100 are done.
+    assert outcome(*jobs, grace="30").jobs[0].restarts == 1
+
+
+def test_staggered_stops_are_not_undone_by_those_that_stop() -> None:
+    """Victims that stop at different times do not come back before the job that they stop for has started."""
+    jobs = (
+        of(0, "a", 0, 4, 100),
+        of(0, "b", 0, 4, 100),
+        of(5, "first", 10, 4, 100),  # b has until 40
+        of(9, "second", 25, 8, 10),  # a has until 55
+    )
+    found = outcome(*jobs, grace="30")
+    assert [record.restarts for record in found.jobs] == [1, 1, 0, 0]
+    assert finish_s(found) == [65 + 45, 110 + 60, 65 + 100, 65]
+
+
+def test_an_exempt_job_makes_way_later() -> None:
+    jobs = (of(0, "low", 0, 8, 100), of(5, "high", 10, 8, 20))
+    assert ends_s(*jobs, exempt="50") == [120, 70]
+
+
+def test_a_wide_job_is_passed_over_or_holds_those_behind_it() -> None:
+    stream = [of(0, f"small{k}", 10 * k, 4, 25) for k in range(8)]
+    wide = of(0, "wide", 15, 8, 10)
+    starved, held = (outcome(*stream, wide, blocked=word).jobs[2].start_us or 0 for word in ("pass", "hold"))
+    assert (starved, held) == (110 * SECOND, 35 * SECOND)
+
+
+def test_classes_by_weight_and_by_partition(tmp_path: Path) -> None:
+    jobs = (of(0, "low", 0, 8, 100, queue="batch"), of(0, "high", 10, 8, 20, weight=3, queue="urgent"))
+    assert ends_s(*jobs) == [100, 120]
+    assert ends_s(*jobs, by="weight") == [120, 30]
+    path = tmp_path / "slurm.conf"
+    path.write_text("PartitionName=batch\nPartitionName=urgent PriorityTier=10\n")
+    assert ends_s(*jobs, by="partition", conf=str(path)) == [120, 30]
+    with pytest.raises(UsageError, match="belong together"):
+        Simulation(setting(*jobs).under(PRIORITY, by="partition"))
+
+
+def test_on_several_types_a_job_takes_what_is_free_before_it_stops_another() -> None:
+    made = grid("1x4:fast+1x4:slow")
+    assert made is not None
+    jobs = (of(0, "low", 0, 4, 100), of(5, "high", 10, 4, 20), of(9, "picky", 20, 4, 20, gpu_types=("fast",)))
+    found = run(setting(*jobs, cluster=made, round_us=0), PRIORITY)
+    assert [record.restarts for record in found.jobs] == [1, 0, 0]
