@@ -139,6 +139,12 @@ class TraceJob:
         return None if unit_us is None or self.iterations is None else self.iterations * unit_us
 
     @property
+    def measured_on(self) -> str | None:
+        """The type of GPU that its duration is of, where it is known: the only one that it may run on is."""
+        only = self.gpu_types[0] if self.gpu_types and len(self.gpu_types) == 1 else None
+        return self.ran_on or only
+
+    @property
     def fewest(self) -> int:
         """The fewest GPUs that it can run on."""
         return self.min_gpus or self.gpus

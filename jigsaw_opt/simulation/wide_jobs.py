@@ -85,11 +85,11 @@ def with_durations_told(workload: Workload, cluster: Cluster, speeds: TypeSpeeds
     types = _counts(cluster)
     if speeds is not None:
         of = speeds.reference or "a GPU of speed 1"
-        count = sum(job.ran_on is None for job in workload.jobs)
+        count = sum(job.measured_on is None for job in workload.jobs)
         remark = f"jobs that do not tell which type of GPU they ran on, with durations as on {of}"
     else:
-        stated = (job for job in workload.jobs if job.ran_on is not None and job.duration_us is not None)
-        count = sum(not any(_match((str(job.ran_on),), name) for name in types) for job in stated)
+        stated = [job.measured_on for job in workload.jobs if job.duration_us is not None]
+        count = sum(not any(_match((of,), name) for name in types) for of in stated if of is not None)
         remark = (
             f"jobs that ran on another type of GPU than {', '.join(types)}, with durations as they are;"
             f" {argument('speeds')} says how fast types are"

@@ -78,7 +78,7 @@ def _speeds(setting: Setting, speeds: TypeSpeeds) -> str:
     types = dict.fromkeys(server.gpu_type for server in setting.cluster.servers)
     stated = ", ".join(f"{name} {float(speeds.of(name) or 0):g}" for name in types)
     source = "as stated" if setting.words["speeds"] else "estimates: measure your own jobs"
-    told = sum(job.ran_on is not None for job in setting.workload.jobs)
+    told = sum(job.measured_on is not None for job in setting.workload.jobs)
     of = speeds.reference or "a GPU of speed 1"
     others = counted(len(setting.workload.jobs) - told, "other duration")
     return f"{stated} ({source}); {counted(told, 'job')} ran on a known type, and {others} are taken as on {of}"

@@ -28,10 +28,49 @@ def problems(name: str, text: str) -> list[str]:
 def test_jobs_of_slurm() -> None:
     workload = read_trace("slurm", (DATA / "jobs.sacct.txt").read_bytes(), "w")
     assert workload.jobs == (
-        TraceJob("101", 0, "seconds", 8, 7200, start_us=60_000_000, end_us=7_260_000_000),
-        TraceJob("102_1", 10_000_000, "seconds", 1, 1, start_us=600_000_000, end_us=600_000_000),
+        TraceJob("101", 0, "seconds", 8, 7200, start_us=60_000_000, end_us=7_260_000_000, ran_on="a100"),
+        TraceJob(
+            *("102_1", 10_000_000, "seconds", 1, 1),
+            start_us=600_000_000,
+            end_us=600_000_000,
+            gpu_types=("a100",),
+            ran_on="a100",
+            array="102",  # type: ignore[arg-type]
+        ),
         TraceJob("106", 3_000_000_000, "seconds", 6, 30, start_us=3_060_000_000, end_us=3_090_000_000),
     )
+    assert workload.remarks["jobs with GPUs of several types at once, which here run on one of these types"] == 1
+
+
+def test_what_slurm_jobs_ask_for() -> None:
+    head = "JobID|Submit|Start|End|AllocTRES|ReqTRES|Partition|Constraints|SubmitLine\n"
+    times = f"{START}|{START}|2026-01-31T09:00:00"
+    v100, a100, one = "gres/gpu:v100=1,gres/gpu=1", "gres/gpu=1,gres/gpu:A100=1", "gres/gpu=1"
+    lines = (
+        f"1|{times}|{v100}|{v100}|old||sbatch -p old a.sh --gres=gpu:h100:1\n",
+        f"2|{times}|{a100}|{one}|new||sbatch --gres=gpu:A100:1 --dependency=afterok:1:9,afterany:3_1 b.sh\n",
+        f"3_1|{times}|{a100}|{one}|both|[A100*1]&nvlink|sbatch --array 1-9%2 -d aftercorr:4 b.sh\n",
+        f"4_1|{times}|{v100}|{one}|both|bigmem|sbatch -G1 -dsingleton b.sh\n",
+        f"4_2|{times}|{a100}|{one}|both||sbatch -C 'a100|v100' -d after:1+5 b.sh\n",
+        f"5|{times}|{v100}|{one}|old||sbatch 'b.sh\n",
+    )
+    workload = read_trace("slurm", head + "".join(lines), "t")
+    found = {job.name: (job.gpu_types, job.ran_on, job.after, job.array, job.array_limit) for job in workload.jobs}
+    assert found == {
+        "1": (("v100",), "v100", None, None, None),
+        "2": (("a100",), "a100", ("1", "9", "3_1"), None, None),
+        "3_1": (("a100",), "a100", ("4_1",), "3", 2),
+        "4_1": (None, "v100", None, "4", None),
+        "4_2": (("a100", "v100"), "a100", None, "4", None),
+        "5": (("v100",), "v100", None, None, None),
+    }
+    assert workload.remarks == {
+        "dependencies of the kind singleton, which are not read": 1,
+        "dependencies of the kind after, which are not read": 1,
+        "jobs with a constraint that names no type of GPU of the trace, which is not read": 1,
+        "jobs that name no type of GPU, which may run on any": 1,
+        "jobs that name no type of GPU, which are taken to need those on which jobs of their partition ran": 1,
+    }
 
 
 def test_what_slurm_states_of_a_job() -> None:

@@ -49,7 +49,9 @@ def test_records_of_slurm_of_many_kinds() -> None:
     assert workload.reading_told() == [
         "13 of 19 jobs left out: 9 still pending, 2 cancelled while pending, 1 not ended, "
         "1 with a share of a GPU only (gres/shard)",
+        "jobs with GPUs of several types at once, which here run on one of these types: 1",
         "jobs with parts of GPUs (MIG), each of which counts as one GPU: 1",
+        "jobs that name no type of GPU, which may run on any: 8",
         "further components of heterogeneous jobs, each counted with its job: 1",
     ]
 

@@ -122,7 +122,8 @@ def test_fifo_holds_for_a_waiting_job_the_types_that_it_may_have(seed: int) -> N
                 continue
             waiting.remove(k)
             free[chosen] -= one.gpus
-            length = (one.duration_us or 0) * speeds[one.ran_on or "a100"] / speeds[chosen]
+            of = one.ran_on or (types[0] if one.gpu_types and len(types) == 1 else "a100")
+            length = (one.duration_us or 0) * speeds[of] / speeds[chosen]
             finish[k] = now + length
             ends.append((finish[k], k, chosen, one.gpus))
     outcome = run(mixed(*jobs), find("fifo"))
@@ -131,7 +132,9 @@ def test_fifo_holds_for_a_waiting_job_the_types_that_it_may_have(seed: int) -> N
 
 def test_durations_follow_the_speed_of_the_type() -> None:
     known, slow = replace(job("known", 0, 8, 60), ran_on="v100"), replace(job("slow", 0, 8, 60), gpu_types=("V100",))
-    assert finish_s(run(mixed(known, slow), find("fifo"))) == [30, 120]
+    assert finish_s(run(mixed(known, slow), find("fifo"))) == [30, 60]
+    assert finish_s(run(mixed(known, replace(slow, ran_on="a100")), find("fifo"))) == [30, 120]
+    assert finish_s(run(mixed(known, job("any", 0, 8, 60)), find("fifo"))) == [30, 120]
     # By the estimates, a job that does not tell its type is of the one of which there are most GPUs.
     estimated = mixed(slow, known, speeds="", cluster="3x8:v100+1x8:a100")
     assert finish_s(run(estimated, find("fifo"))) == [60, 60 * float(ESTIMATES["v100"] / ESTIMATES["a100"])]

@@ -1,12 +1,14 @@
 """Pods of Alibaba's GPU trace of 2023 (``openb_pod_list``): a pod a line, times in seconds.
 
-``name``, ``num_gpu``, ``creation_time``, ``deletion_time`` and ``scheduled_time`` are used. A pod is a job that lasts
+``name``, ``num_gpu``, ``creation_time``, ``deletion_time`` and ``scheduled_time`` are used, and ``qos`` and
+``gpu_spec``, the types of GPU that a pod may have, where they are there. A pod is a job that lasts
 from its scheduling to its deletion. Pods without a GPU, never scheduled or never deleted are left out. A pod with a
 part of a GPU (``gpu_milli``) takes a whole one, as plans share GPUs in time only.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
@@ -16,6 +18,7 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 __all__ = ["read_alibaba", "resembles"]
 
 _COLUMNS = ("name", "num_gpu", "creation_time", "deletion_time", "scheduled_time")
+_MEMORY = re.compile(r"^(.*[0-9])m([0-9]+)$")
 _WHOLE_GPU = 1000
 """Of ``gpu_milli``."""
 
@@ -46,7 +49,7 @@ def _job(row: Row, tally: Tally) -> TraceJob | Unfinished | str:
         return NEVER_STARTED
     if row.good and row.is_missing("deletion_time"):
         start_us, reason = (None, NEVER_STARTED) if waits else (row.microseconds("scheduled_time"), STILL_RUNNING)
-        stated = {"start_us": start_us, "qos": row.stated("qos")}
+        stated = {"start_us": start_us, "qos": row.stated("qos"), "gpu_types": _types(row)}
         return Unfinished.of(row.text("name"), row.microseconds("creation_time"), max(1, gpus), reason, **stated)
     start_us, end_us = row.microseconds("scheduled_time"), row.microseconds("deletion_time")
     if row.good and end_us < start_us:
@@ -57,4 +60,10 @@ def _job(row: Row, tally: Tally) -> TraceJob | Unfinished | str:
             tally.remark("pods with a part of a GPU, which count as one GPU each")
     lasted_us = max(0, end_us - start_us)
     job = TraceJob.lasting(row.text("name"), row.microseconds("creation_time"), max(1, gpus), lasted_us)
-    return replace(job, start_us=start_us, end_us=end_us, qos=row.stated("qos"))
+    return replace(job, start_us=start_us, end_us=end_us, qos=row.stated("qos"), gpu_types=_types(row))
+
+
+def _types(row: Row) -> tuple[str, ...] | None:
+    """Return the types that a pod may run on: of ``V100M16|V100M32``, those with their memory in GB."""
+    names = (row.stated("gpu_spec") or "").split("|")
+    return tuple(_MEMORY.sub(r"\1-\2gb", name.strip().lower()) for name in names if name.strip()) or None

@@ -33,6 +33,8 @@ class PodNeeds:
         Names of the resources that are shares of GPUs, of containers that ask for no number of GPUs.
     beside
         Names of those of containers that ask for a number of GPUs too.
+    spec
+        The specification of the pod.
     claims
         Whether devices are also claimed by `resourceClaims`, which say nothing of how many.
     """
@@ -40,6 +42,7 @@ class PodNeeds:
     def __init__(self, spec: Tree) -> None:
         self.shares: set[str] = set()
         self.beside: set[str] = set()
+        self.spec = spec
         self.claims = bool(spec.at("resourceClaims"))
         sidecars = most = 0
         for container in spec.at("initContainers").items():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jigsaw_opt.documents.readers.kubernetes_gpus import PodNeeds
+from jigsaw_opt.documents.readers.kubernetes_requests import requests_of
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
 from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.workload import TraceJob
@@ -71,15 +72,16 @@ def job_of_item(item: Tree, tally: Tally) -> TraceJob | Unfinished | str:
     if not start and end:
         return _NO_START
     name, created_us = name_of(item), _time_us(item.at("metadata", "creationTimestamp"))
+    asked = requests_of(item, [ask.needs.spec for ask in asks if ask.needs.gpus], tally)
     if not end:
         reason, start_us = (STILL_RUNNING, _time_us(start)) if start else (NEVER_STARTED, None)
-        return Unfinished.of(name, created_us, gpus, reason, start_us=start_us)
+        return Unfinished.of(name, created_us, gpus, reason, start_us=start_us, **asked)
     lasted_us = _time_us(end) - _time_us(start)
     if lasted_us < 0:
         item.at("status").add("it ends before it starts")
     _remark(tally, [ask.needs for ask in asks])
     job = TraceJob.lasting(name, created_us, gpus, max(0, lasted_us))
-    return replace(job, start_us=_time_us(start), end_us=_time_us(end))
+    return replace(job, start_us=_time_us(start), end_us=_time_us(end), **asked)
 
 
 def _batch(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
@@ -173,7 +175,8 @@ def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | Unf
     _remark(tally, needs)
     start_us, end_us = min(one.start_us for one in held), max(one.end_us for one in held)
     job = TraceJob.lasting(name, created_us, _most_at_a_time(held), max(0, end_us - start_us))
-    return replace(job, start_us=start_us, end_us=end_us)
+    asked = requests_of(asking[0][0], [need.spec for _, need in asking], tally)
+    return replace(job, start_us=start_us, end_us=end_us, **asked)
 
 
 def _unfinished(name: str, created_us: int, asking: Sequence[tuple[Tree, PodNeeds]], reason: str) -> Unfinished | str:

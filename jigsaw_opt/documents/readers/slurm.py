@@ -6,7 +6,7 @@ Cells stand between bars under a header, in any order; more columns do no harm, 
 job (``sacct -D``) the last counts, and the components of a heterogeneous job (``102+0``, ``102+1``) are one job. Steps,
 jobs without a GPU, and those that never ran or have not ended are left out. The first submission is time 0.
 ``Timelimit`` (or ``TimelimitRaw``), ``User``, ``Account``, ``Partition``, ``QOS`` and ``Priority`` are read where they
-are there.
+are there. `requests_of` says what is read of types of GPU, dependencies and arrays.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from jigsaw_opt.documents.readers.slurm_requests import LAST, requests_of, settle_requests
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
 from jigsaw_opt.documents.readers.times import duration_us
@@ -26,7 +27,7 @@ __all__ = ["read_slurm", "resembles"]
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 _ASKED = ("JobID", "State", "Submit", "Start", "End", "Elapsed", "AllocTRES", "ReqTRES")
 _TEXTS = {"user": "User", "account": "Account", "queue": "Partition", "qos": "QOS"}
-_STATED = ("Timelimit", *_TEXTS.values(), "Priority")
+_STATED = ("Timelimit", *_TEXTS.values(), "Priority", LAST)
 _COMPONENT = re.compile(r"(?P<job>[^+]+)\+[0-9]+")
 _ARRAY = re.compile(r"(?P<array>[^_]+)_\[(?P<tasks>[0-9,:-]+)(?:%[0-9]+)?\]")
 """Tasks of an array that have not started stand in one record."""
@@ -64,7 +65,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     InvalidInputError
         With every line that is wrong.
     """
-    table = JobTable(data, source, (), "|")
+    table = JobTable(data, source, (), "|", last=LAST)
     if missing := [repr(name) for name in _COLUMNS if not table.has(name)]:
         what = "no bars between columns" if len(table.columns) == 1 else f"no column {', '.join(missing)}"
         table.lines.add(1, what, f"print it with sacct -X -P -o {','.join((*_ASKED, *_STATED))}")
@@ -76,7 +77,9 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
             continue
         if name and records.pop(name, None) is not None:
             table.tally.remark("earlier records of a job passed over, as its last one counts (sacct -D)")
-        records[name] = _record(row, table.tally)
+        records[name] = _record(name, row, table.tally)
+    settled = settle_requests({name: one.stated for name, one in records.items() if one.stated}, table.tally)
+    records = {name: one._replace(stated=settled.get(name, {})) for name, one in records.items()}
     return from_first(table.workload_of(source, _jobs(records, table.tally), accept))
 
 
@@ -113,12 +116,14 @@ def _unfinished(name: str, reason: str, components: Sequence[_SacctLine]) -> Unf
 
 def _stated_by_all(components: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what the first component states, from the first start to the last end, with the longest limit."""
-    limits = [one["time_limit_us"] for one in components]
+    limits, asked = ([one[name] for one in components] for name in ("time_limit_us", "gpu_types"))
     return {
         **components[0],
         "start_us": min(one["start_us"] for one in components),
         "end_us": max(one["end_us"] for one in components),
         "time_limit_us": None if None in limits else max(limits),
+        "gpu_types": None if None in asked else tuple(dict.fromkeys(name for own in asked for name in own or ())),
+        "ran_on": components[0]["ran_on"] if len({one["ran_on"] for one in components}) == 1 else None,
     }
 
 
@@ -132,7 +137,7 @@ def _tasks(name: str) -> Sequence[str]:
     return [f"{found['array']}_{task}" for tasks in ranges for task in tasks]
 
 
-def _record(row: Row, tally: Tally) -> _SacctLine:
+def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
     allocated = _resources(row, "AllocTRES")
     requested = _resources(row, "ReqTRES") if row.has("ReqTRES") else {}
     resources = allocated or requested
@@ -148,7 +153,8 @@ def _record(row: Row, tally: Tally) -> _SacctLine:
         reason = STILL_RUNNING
     if reason in (STILL_RUNNING, _PENDING) and gpus:
         start_us = row.moment("Start") if reason == STILL_RUNNING else None
-        stated = {"start_us": start_us, "time_limit_us": _limit_us(row), **_texts(row)}
+        asked = requests_of(name, row, allocated, requested, tally)
+        stated = {"start_us": start_us, "time_limit_us": _limit_us(row), **_texts(row), **asked}
         return _SacctLine(row.number, row.moment("Submit"), gpus, 0, reason, stated)
     if reason:
         return _SacctLine(row.number, 0, 0, 0, reason)
@@ -162,7 +168,8 @@ def _record(row: Row, tally: Tally) -> _SacctLine:
         tally.remark("jobs whose AllocTRES is empty though they ran, with the GPUs of ReqTRES")
     if any(map(_MIG.fullmatch, resources)):
         tally.remark("jobs with parts of GPUs (MIG), each of which counts as one GPU")
-    return _SacctLine(row.number, submit_us, gpus, lasted_us, "", _stated(row, lasted_us, tally))
+    stated = _stated(row, lasted_us, tally) | requests_of(name, row, allocated, requested, tally)
+    return _SacctLine(row.number, submit_us, gpus, lasted_us, "", stated)
 
 
 def _stated(row: Row, lasted_us: int, tally: Tally) -> dict[str, Any]:

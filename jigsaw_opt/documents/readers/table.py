@@ -77,6 +77,8 @@ class JobTable:
         Names of the columns of a text without a header.
     names
         What the text calls columns, by the names that they have here; those not in it have the same name.
+    last
+        Name of a column whose cells may hold what stands between cells, where it is the last one.
 
     Attributes
     ----------
@@ -94,6 +96,7 @@ class JobTable:
         separator: str = "",
         columns: Sequence[str] | None = None,
         names: Mapping[str, str] | None = None,
+        last: str = "",
     ) -> None:
         self.lines = Lines(data, source)
         self.tally, self._zone = Tally(), Zone()
@@ -103,6 +106,7 @@ class JobTable:
         named = _NAMED_SEPARATOR.fullmatch(head) if columns is None else None
         if named:
             number, head = next(lines, (2, ""))
+        self._last = last
         self._separator = separator or (named[1] if named else _separator_of(head))
         self._header = list(columns or ()) or (self._cells(number, head) if head else [])
         self._rows = ((number, self._cells(number, line)) for number, line in lines)
@@ -135,6 +139,9 @@ class JobTable:
     def __iter__(self) -> Iterator[Row]:
         self.lines.raise_if_any()  # without its columns no line can be read
         for number, cells in self._rows:
+            if self._last and self._last == self._header[-1] and len(cells) > len(self._header):
+                most = len(self._header) - 1
+                cells = [*cells[:most], self._separator.join(cells[most:])]
             if not any(cells):
                 self.tally.remark("lines of empty cells passed over")
             elif len(cells) == len(self._header):

@@ -59,13 +59,14 @@ class TypeSpeeds:
 
     def unknown(self, job: TraceJob) -> str | None:
         """Return that the speed is not known of the GPUs that a job ran on; None where it is."""
-        if job.ran_on is None or self.of(job.ran_on) is not None:
+        of = job.measured_on
+        if of is None or self.of(of) is not None:
             return None
-        return f"ran on {job.ran_on!r}, of which no speed is known; {_option(self.speeds, job.ran_on)} says it"
+        return f"ran on {of!r}, of which no speed is known; {_option(self.speeds, of)} says it"
 
     def factor(self, job: TraceJob, gpu_type: str) -> Fraction:
         """Return how many times as fast a job is on a type as on the GPUs that its duration is of."""
-        of = job.ran_on or self.reference
+        of = job.measured_on or self.reference
         before = self.of(of) if of else Fraction(1)
         now = self.of(gpu_type)
         assert before is not None and now is not None
