@@ -215,7 +215,7 @@ def test_every_problem_of_events() -> None:
     events[4]["args"] = []
     events[5]["name"] = 3
     assert problems(trace(*events)) == [
-        "t: $.traceEvents[2].dur: a number of microseconds is expected, not -1",
+        "t: $.traceEvents[2].dur: must be a number of microseconds from 0 to 1e+17; is -1",
         't: $.traceEvents[3].ts: a number of microseconds is expected, not "now"',
         "t: $.traceEvents[4].args: an object is expected, not a list",
         "t: $.traceEvents[5].name: a text is expected, not 3",

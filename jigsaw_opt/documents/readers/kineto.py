@@ -19,10 +19,12 @@ from math import inf
 from operator import itemgetter
 from statistics import median
 
+from jigsaw_opt.documents.readers.kineto_calls import calls_of_names, numbered_layers, without_weights
 from jigsaw_opt.documents.readers.kineto_events import Trace, TraceSpan, read_trace_events
 from jigsaw_opt.documents.readers.kineto_layers import (
     OPTIMISER,
     STEP,
+    crossed_layers,
     layer_spans,
     names_within,
     node_around,
@@ -40,6 +42,7 @@ __all__ = ["read_kineto", "read_kineto_layers"]
 _MARK = "profile with schedule=torch.profiler.schedule(...), so that step() of the profiler marks the steps"
 _TRAIN = "profile training steps, each with its backward pass"
 _HINT = "wrap layers in record_function, or profile with with_stack=True"
+_NEST = "spans of one thread must lie apart or within one another"
 _ACTIVATIONS = "profile with record_shapes=True, or state activations"
 _MOST_SIZE = 2**40
 _MOST_TOLD = 5
@@ -134,6 +137,9 @@ def read_kineto_layers(
     """
     trace = read_trace_events(data, source, tell)
     report, chosen = Report(), layer_spans(trace, layers)
+    _check_spans(trace, chosen, layers, source, report)
+    report.raise_if_any()
+    chosen, calls = numbered_layers(chosen, calls_of_names(trace, chosen))
     names = tuple(dict.fromkeys(chosen.values()))
     owners = Owners(trace, chosen, unlayered(trace, chosen) if layers else ())
     steps, outside_us = _steps(trace, owners)
@@ -147,6 +153,7 @@ def read_kineto_layers(
         report.add(source, f"no operation has shapes, so activations are unknown of {shown}", _ACTIVATIONS)
     kept = _sizes("activations", first.activation_bytes, names, activation_bytes, source, report)
     report.raise_if_any()
+    _tell_calls(calls, sizes, source, tell)
     passes = [step.passes if of_a_pass else 1 for step in whole]
     _tell_passes(whole, of_a_pass, f"{source}: ", tell)
     _tell_rest(whole, len(steps), outside_us + trace.unknown_us, f"{source}: ", tell)
@@ -190,6 +197,31 @@ def _tell_undivided(
         others = [quoted(one.name) for one in layers if one is not largest][:_MOST_TOLD]
         beside = f"; name {', '.join(others)} too" if others else ""
         tell(f"{source}layer {quoted(largest.name)} {has}: --layers chooses from what it holds, {seen}{beside}")
+
+
+def _check_spans(
+    trace: Trace, chosen: Mapping[TraceSpan, str], patterns: Sequence[str], source: str, report: Report
+) -> None:
+    """Note spans of which it cannot be told what belongs to which layer, and layers that cannot be named."""
+    for (outer, inner), span in crossed_layers(trace, patterns).items():
+        report.add(span.place, f"{quoted(inner)} begins within {quoted(outer)} and ends after it", _NEST)
+    if unnamed := next((span for span, name in chosen.items() if not name), None):
+        report.add((unnamed.place, "name"), "is empty, so that it names no layer", _HINT)
+    names = set(chosen.values())
+    for name, others in numbered_layers(chosen, calls_of_names(trace, chosen))[1].items():
+        for one in names.intersection(others):
+            report.add(source, f"{quoted(one)} may be a layer, and a call of {quoted(name)}", "rename one of them")
+
+
+def _tell_calls(calls: Mapping[str, Sequence[str]], sizes: Mapping[str, int], source: str, tell: Tell) -> None:
+    """Tell which layers are calls of one name, and which of them may share their weights."""
+    for name, each in calls.items():
+        tell(f"{source}: {quoted(name)} is called {len(each)} times in a pass: {quoted(each[0])} to {quoted(each[-1])}")
+    for one, other in without_weights(calls, sizes):
+        tell(
+            f"{source}: {quoted(one)} adds up no gradients and {quoted(other)} does: if they share weights, "
+            "both belong in one stage of a pipeline"
+        )
 
 
 def _tell_passes(steps: Sequence[ProfiledStep], of_a_pass: bool, source: str, tell: Tell) -> None:

@@ -10,14 +10,16 @@ operation that makes a node of the backward pass takes the number, so it is the 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from jigsaw_opt.documents.foreign_json import parsed_foreign
 from jigsaw_opt.documents.reading import unpacked
-from jigsaw_opt.problem.rules.report import Place, Report, describe
+from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 
 __all__ = ["MODULE", "NODE", "OP", "Trace", "TraceSpan", "read_trace_events"]
 
@@ -31,7 +33,11 @@ _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime"})
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _KNOWN = (OP, _ANNOTATION, _PYTHON, *_LAUNCHES, *_DEVICE)
 _COMMUNICATION, _COLLECTIVE = "nccl", "c10d::"
+_ONE_PROCESS = "convert the trace of one of them"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MOST_US = 1e17
+_ROUNDING_US = 1.0
+"""By how much a span may end after the one that holds it: some versions of PyTorch write whole microseconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,16 +119,19 @@ class Trace:
         By span of a node that has run, the operation that made it.
     unknown_us
         Microseconds of what a GPU does and nothing is known to have launched.
+    crossings
+        Pairs of spans of one thread of which the second begins in the first and ends after it.
     """
 
     spans: tuple[TraceSpan, ...]
     work: tuple[tuple[TraceSpan, float], ...]
     makers: Mapping[TraceSpan, TraceSpan]
     unknown_us: float = 0.0
+    crossings: tuple[tuple[TraceSpan, TraceSpan], ...] = ()
 
 
 def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None]) -> Trace:
-    """The spans of a trace, which may be compressed; `tell` is called with what is mended in its text.
+    """The spans of a trace, which may be compressed; `tell` is called with what is mended in it.
 
     Raises
     ------
@@ -137,17 +146,44 @@ def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None
         if not isinstance(events, list):
             report.add(root, f"the list of events is expected, not {describe(events)}")
             return
-        found.extend(span for k, event in enumerate(events) if (span := _span((root, k), event, report)))
+        spans = [span for k, event in enumerate(events) if (span := _span((root, k), event, report))]
+        if replaced := sum(map(_replace_controls, spans)):
+            tell(f"{source}: replaced: a control character in a name ({replaced} names)")
+        found.extend(_once(spans))
+        if twice := len(spans) - len(found):
+            tell(f"{source}: {twice} of {len(spans)} events stand there already: each counts once")
+        processes = dict.fromkeys(one.thread[0] for one in found if one.category == OP)
+        if len(processes) > 1:
+            names = ", ".join(map(quoted, processes))
+            report.add(root, f"there are operations of {len(processes)} processes, {names}", _ONE_PROCESS)
 
     parsed_foreign(unpacked(data, source) if isinstance(data, bytes) else data, source, read, tell)
     host = sorted((one for one in found if one.category not in _DEVICE), key=lambda one: (one.start, -one.duration))
-    _nest(host)
+    crossings = tuple(_nest(host))
     device = [one for one in found if one.category in _DEVICE and not one.name.startswith(_COMMUNICATION)]
     if not any(one.category in _DEVICE for one in found):
-        return Trace(tuple(host), tuple(_outermost(host)), _makers(host))
+        return Trace(tuple(host), tuple(_outermost(host)), _makers(host), crossings=crossings)
     work = tuple(_of_device(device, host))
     unknown = sum(one.duration for one in device) - sum(duration for _, duration in work)
-    return Trace(tuple(host), work, _makers(host), unknown)
+    return Trace(tuple(host), work, _makers(host), unknown, crossings)
+
+
+def _replace_controls(span: TraceSpan) -> bool:
+    """Replace the control characters in a name by U+FFFD; return whether it had any."""
+    before = span.name
+    if not before.isprintable():
+        span.name = _CONTROL.sub("\ufffd", before)
+    return span.name != before
+
+
+def _once(spans: Iterable[TraceSpan]) -> Iterator[TraceSpan]:
+    """Yield the spans without those that repeat an earlier one in everything, as where a trace was joined to itself."""
+    known: dict[tuple[Any, ...], list[TraceSpan]] = defaultdict(list)
+    for span in spans:
+        alike = known[span.name, span.category, span.thread, span.start, span.duration]
+        if not span.duration or all(one.arguments != span.arguments for one in alike):
+            alike.append(span)
+            yield span
 
 
 def _span(place: Place, event: Any, report: Report) -> TraceSpan | None:
@@ -169,21 +205,33 @@ def _span(place: Place, event: Any, report: Report) -> TraceSpan | None:
 
 
 def _time(value: Any, place: Place, report: Report) -> float:
-    if type(value) in (int, float) and 0 <= value <= _MOST_US:
+    if type(value) not in (int, float) or (isinstance(value, float) and not isfinite(value)):
+        report.add(place, f"a number of microseconds is expected, not {describe(value)}")
+    elif not 0 <= value <= _MOST_US:
+        shown = describe(value) if isinstance(value, int) else repr(value)
+        report.add(place, f"must be a number of microseconds from 0 to {_MOST_US:.0e}; is {shown}")
+    else:
         return float(value)
-    report.add(place, f"a number of microseconds is expected, not {describe(value)}")
     return 0.0
 
 
-def _nest(spans: Iterable[TraceSpan]) -> None:
-    """Set the parents of spans that are sorted by start."""
+def _nest(spans: Iterable[TraceSpan]) -> Iterator[tuple[TraceSpan, TraceSpan]]:
+    """Set the parents of spans that are sorted by start; yield those that end after their parent, behind it."""
     open_spans: dict[tuple[Any, Any], list[TraceSpan]] = defaultdict(list)
     for span in spans:
         stack = open_spans[span.thread]
-        while stack and stack[-1].end <= span.start:
+        while stack and _is_over(stack[-1], span):
             stack.pop()
         span.parent = stack[-1] if stack else None
+        if span.parent is not None and span.end > span.parent.end + _ROUNDING_US:
+            yield span.parent, span
         stack.append(span)
+
+
+def _is_over(earlier: TraceSpan, later: TraceSpan) -> bool:
+    """Whether a span ends before another one begins, but for rounding."""
+    shared, beyond = earlier.end - later.start, later.end - earlier.end
+    return shared <= 0 or (shared <= _ROUNDING_US and shared < beyond)
 
 
 def _outermost(spans: Sequence[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:

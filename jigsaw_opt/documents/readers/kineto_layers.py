@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import inf
+from operator import or_
 
 from jigsaw_opt.documents.readers.kineto_events import MODULE, NODE, OP, Trace, TraceSpan
 from jigsaw_opt.problem.rules.report import quoted
 
-__all__ = ["GRADIENT", "OPTIMISER", "STEP", "layer_spans", "node_around", "spans_seen", "unlayered"]
+__all__ = ["GRADIENT", "OPTIMISER", "STEP", "crossed_layers", "layer_spans", "node_around", "spans_seen", "unlayered"]
 
 GRADIENT = "torch::autograd::AccumulateGrad"
 """Name of what adds up the gradient of a parameter."""
@@ -71,6 +72,21 @@ def layer_spans(trace: Trace, patterns: Sequence[str]) -> dict[TraceSpan, str]:
         if span.is_module is module and _layer_name(span) in names and node_around(span) is not None
     ]
     return dict(sorted((first | _outermost(again)).items(), key=lambda one: one[0].start))
+
+
+def crossed_layers(trace: Trace, patterns: Sequence[str]) -> dict[tuple[str, str], TraceSpan]:
+    """Return the names of two spans that could be layers, the second of which begins in the first and ends after it.
+
+    Each pair of names has the first such span that ends too late. With patterns, one of the two has such a name.
+    """
+    found: dict[tuple[str, str], TraceSpan] = {}
+    for outer, inner in trace.crossings:
+        names = _layer_name(outer), _layer_name(inner)
+        wanted = [any(fnmatchcase(name, one) for one in patterns) for name in names]
+        could_be = [_is_named(span) and not _FRAMEWORK.fullmatch(span.name) for span in (outer, inner)]
+        if all(map(or_, wanted, could_be)) and (not patterns or any(wanted)):
+            found.setdefault(names, inner)
+    return found
 
 
 def spans_seen(trace: Trace) -> str:
