@@ -311,10 +311,10 @@ def prediction(width: int, samples: int, batches: int, rounds: int) -> None:
         for case in cases:
             schedule = torch_schedule(case.instance, case.plan, "compute_comms")
             stages = StagedRun(schedule, case.entry("dense", width, samples * batches))
-            found = replay(case.request(passes=rounds), stages)
-            assert found is not None and found.summary.measured_us is not None
-            took[case.name].append(found.summary.measured_us)
-            errors[case.name] = found.kinds
+            ran = replay(case.request(passes=rounds), stages)
+            assert ran is not None and ran.summary.measured_us is not None
+            took[case.name].append(ran.summary.measured_us)
+            errors[case.name] = ran.kinds
     medians = {name: median(times) for name, times in took.items()}
     print(f"load: {os.getloadavg()[0]:.2f}; {batches} micro-batches, medians of 3 runs of {rounds} steps")
     for case in sorted(cases, key=lambda case: case.plan.objective):

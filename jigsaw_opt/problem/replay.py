@@ -298,7 +298,7 @@ class Replay:
     machine
         Device, backend, versions and whatever else may explain the times.
     gpus
-        In the cluster's order.
+        In the order of their processes: slots of a pipeline or burst, then others as in the cluster.
     phases
         Group by group; one of a plan that lists all iterations or is cyclic.
     parameters_sha256

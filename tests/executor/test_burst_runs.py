@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 import piped  # noqa: E402
 from replayed import run  # noqa: E402
 
-from jigsaw_opt.documents import load_plan, load_replay  # noqa: E402
+from jigsaw_opt.documents import instance_sha256, load_plan, load_replay, save_instance, save_plan  # noqa: E402
 from jigsaw_opt.documents.readers.burst_costs import read_burst_costs  # noqa: E402
 from jigsaw_opt.documents.replay import require_replay_of  # noqa: E402
 from jigsaw_opt.executor.burst.resharding import rows_of  # noqa: E402
@@ -23,13 +23,17 @@ from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.planning.burst import burst_instance, exact_plan  # noqa: E402
 from jigsaw_opt.planning.burst.recognising import gpus_per_layer  # noqa: E402
-from jigsaw_opt.problem import Instance  # noqa: E402
+from jigsaw_opt.problem import Instance, Model  # noqa: E402
+from jigsaw_opt.problem.job import Job, StaircaseDepth  # noqa: E402
+from jigsaw_opt.problem.model import Segment  # noqa: E402
 from jigsaw_opt.problem.rules.keyed import altered  # noqa: E402
 from jigsaw_opt.problem.shape import Edge, ShapedJob  # noqa: E402
+from jigsaw_opt.problem.timetable import job_end  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
 
 WIDTHS = (2, 1, 3, 3, 1)
+SIZES = (4 * 65 * 64, 4 * 65 * 64, 4 * 65 * 10)
 
 
 def costs() -> dict[str, Any]:
@@ -79,6 +83,35 @@ def test_gradients_of_a_burst_are_those_of_one_process(tmp_path: Path) -> None:
     found = run_group(piped.burst, 3, ReplayRequest(instance=of, plan=plan), entry)
     assert [layers for layers, _, _ in found] == [[0, 1, 2, 3, 4], [0, 2, 3], [2, 3]]
     assert all(largest > 1e-3 and difference < 1e-6 for _, difference, largest in found)
+
+
+@pytest.mark.slow
+def test_a_burst_and_a_job_beside_it_train_as_without_one_another(tmp_path: Path) -> None:
+    segments = tuple(Segment(f"dense{n}", {"gpu": 100}, {"gpu": 200}, size, 64) for n, size in enumerate(SIZES))
+    network = {"zoo": "mlp", "arguments": {"hidden": [64, 64]}, "batch_size": 4}
+    burst = instance()
+    spb = Job("spb", "net", 2, 2, depth=StaircaseDepth())
+    models = {"net": Model(segments, executor=network)}
+    cluster = replace(burst.cluster, servers=(replace(burst.cluster.servers[0], gpu_memory=10**9),))
+    whole = replace(burst, cluster=cluster, models=models, jobs=(spb, *burst.jobs))
+    plan = solve(whole, "greedy", Options(threads=1)).plan
+    assert plan is not None and {*plan.jobs[0].gpus} < {*plan.jobs[1].gpus}
+    found = []
+    for names in (("spb", "burst"), ("spb",), ("burst",)):
+        own = altered(whole, jobs=tuple(job for job in whole.jobs if job.name in names))
+        kept = plan.with_jobs(tuple(job for job in plan.jobs if job.name in names))
+        files = tmp_path / "instance.json", tmp_path / "plan.json"
+        save_instance(own, files[0])
+        length = max(map(job_end, kept.jobs))
+        save_plan(
+            replace(kept, instance_sha256=instance_sha256(own), objective=length, bound=0, status="feasible"), files[1]
+        )
+        seed = ("--seed", 1) if names == ("burst",) else ()
+        output = tmp_path / "replay.json"
+        common = ("--trust", "piped:layers", "--iterations", 3, "--warm-up", 1, "-o", output)
+        assert run("run", *files, *common, *seed) == 0
+        found.append({job.name: job.parameters_sha256 for job in load_replay(output).timeline.jobs})
+    assert found[0] == found[1] | found[2] and len(found[0]) == 2
 
 
 @pytest.mark.slow
