@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 from replayed import run  # noqa: E402
 
 from jigsaw_opt.checking import check  # noqa: E402
+from jigsaw_opt.cli.run_report import print_replay  # noqa: E402
 from jigsaw_opt.documents import (  # noqa: E402
     decode_instance,
     instance_sha256,
@@ -25,18 +26,24 @@ from jigsaw_opt.documents import (  # noqa: E402
     save_instance,
     save_plan,
 )
-from jigsaw_opt.documents.replay import require_replay_of  # noqa: E402
-from jigsaw_opt.errors import UsageError  # noqa: E402
+from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of  # noqa: E402
+from jigsaw_opt.errors import InvalidInputError, UsageError  # noqa: E402
+from jigsaw_opt.executor.pipeline.records import StepRecord  # noqa: E402
 from jigsaw_opt.executor.replay.alone import alone_part  # noqa: E402
-from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder  # noqa: E402
+from jigsaw_opt.executor.replay.baseline import baseline_part, foreground_of  # noqa: E402
+from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
+from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder, TransferKey, used_gpus  # noqa: E402
+from jigsaw_opt.executor.replay.phases import PhasePart, phase_parts  # noqa: E402
+from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, TransferRecord  # noqa: E402
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa: E402
 from jigsaw_opt.planning.fill import fill  # noqa: E402
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
 from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.torch_csv import require_one_order, torch_schedule  # noqa: E402
 from jigsaw_opt.problem import Instance, Plan  # noqa: E402
-from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan  # noqa: E402
-from jigsaw_opt.problem.replay import MeasuredIteration, Replay  # noqa: E402
+from jigsaw_opt.problem.plan import Execution, Iteration, ShapedIteration, ShapedJobPlan  # noqa: E402
+from jigsaw_opt.problem.replay import JobCycle, MeasuredIteration, Replay  # noqa: E402
 from jigsaw_opt.problem.rules.keyed import altered  # noqa: E402
 from jigsaw_opt.problem.shape import ShapedJob  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
@@ -269,3 +276,91 @@ def test_iterations_that_differ_in_their_messages_are_refused() -> None:
     changed = replace(pipe, iterations=(pipe.iterations[0], replace(pipe.iterations[1], blocks=tuple(late))))
     with pytest.raises(UsageError, match="iteration 1 of the pipeline has passes and messages in another order"):
         require_one_order(twice, plan.with_jobs((*plan.jobs[:2], changed)), schedule)
+
+
+def as_planned(part: PhasePart, request: ReplayRequest, stretch: int) -> list[Part]:
+    """What processes of two GPUs note that do all as planned, with periods so many times as long."""
+    schedule = torch_schedule(request.instance, request.plan, "compute_comms")
+    period = part.plan.period_us or 0
+    parts = [Part([], [], [], PASSES) for _ in range(2)]
+    for number, (asked, job) in enumerate(zip(part.instance.jobs, part.plan.jobs, strict=True)):
+        for iteration, turn, row in (
+            (turn * len(job.iterations) + k, turn * period * stretch, row)
+            for turn in range(PASSES)
+            for k, row in enumerate(job.iterations)
+        ):
+            if isinstance(row, ShapedIteration) and isinstance(asked, ShapedJob):
+                times = dict(zip((it.name for it in asked.shape.blocks), row.blocks, strict=True))
+                for rank in range(2):
+                    own = [(it, times[schedule.planned[it]]) for it in schedule.actions_of(rank)]
+                    ran = [(name, turn + it.start_us, turn + it.end_us) for name, it in own]
+                    takes = "F" if rank else "B"
+                    waits = [(name, start, start) for name, start, _ in ran if takes in name]
+                    parts[rank].steps.append(StepRecord(iteration, ran, waits, 0.5 if rank else None))
+                continue
+            assert isinstance(row, Iteration), "of a data-parallel job"
+            for slot, gpu in enumerate(job.gpus):
+                mine, block = parts[part_gpus(request).index(gpu)], row.blocks[slot]
+                moments = turn + block.start_us, turn + block.end_us
+                mine.blocks.append(BlockRecord(number, iteration, slot, block.level, *moments, 0.5))
+                for it in row.transfers:
+                    key = TransferKey(number, iteration, it.bucket)
+                    mine.transfers.append(TransferRecord(key, turn + it.start_us, turn + it.end_us))
+    return parts
+
+
+def part_gpus(request: ReplayRequest) -> tuple[str, ...]:
+    return used_gpus(request.instance, request.plan.jobs)
+
+
+def test_the_foreground_is_compared_with_itself_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    instance = mixed(2)
+    plan = solve(instance, "greedy", WORK).plan
+    assert plan is not None and plan.period_us is not None
+    request = ReplayRequest(instance, plan, passes=PASSES, baseline="alone", foreground=("pipe",))
+    usual, [[part]] = baseline_part(request), phase_parts(instance, plan)
+    assert usual is not None and usual.plan.period_us is not None
+    together, alone = as_planned(part, request, 3), as_planned(usual, request, 2)
+    digests = [{(0, 0): "a", (0, 1): "b", (1, 0): "c"}, {(2, 0): "d", (2, 1): "e"}]
+    reports = [
+        RankReport([one, other], own, 7, [0] * 3) for one, other, own in zip(together, alone, digests, strict=True)
+    ]
+    stages = StagedRun(torch_schedule(instance, plan, "compute_comms"), {})
+    found = replay_of(request, usual, stages, reports, {})
+    assert found is not None and found.baseline is not None
+    assert found.baseline.together == JobCycle(1, plan.period_us, 3 * plan.period_us)
+    assert found.baseline.summary.measured_us == 2 * usual.plan.period_us
+    ratio = plan.period_us / usual.plan.period_us
+    assert found.slow_down() == (ratio, 1.5 * ratio) and found.speed_up() is None
+    assert found.cycles["spb"].rates() == (1e6 / plan.period_us, 1e6 / (3 * plan.period_us))
+    assert found.parameters_sha256 == {"spb": ("a", "b"), "piece": ("c",), "pipe": ("d", "e")}
+    assert found.baseline.timeline.jobs[0].parameters_sha256 == ("d", "e")
+    assert found.summary.block_error == 0 and found.summary.measured_us == 3 * plan.period_us
+    assert decode_replay(encode_replay(found)) == found
+    print_replay(found, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["slow_down"] == {"planned": ratio, "measured": 1.5 * ratio} and "spb" in told["rates_per_s"]
+    assert told["baseline"]["together"]["measured_us"] == 3 * plan.period_us
+    print_replay(found, as_json=False)
+    assert f"slow-down {1.5 * ratio:.3f} measured, {ratio:.3f} planned" in capsys.readouterr().out
+
+
+def test_the_foreground_is_named_or_promises_a_pace() -> None:
+    instance = mixed(2)
+    plan = solve(instance, "greedy", WORK).plan
+    assert plan is not None
+    request = ReplayRequest(instance, plan, baseline="alone")
+    for names, told in {
+        (): "no job promises a pace",
+        ("spb", "piece", "pipe"): "all jobs are in the foreground",
+    }.items():
+        with pytest.raises(UsageError, match=told):
+            foreground_of(replace(request, foreground=names))
+    with pytest.raises(InvalidInputError, match='no job is called "pip"'):
+        foreground_of(replace(request, foreground=("pip",)))
+    paced = altered(instance, jobs=(*instance.jobs[:2], altered(instance.jobs[2], pace_us=10**6)))
+    assert foreground_of(replace(request, instance=paced)) == ("pipe",)
+    assert any(
+        "a baseline of the foreground alone" in it
+        for it in replace(request, baseline=None, foreground=("a",)).problems()
+    )
