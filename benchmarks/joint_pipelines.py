@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from common import print_table, shared, timed
@@ -92,7 +93,7 @@ def compare_chains(count: int) -> None:
     for seed in range(count):
         graph, choices = case(seed)
         if seed % 3 == 2 and len(graph.layers) > 4:
-            choices = PipelineChoices(2, (2,), choices.memory, virtual=(2,), bandwidth=choices.bandwidth)
+            choices = replace(choices, devices=2, micro_batches=(2,), virtual=(2,))
         least = [
             makespan
             for it in configurations(choices, graph)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads, require_none
+from jigsaw_opt.cli.pipeline_costs import LISTS, configure_costs, costs_of_options
 from jigsaw_opt.cli.pipeline_cuts import CHOICES, configure_cuts, memory_of, numbers_of, run_cuts
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.planning.partition.result import Partition
     from jigsaw_opt.planning.pipeline.orders import Orders, PipelineLayout
-    from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+    from jigsaw_opt.planning.pipeline.stages import PipelineProblem
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.result import Result
@@ -24,16 +25,6 @@ HELP = "schedule a pipeline"
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search")
 _NOT_CUT = ("schedule", "backward", "gpus", "in_flight", "horizon", "into")
 """What is not said of a profile that is cut."""
-_LISTS = (
-    "forward_us",
-    "backward_us",
-    "weight_us",
-    "transfer_us",
-    "transfer_bytes",
-    "static_bytes",
-    "activation_bytes",
-    "weight_bytes",
-)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +48,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="split: the gradient of the input is sent on before the pass for the weights; combined: after the whole "
         "backward pass (default: split where --weight-us is given)",
     )
+    parser.add_argument(
+        "--first-stage",
+        choices=("whole", "split"),
+        help="where backward passes are split: whole: the first stage has its whole backward pass in W, as PyTorch "
+        "carries it out; split: it has both parts (default: whole, and split where costs are options)",
+    )
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs, each with as many stages (default: one a stage)")
     parser.add_argument(
         "--memory", type=memory_of, metavar="BYTES", help="memory of a GPU, also as in 32GB (default: no limit)"
@@ -74,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--name", default="pipeline", help="name of the instance; with --into, of the job (default: pipeline)"
     )
     configure_cuts(parser.add_argument_group("cuts and schedule together"))
-    _configure_costs(parser.add_argument_group("costs of each stage, in place of a partition; one value is for all"))
+    configure_costs(parser.add_argument_group("costs of each stage, in place of a partition; one value is for all"))
     _configure_into(parser.add_argument_group("together with other jobs"))
     _configure_search(parser.add_argument_group("search"))
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -84,22 +81,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal"
     )
-
-
-def _configure_costs(group: argparse._ArgumentGroup) -> None:
-    helps = (
-        "forward pass, as in 10,12,11,10",
-        "backward pass; without its part for weights where --weight-us is given",
-        "the part of the backward pass for the gradient of the weights, which can wait",
-        "delay between neighbours, both ways; one value fewer than stages",
-        "what neighbours send, in place of the delay; for --into",
-        "memory of a stage, held all the time",
-        "memory that a micro-batch holds from its forward to its backward pass",
-        "the part of these that the gradient of the weights needs",
-    )
-    for name, text in zip(_LISTS, helps, strict=True):
-        metavar = "US,…" if name.endswith("_us") else "BYTES,…"
-        group.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
 
 
 def _configure_into(group: argparse._ArgumentGroup) -> None:
@@ -131,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_output(arguments.plan, arguments.partition, arguments.output)
     _require_job(arguments)
     if arguments.stages is not None:
-        require_none(arguments, "with --stages, these are the profile's or are searched for", *_NOT_CUT, *_LISTS)
+        require_none(arguments, "with --stages, these are the profile's or are searched for", *_NOT_CUT, *LISTS)
         return run_cuts(arguments)
     require_none(arguments, "only a profile is cut, which takes --stages", *CHOICES)
     arguments.schedule = arguments.schedule or "1f1b"
@@ -167,7 +148,7 @@ def _partition(arguments: argparse.Namespace) -> Partition | None:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.partition.document import decode_partition
 
-    given = [f"--{name.replace('_', '-')}" for name in _LISTS if getattr(arguments, name) is not None]
+    given = [f"--{name.replace('_', '-')}" for name in LISTS if getattr(arguments, name) is not None]
     if arguments.partition is None:
         if arguments.forward_us is None or arguments.backward_us is None:
             raise UsageError("give a partition, or --forward-us and --backward-us")
@@ -176,34 +157,6 @@ def _partition(arguments: argparse.Namespace) -> Partition | None:
         raise UsageError(f"a partition has costs of its own; leave out {', '.join(given)}")
     path = "/dev/stdin" if arguments.partition == "-" else arguments.partition
     return decode_partition(read_file(path), source=arguments.partition)
-
-
-def _costs(arguments: argparse.Namespace) -> PipelineCosts:
-    """Costs of the options; a single value is for all stages."""
-    from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.planning.pipeline.stages import PipelineCosts
-
-    values = {name: _numbers(arguments, name) for name in _LISTS}
-    stages = max(len(values["forward_us"]), len(values["backward_us"]))
-    for name, own in values.items():
-        count = stages - (name in ("transfer_us", "transfer_bytes"))
-        if len(own) == 1:
-            values[name] = own * count
-    if not stages:
-        raise UsageError("there are no stages")
-    return PipelineCosts(**values)
-
-
-def _numbers(arguments: argparse.Namespace, name: str) -> tuple[int, ...]:
-    from jigsaw_opt.errors import UsageError
-
-    text = getattr(arguments, name)
-    if text is None:
-        return ()
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) < 2**53 for part in parts):
-        raise UsageError(f"--{name.replace('_', '-')} is a list of whole numbers, as in 10,12, not {text!r}")
-    return tuple(map(int, parts))
 
 
 def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> PipelineLayout:
@@ -237,11 +190,15 @@ def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None)
 
     if arguments.in_flight is not None:
         raise UsageError("--in-flight is for --schedule async")
-    costs = _costs(arguments) if partition is None else costs_of(partition)
+    costs = costs_of_options(arguments) if partition is None else costs_of(partition)
     if arguments.backward == "split" and not costs.weight_us:
         raise UsageError("--backward split: say by --weight-us how much of the backward pass is for the weights")
     if arguments.backward == "combined":
         costs = costs.combined()
+    if not costs.weight_us:
+        require_none(arguments, "backward passes are not split", "first_stage")
+    if (arguments.first_stage or ("split" if partition is None else "whole")) == "whole":
+        costs = costs.first_whole()
     layout = _layout(arguments, len(costs.forward_us), bool(costs.weight_us))
     pipeline = PipelineProblem(costs, layout, arguments.memory)
     if arguments.into is not None:
@@ -341,9 +298,10 @@ def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> in
 
     if arguments.horizon == "finite" or arguments.micro_batches is not None or arguments.gpus is not None:
         raise UsageError("async has no end, so it takes neither --horizon finite nor --micro-batches, nor --gpus")
+    require_none(arguments, "async has whole backward passes", "first_stage")
     if arguments.backward == "split":
         raise UsageError("async has whole backward passes; leave out --backward split")
-    stages = stages_of(_costs(arguments)) if partition is None else async_stages(partition)
+    stages = stages_of(costs_of_options(arguments)) if partition is None else async_stages(partition)
     schedule = asynchronous(stages, arguments.name, arguments.in_flight, arguments.memory)
     work = sum(stage.forward_us + stage.backward_us for stage in stages)
     gpus = sum(stage.replicas for stage in stages)

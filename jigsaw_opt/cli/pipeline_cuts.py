@@ -105,7 +105,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     graph, choices = layer_graph(read_file(path), arguments.partition, arguments.gpu_type), _choices(arguments)
     if arguments.profile_batch is not None:
         graph = replace(graph, batch=arguments.profile_batch)
-    _require_baseline(arguments.baseline, graph)
+    _require_split(arguments, graph)
     limit = 30.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
     options = effort(arguments, time_limit=limit)
     with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
@@ -120,12 +120,16 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     return ended(options.cancel.is_set(), "the best pipeline found so far, with its bound")
 
 
-def _require_baseline(name: str | None, graph: LayerGraph) -> None:
-    """Refuse a schedule that the profile is too coarse for, before anything is searched."""
+def _require_split(arguments: argparse.Namespace, graph: LayerGraph) -> None:
+    """Refuse what says nothing of whole backward passes, where the profile is too coarse for others."""
     from jigsaw_opt.errors import UsageError
 
-    if name in ("zb-h1", "zb-h2") and any(layer.weight_us is None for layer in graph.layers):
-        raise UsageError(f"--baseline {name} takes a profile whose layers have weight_us")
+    if all(layer.weight_us is not None for layer in graph.layers):
+        return
+    if arguments.baseline in ("zb-h1", "zb-h2"):
+        raise UsageError(f"--baseline {arguments.baseline} takes a profile whose layers have weight_us")
+    if arguments.first_stage is not None:
+        raise UsageError("--first-stage takes a profile whose layers have weight_us")
 
 
 def _choices(arguments: argparse.Namespace) -> PipelineChoices:
@@ -141,6 +145,7 @@ def _choices(arguments: argparse.Namespace) -> PipelineChoices:
         virtual=arguments.virtual or (1,),
         recompute=arguments.recompute or "none",
         placement=arguments.placement or "any",
+        first_stage=arguments.first_stage or "whole",
         bandwidth=arguments.bandwidth,
         batch=arguments.batch,
     )

@@ -89,6 +89,12 @@ def test_a_layer_profile_becomes_a_pipeline(tmp_path: Path, capsys: pytest.Captu
     stages = json.loads(cut.read_text())["stages"]
     assert [stage["nodes"] for stage in stages] == [["layers.0", "layers.1"], ["layers.2", "layers.3"]]
     assert [(it["weight_us"], it["state_bytes"], it["output_bytes"]) for it in stages] == [(21, 600, 7), (25, 600, 0)]
+    given = ["pipeline", str(cut), "--schedule", "zb-h1", "--micro-batches", "1", "--json"]
+    took = {}
+    for first in ([], ["--first-stage", "whole"], ["--first-stage", "split"]):
+        assert main([*given, *first]) == 0
+        took[tuple(first)] = json.loads(capsys.readouterr().out)["makespan_us"]
+    assert took[()] == took["--first-stage", "whole"] == took["--first-stage", "split"] + 1
     for schedule, held in (("zb-h1", [800 + 2 * 100] * 2), ("async", [2 * 300 + 600, 300 + 600])):
         batches = ["--micro-batches", "4"] * (schedule != "async")
         options = ["--backward", "combined"] * (schedule == "async")

@@ -17,6 +17,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance, save_instance
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Model
+from jigsaw_opt.problem.shape import ShapedJob
 from tests.cli.test_partition_command import MACHINES, PROFILE
 
 COSTS = ["--forward-us", "2,2,2", "--backward-us", "2", "--weight-us", "2", "--activation-bytes", "10"]
@@ -68,6 +69,21 @@ def test_what_is_written_is_correct(horizon: str, tmp_path: Path, capsys: pytest
     assert main(["check", str(instance), str(plan)]) == 0
     key = {"finite": "makespan_us", "cyclic": "period_us"}[horizon]
     assert json.loads(plan.read_text())["objective"] == found[key]
+
+
+def test_the_first_stage_has_its_whole_backward_pass_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instance = tmp_path / "instance.json"
+    given = ["pipeline", "--forward-us", "9,9", "--backward-us", "6,7", "--weight-us", "5,4", "--micro-batches", "1"]
+    for first, times in (([], {"B": 6, "W": 5}), (["--first-stage", "whole"], {"B": 1, "W": 11})):
+        assert main([*given, "--schedule", "zb-h1", *first, "-o", str(instance)]) == 0
+        [job] = load_instance(instance).jobs
+        assert isinstance(job, ShapedJob)
+        lengths = {it.name: it.duration_us["gpu"] for it in job.shape.blocks}
+        assert {kind: lengths[f"{kind}0.0"] for kind in "BW"} == times
+    assert main([*given[:5], "--first-stage", "whole"]) == 2
+    assert "backward passes are not split" in capsys.readouterr().err
 
 
 def test_the_table_names_every_gpu(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,8 @@ import copy
 import re
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 import piped  # noqa: E402
 from pipelines_run import Case, case_of, is_as_planned, named_cases, on_processes  # noqa: E402
 from replayed import run  # noqa: E402
+from torch import distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 from jigsaw_opt.documents import (  # noqa: E402
@@ -32,8 +35,10 @@ from jigsaw_opt.errors import InvalidInputError, UsageError  # noqa: E402
 from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402
 from jigsaw_opt.executor.pipeline.own_stages import stage_modules  # noqa: E402
 from jigsaw_opt.executor.pipeline.records import StepRecord  # noqa: E402
+from jigsaw_opt.executor.pipeline.timed_stage import ActionLog, TimedStage, pipeline_runtime  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.randomness import draw_number, own_draws  # noqa: E402
+from jigsaw_opt.executor.replay.clock import ReplayClock  # noqa: E402
 from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
 from jigsaw_opt.executor.replay.records import Part, RankReport  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa: E402
@@ -63,6 +68,38 @@ def test_gradients_are_those_of_the_whole_model_and_orders_those_of_the_plans() 
     for case, found in on_processes(cases):
         assert all(rank.largest > 1e-3 and rank.difference < 1e-6 for rank in found), case.name
         assert is_as_planned(case, found), case.name
+
+
+def test_pytorch_does_nothing_in_the_first_stage_before_its_pass_for_weights(tmp_path: Path) -> None:
+    # So it is planned (`PipelineCosts.first_whole`).
+    under_way, seen = [""], set()
+
+    @contextmanager
+    def noted(name: str) -> Iterator[None]:
+        under_way.append(name)
+        with ActionLog.action(log, name):
+            yield
+        under_way.pop()
+
+    def watch(stage: int, output: torch.Tensor) -> None:
+        output.register_hook(lambda _: seen.add((stage, under_way[-1])))
+
+    modules = [nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)) for _ in range(2)]
+    for number, module in enumerate(modules):
+        module[0].register_forward_hook(lambda _, __, output, stage=number: watch(stage, output))
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        log = ActionLog(ReplayClock(dist.group.WORLD), torch.device("cpu"))
+        log.action = noted  # type: ignore[method-assign]
+        csv = tmp_path / "schedule.csv"
+        csv.write_text("0F0,1F0,1I0,0I0,0W0,1W0\n")
+        stages = [TimedStage(module, at, 2, torch.device("cpu"), log) for at, module in enumerate(modules)]
+        runtime = pipeline_runtime(stages, PipelineLayout((0, 0), 1, True), nn.functional.mse_loss, str(csv), log)
+        runtime.step(torch.ones(2, 4), target=torch.zeros(2, 4))
+    finally:
+        dist.destroy_process_group()
+    assert {(0, "0W0"), (1, "1I0")} <= seen
+    assert (0, "0I0") not in seen
 
 
 @pytest.fixture(scope="module")

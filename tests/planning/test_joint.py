@@ -12,7 +12,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
-from jigsaw_opt.planning.joint.choices import Placement, Recompute, configurations
+from jigsaw_opt.planning.joint.choices import FirstStage, Placement, Recompute, configurations
 from jigsaw_opt.planning.joint.comparison import partition_of
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.cut_search import search_cuts
@@ -60,9 +60,9 @@ def case(seed: int) -> tuple[LayerGraph, PipelineChoices]:
     graph = chain(random, random.randint(4, 5), split=seed % 4 >= 2)
     devices = random.randint(2, 3)
     memory = random.randint(30, 45) if seed % 2 else None
-    return graph, PipelineChoices(
-        devices, (random.randint(2, 3),), memory, bandwidth=random.choice((1_000_000, 500_000))
-    )
+    numbers, rate = (random.randint(2, 3),), random.choice((1_000_000, 500_000))
+    first: FirstStage = "whole" if seed % 3 else "split"
+    return graph, PipelineChoices(devices, numbers, memory, bandwidth=rate, first_stage=first)
 
 
 def costs_of(graph: LayerGraph, ends: tuple[int, ...], rate: int) -> PipelineCosts:
@@ -87,7 +87,10 @@ def least_by_cut(graph: LayerGraph, choices: PipelineChoices, gpu_of: tuple[int,
     layout = PipelineLayout(gpu_of, choices.micro_batches[0], split)
     for inner in combinations(range(1, size), layout.stages - 1):
         ends = (*inner, size)
-        problem = PipelineProblem(costs_of(graph, ends, choices.bandwidth or 1), layout, choices.memory)
+        costs = costs_of(graph, ends, choices.bandwidth or 1)
+        if choices.first_stage == "whole":
+            costs = costs.first_whole()
+        problem = PipelineProblem(costs, layout, choices.memory)
         result = solve(pipeline_instance(problem, "cut", "finite"), "cpsat", Options(threads=1))
         if result.objective is not None:
             assert result.status == "optimal"
@@ -131,7 +134,10 @@ def test_a_plan_becomes_a_partition_with_the_same_costs() -> None:
     choices = PipelineChoices(3, (4,), 60, recompute="auto", bandwidth=2_000_000)
     found = plan_pipeline(graph, choices, LIMITS)
     written = json_text(partition_tree(partition_of(found)))
-    assert pipeline_costs(decode_partition(written)) == found.pipeline.costs
+    assert pipeline_costs(decode_partition(written)).first_whole() == found.pipeline.costs
+    assert found.pipeline.costs.backward_us[0] == 0
+    apart = plan_pipeline(graph, replace(choices, first_stage="split"), LIMITS)
+    assert pipeline_costs(decode_partition(json_text(partition_tree(partition_of(apart))))) == apart.pipeline.costs
     assert [name for stage in partition_of(found).stages for name in stage.nodes] == [it.name for it in graph.layers]
 
 
@@ -177,7 +183,8 @@ def test_the_proven_optimum_of_two_stages_a_device_is_that_of_all_cuts_and_place
     random = Random(f"virtual/{seed}")
     graph = chain(random, random.randint(5, 6), split=seed % 3 == 2)
     memory = random.randint(35, 60) if seed % 2 else None
-    choices = PipelineChoices(2, (2,), memory, virtual=(2,), bandwidth=1_000_000)
+    first: FirstStage = "whole" if seed % 2 else "split"
+    choices = PipelineChoices(2, (2,), memory, virtual=(2,), bandwidth=1_000_000, first_stage=first)
     best: list[int] = []
     for configuration in configurations(choices, graph):
         least = least_by_cut(graph, choices, configuration.layout.gpu_of)

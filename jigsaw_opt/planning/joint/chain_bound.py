@@ -5,7 +5,8 @@ stage
 
 * ``A + M (f + b) <= T``, where ``A`` is the round trip of a micro-batch through the stages before: no pass of the stage
   is earlier than the forward passes there, and the backward passes there come after its last backward pass. With ``w``
-  apart also ``H + M (f + b + w) <= T``, where ``H`` is the way there alone;
+  apart that of the first stage is in ``A``, as it comes last of all; and also ``H + M (f + b + w) <= T``, where ``H``
+  is the way there alone;
 * ``A + R + M (f + b) - min(c, M) f - b <= T``, where ``R`` is the round trip from this stage on and back to its end,
   and ``c`` how many micro-batches its memory holds: before its first backward pass it can do no more than ``c``
   forward passes;
@@ -218,7 +219,8 @@ class ChainBound:
                 asked = np.maximum.reduce([work, filled, np.minimum(NEVER, turns * np.minimum(trip, NEVER // count))])
                 possible = (places > 0) & (trip < NEVER // 2)
                 least = heads[number][:, None] + work + count * table.weight_us
-                own[again] = _StageDemands(added[again], np.where(possible, asked, NEVER), least)
+                passed = added[again] if number else np.minimum(NEVER, added[again] + table.weight_us)
+                own[again] = _StageDemands(passed, np.where(possible, asked, NEVER), least)
             found.append(own)
             behind = np.minimum(NEVER, (cheapest + behind[None, :]).min(axis=1))
         return found[::-1]

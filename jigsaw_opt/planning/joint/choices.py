@@ -11,8 +11,10 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.layers import LayerGraph
 
-__all__ = ["PipelineChoices", "PipelineConfiguration", "Placement", "Recompute", "configurations"]
+__all__ = ["FirstStage", "PipelineChoices", "PipelineConfiguration", "Placement", "Recompute", "configurations"]
 
+FirstStage = Literal["whole", "split"]
+"""Whether the first stage has its whole backward pass in `W` where backward passes are split, or both parts."""
 Placement = Literal["loop", "v", "any"]
 """Devices of several stages each: in turn again and again, there and back again, or whichever is best."""
 
@@ -36,6 +38,8 @@ class PipelineChoices:
         Numbers of stages a device to choose from.
     recompute
         Which stages may compute their activations again.
+    first_stage
+        How the first stage runs its backward pass where that is split; PyTorch has it whole.
     bandwidth
         Bytes per second between neighbours; None where sending takes `latency_us` alone.
     latency_us
@@ -53,6 +57,7 @@ class PipelineChoices:
     virtual: tuple[int, ...] = (1,)
     recompute: Recompute = "none"
     placement: Placement = "any"
+    first_stage: FirstStage = "whole"
     bandwidth: int | None = None
     latency_us: int = 0
     batch: int | None = None
@@ -71,6 +76,7 @@ class PipelineChoices:
         for name, given, known in (
             ("recompute", self.recompute, get_args(Recompute)),
             ("placement", self.placement, get_args(Placement)),
+            ("first_stage", self.first_stage, get_args(FirstStage)),
         ):
             if given not in known:
                 wrong.append(f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {given!r}")

@@ -46,6 +46,8 @@ class _Ways:
     there, back
         By stage and behind the last one, the forward passes before it and sending up to it; and the backward passes
         before it and sending from it on.
+    tail
+        By stage, what comes at least behind its last backward pass elsewhere: the way back, and passes for weights.
     """
 
     def __init__(self, pipeline: PipelineProblem) -> None:
@@ -59,13 +61,16 @@ class _Ways:
         self.weights = [pipeline.duration_us("W", s) if layout.split else 0 for s in self.stages]
         self.there = self._ways(self.forward, sending)
         self.back = self._ways(self.backward, sending)
+        self.tail = [0]
+        for backward, weights, sent in zip(self.backward, self.weights, sending, strict=False):
+            self.tail.append(sent + backward + max(self.tail[-1], weights))
 
     def load_us(self, stages: Sequence[int]) -> int:
         """Work of some stages of a device, with the ways to the first of them and back."""
         first = stages[0]
         passes = self.count * sum(self.forward[stage] + self.backward[stage] for stage in stages)
         weights = self.count * sum(self.weights[stage] for stage in stages)
-        return self.there[first] + passes + max(self.back[first], weights)
+        return self.there[first] + passes + max(self.tail[first], weights)
 
     def trip_us(self, stage: int) -> int:
         """From the forward pass of a stage to the end of its backward pass."""

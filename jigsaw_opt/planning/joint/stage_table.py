@@ -58,7 +58,8 @@ class StageTable:
     choices, configuration, positions
         What they are of.
     forward_us, backward_us, weight_us
-        Of a micro-batch; the backward pass without its part for the weights where that is apart.
+        Of a micro-batch; the backward pass without its part for the weights where that is apart, also of stages that
+        run both parts in one pass (`first_stage`): bounds hold for these too.
     transfer_us
         By position, how long sending takes across it, one way.
     static_bytes
@@ -101,6 +102,8 @@ class StageTable:
             tuple(small if more else large for small, large, more in zip(given, kept, again, strict=True)),
             recomputed_bytes=tuple(large * more for large, more in zip(kept, again, strict=True)) if any(again) else (),
         )
+        if self.choices.first_stage == "whole":
+            costs = costs.first_whole()
         return PipelineProblem(costs, self.configuration.layout, self.choices.memory)
 
 

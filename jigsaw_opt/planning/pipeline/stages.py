@@ -98,6 +98,23 @@ class PipelineCosts:
         if wrong:
             raise UsageError(*wrong)
 
+    def first_whole(self) -> PipelineCosts:
+        """Return the costs where the first stage has its whole backward pass in `W`, as PyTorch carries it out.
+
+        Nobody waits for the gradient of that stage's input. What a profile measured of the first layer is without it.
+        """
+        if not self.weight_us:
+            return self
+        whole = self.backward_us[0] + self.weight_us[0]
+        # A micro-batch is held up to the end of that pass.
+        held = (*self.activation_bytes[:1], *self.weight_bytes[1:]) if self.weight_bytes else ()
+        return replace(
+            self,
+            backward_us=(0, *self.backward_us[1:]),
+            weight_us=(whole, *self.weight_us[1:]),
+            weight_bytes=held,
+        )
+
     def combined(self) -> PipelineCosts:
         """Return the costs of backward passes that are not split: both gradients are there at their end."""
         whole = tuple(map(sum, zip(self.backward_us, self.weight_us, strict=True))) if self.weight_us else ()
