@@ -39,6 +39,7 @@ __all__ = [
 
 GROUP = "jigsaw_opt.policies"
 _OWN = {
+    "kueue": "jigsaw_opt.simulation.policies.kueue:KUEUE",
     "multifactor": "jigsaw_opt.simulation.policies.multifactor:MULTIFACTOR",
     "priority": "jigsaw_opt.simulation.policies.priority:PRIORITY",
     "recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED",

@@ -68,10 +68,16 @@ def _mixed(name: str, draw: random.Random) -> TraceJob:
     return replace(_segments(name, draw), foreground=draw.random() < 0.4)
 
 
+def _classes(name: str, draw: random.Random) -> TraceJob:
+    return replace(_segments(name, draw), priority=draw.randrange(3))
+
+
 MadeJob = Callable[[str, random.Random], TraceJob]
 CASES: dict[str, tuple[MadeJob, Cluster, dict[str, Any]]] = {
     **dict.fromkeys(("jigsaw", "las", "srtf"), (_segments, star("v", "v", "v"), {"models": MODELS})),
     "jigsaw:packing=columns": (_segments, star("v", "v"), {"models": MODELS}),
+    "multifactor:estimates=recent": (_segments, star("v", "v"), {"models": MODELS}),
+    "priority:grace=60": (_classes, star("v", "v"), {"models": MODELS}),
     "backfill:estimates=recent": (_segments, star("v", "v"), {"models": MODELS}),
     **dict.fromkeys(("fifo", "sjf_bco"), (_segments, star("v", "v"), {"models": MODELS, "round_us": 0})),
     **dict.fromkeys(("fill", "separate"), (_mixed, star("v", "v"), {"models": MODELS})),

@@ -6,11 +6,16 @@ import re
 
 from jigsaw_opt.documents.readers.tree import Tree
 
-__all__ = ["PodNeeds"]
+__all__ = ["PodNeeds", "counts_whole_gpus"]
 
 _WHOLE = re.compile(r"[^/]+/gpu|gpu\.intel\.com/(?:i915|xe)|volcano\.sh/gpu-number")
 _PART = re.compile(r"[^/]+/(?:mig-.*|.*gpu.*|vcuda.*)|gpu\.intel\.com/.*")
 _NO_GPU = re.compile(r"monitoring$")
+
+
+def counts_whole_gpus(resource: str) -> bool:
+    """Return whether amounts of a resource are numbers of GPUs."""
+    return _WHOLE.fullmatch(resource) is not None
 
 
 class PodNeeds:
@@ -56,8 +61,8 @@ class PodNeeds:
     def _of_container(self, container: Tree) -> int:
         limits, requests = container.at("resources", "limits"), container.at("resources", "requests")
         asked = {key: requests.at(key) for key in requests.names()} | {key: limits.at(key) for key in limits.names()}
-        whole = sum(amount.count(0) for key, amount in asked.items() if _WHOLE.fullmatch(key))
-        parts = {key: amount for key, amount in asked.items() if _PART.fullmatch(key) and not _WHOLE.fullmatch(key)}
+        whole = sum(amount.count(0) for key, amount in asked.items() if counts_whole_gpus(key))
+        parts = {key: amount for key, amount in asked.items() if _PART.fullmatch(key) and not counts_whole_gpus(key)}
         parts = {key: it for key, it in parts.items() if str(it.value) != "0" and not _NO_GPU.search(key)}
         (self.beside if whole else self.shares).update(parts)
         return whole or int(bool(parts))
