@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from jigsaw_opt import Cluster, Server, TraceJob, Workload, simulate
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
-from jigsaw_opt.simulation.placing import FreeGpus, require_equal_gpus, too_wide
+from jigsaw_opt.simulation.placing import FreeGpus, HeldPools, too_wide
 
 
 @dataclass(slots=True)
@@ -28,17 +28,21 @@ class _Scheduler(Stateless):
         return too_wide(self.setting, "smallest", job)
 
     def decide(self, moment: Moment) -> Decision:
-        """Leave alone what runs; start the smallest jobs for which there is room, and never one before a smaller."""
+        """Leave alone what runs; start the smallest jobs for which there is room, and none before a smaller.
+
+        A job that waits holds the types of GPU that it may have for itself.
+        """
         shares = list(moment.shares)
-        free = FreeGpus(self.setting, shares)
+        free, held = FreeGpus(self.setting, shares, moment.down), HeldPools(self.setting)
         waiting = [active for active in moment.jobs.values() if active.share is None]
         for active in sorted(
             waiting, key=lambda active: self.setting.performance.alone_us(active.job) * active.job.gpus
         ):
-            gpus = free.find(active.job.gpus, "packed")
-            if gpus is None:
+            gpus = free.place(active.job, "packed", held.numbers)
+            if gpus is not None:
+                shares.append(Share((active.index,), gpus))
+            elif held.hold(active.job):
                 break
-            shares.append(Share((active.index,), gpus))
         return Decision(tuple(shares))
 
 
@@ -55,8 +59,7 @@ class SmallestFirst:
         return {}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Scheduler:
-        """Begin; the policy takes GPUs without looking at them, so they must be alike."""
-        require_equal_gpus(setting, self.name)
+        """Begin with an empty cluster."""
         return _Scheduler(setting)
 
 

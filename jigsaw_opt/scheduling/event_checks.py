@@ -132,6 +132,8 @@ def without_effect(event: ClusterEvent, state: ClusterState, policy: Policy) -> 
                 yield f"job {event.job.name!r} is submitted at the time of the event: its submit_us is not read"
             job = event.job
             yield from _unread(job.name, job.weight != 1, job.foreground, policy)
+            if job.after or job.array_limit:
+                yield f"job {job.name!r} waits for no others here: submit it when those before it have ended"
         case PriorityChanged():
             before = state.jobs[state.numbers[event.job]].active.job
             weight, foreground = event.weight != before.weight, event.foreground != before.foreground

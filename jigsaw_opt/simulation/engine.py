@@ -12,6 +12,7 @@ from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import Active, Moment
 from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
+from jigsaw_opt.simulation.arrivals import Arrivals
 from jigsaw_opt.simulation.failing import Failing
 from jigsaw_opt.simulation.notes import Books, Life, Trigger
 from jigsaw_opt.simulation.records import SimulationOutcome
@@ -44,6 +45,8 @@ class Simulation:
     ------
     UsageError
         Nobody decides, or the policy does not work with this setting.
+    InvalidInputError
+        Jobs wait for each other.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -61,7 +64,7 @@ class Simulation:
         self._under_way = RunningShares(setting)
         self._failing = Failing(setting)
         self._trigger = Trigger()
-        self._next_job = 0
+        self._arrivals = Arrivals(setting.workload.jobs)
         self._idle_rounds = 0
 
     @property
@@ -106,7 +109,7 @@ class Simulation:
         for running in self._under_way.running.values():
             running.settle(self.now_us)
             self._books.stint(running, self.now_us)
-        for index in self._active:
+        for index in (*self._active, *self._arrivals.held):
             self._note_job(index, None)
         self._failing.check(self._books.held.at(self.now_us), self.outcome.losses, self.now_us)
         self.outcome.jobs.sort(key=lambda record: record.index)
@@ -128,6 +131,7 @@ class Simulation:
         JigsawError
             The policy cannot be put aside.
         """
+        held = self._arrivals.held
         return {
             "now_us": self.now_us,
             "active": [active.plain() for active in self._active.values()],
@@ -138,6 +142,7 @@ class Simulation:
             "books": self._books.plain(),
             "idle_rounds": self._idle_rounds,
             "scheduler": self._policy.state(),
+            **({"held": [[k, self._lives[k].crowd_before] for k in held]} if self._arrivals.constrained else {}),
             **self._failing.plain(self._under_way, self._books),
         }
 
@@ -160,7 +165,7 @@ class Simulation:
         """
         check_state(state, self.setting, _IDLE_ROUNDS, place)
         report = Report()
-        self._restore_jobs(state)
+        self._restore_jobs(state, (place, "active"), report)
         try:
             self._restore_shares(state)
         except InvariantError as error:
@@ -173,7 +178,7 @@ class Simulation:
         report.raise_if_any()
         self._policy.restore(state["scheduler"], self._moment(self._trigger), (place, "scheduler"))
 
-    def _restore_jobs(self, state: Plain) -> None:
+    def _restore_jobs(self, state: Plain, place: Place, report: Report) -> None:
         jobs, performance = self.setting.workload.jobs, self.setting.performance
         self.now_us, self._trigger = state["now_us"], Trigger.restored(state["trigger"])
         for tree, life in zip(state["active"], state["lives"], strict=True):
@@ -181,7 +186,13 @@ class Simulation:
             active = self._active[tree["job"]] = Active.restored(tree, job, performance.work(job))
             self._lives[active.index] = Life.restored(life, active.done)
         self._books = Books.restored(state["books"], self.setting, len(self._active), held_gpus(state))
-        self._next_job, self._idle_rounds = len(self._active) + self.ended, state["idle_rounds"]
+        self._idle_rounds, held = state["idle_rounds"], state.get("held", ())
+        self._lives.update((index, Life(crowd_before)) for index, crowd_before in held)
+        ended = (record.index for record in self.outcome.jobs)
+        wrong = self._arrivals.restore(self._active, ended, (index for index, _ in held))
+        if wrong is not None:
+            report.add(place, wrong)
+        report.raise_if_any()
 
     def _restore_shares(self, state: Plain) -> None:
         """What runs, with the paces that it had: they hold until the engine asks for others."""
@@ -200,10 +211,9 @@ class Simulation:
 
     def _next_us(self) -> int:
         """The time of the next event."""
-        jobs = self.setting.workload.jobs
         times = self._own_times()
-        if self._next_job < len(jobs):
-            times.append(jobs[self._next_job].submit_us)
+        if (submit_us := self._arrivals.next_us) is not None:
+            times.append(submit_us)
         if not times:
             self._fail_waiting()
         return max(self.now_us, min(times))
@@ -237,16 +247,19 @@ class Simulation:
     # Arrivals and ends --------------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """Take in the jobs that are submitted by now."""
-        jobs = self.setting.workload.jobs
-        while self._next_job < len(jobs) and jobs[self._next_job].submit_us <= self.now_us:
-            index, job = self._next_job, jobs[self._next_job]
-            self._active[index] = Active(index, job, self.setting.performance.work(job))
+        """Take in the jobs that are submitted by now and wait for no others."""
+        for index in self._arrivals.submit(self.now_us):
             self._lives[index] = Life(self._books.crowd.at(self.now_us))
+        for index in self._arrivals.arrive():
+            self._active[index] = self._waiting(index)
             self._books.crowd.set(len(self._active), self.now_us)
             self._trigger.arrived.append(index)
             self._trigger.asked = True
-            self._next_job += 1
+
+    def _waiting(self, index: int) -> Active:
+        """Return a job as it is before it has run."""
+        job = self.setting.workload.jobs[index]
+        return Active(index, job, self.setting.performance.work(job))
 
     def _end_or_repace(self) -> None:
         """Deal with the jobs that end now or whose pace changes now."""
@@ -281,12 +294,13 @@ class Simulation:
         del self._under_way.running[active.index], self._active[active.index], self._lives[active.index]
         self._books.hold(self._under_way.shares, self.setting.server_of, self.now_us)
         self._books.crowd.set(len(self._active), self.now_us)
+        self._arrivals.end(active.index)
         self._trigger.ended.append(active.index)
         self._trigger.asked = True
         return rest
 
     def _note_job(self, index: int, finish_us: int | None) -> None:
-        active = self._active[index]
+        active = self._active[index] if index in self._active else self._waiting(index)
         alone_us = self.setting.performance.alone_us(active.job)
         self._books.job(active, self._lives[index], alone_us, self.now_us, finish_us)
 
@@ -380,7 +394,7 @@ class Simulation:
 
     def _watch_idleness(self, decision: Decision) -> None:
         """A policy that wakes itself without ever running anything would go on for ever."""
-        alone = self._next_job == len(self.setting.workload.jobs)
+        alone = self._arrivals.next_us is None
         self._idle_rounds = self._idle_rounds + 1 if alone and not decision.shares else 0
         if self._idle_rounds > _IDLE_ROUNDS:
             self._fail_waiting()

@@ -7,31 +7,15 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from copy import copy
 from itertools import accumulate
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.gpu_pools import GpuPool
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting
 
-__all__ = ["PLACEMENTS", "FreeGpus", "HeldPools", "by_priority", "require_equal_gpus", "too_wide"]
+__all__ = ["PLACEMENTS", "FreeGpus", "HeldPools", "by_priority", "too_wide"]
 
 PLACEMENTS = ("packed", "emptiest", "consolidated")
 """How jobs are placed: on few servers where that can be, on the emptiest servers, or only on as few as they can be."""
-
-
-def require_equal_gpus(setting: ClusterSetting, policy: str) -> None:
-    """Refuse what a policy cannot place that gives each job as many GPUs as it asks for without looking at them.
-
-    Raises
-    ------
-    UsageError
-        The GPUs are of several types or have different memory.
-    """
-    types = dict.fromkeys(server.gpu_type for server in setting.cluster.servers)
-    if len(types) > 1:
-        raise UsageError(f"policy {policy!r} is for GPUs of one type, not of {', '.join(types)}")
-    if len({server.gpu_memory for server in setting.cluster.servers}) > 1:
-        raise UsageError(f"policy {policy!r} is for GPUs with the same memory")
 
 
 def too_wide(setting: ClusterSetting, policy: str, job: TraceJob) -> str | None:
@@ -246,6 +230,10 @@ class FreeGpus:
             self._free[best] = self._free[best][want:]
         self.count -= count
         return tuple(sorted(taken))
+
+    def count_in(self, pool: GpuPool) -> int:
+        """Return how many GPUs of a pool are free."""
+        return sum(len(self._free[k]) for k in pool.servers)
 
     def copy(self) -> FreeGpus:
         """Return the same GPUs, to take from apart."""

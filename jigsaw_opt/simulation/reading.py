@@ -29,6 +29,7 @@ from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, refuse_speeds, require_kind
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.policy import Policy, choose
+from jigsaw_opt.simulation.arrivals import with_dependencies_told
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
 from jigsaw_opt.simulation.clusters import begins_as_grid, require_size
 from jigsaw_opt.simulation.contention import contention_of
@@ -195,7 +196,7 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
         workload = _trace(asked, accept) if isinstance(given, str) else _checked(asked, accept)
         if not problems and cluster is not None:
             workload = without_too_wide(with_types_of(workload, cluster), most_gpus_for(cluster))
-            workload = _with_foreground(workload, wide)
+            workload = _with_foreground(with_dependencies_told(workload), wide)
             workload, performance = _joined(asked, cluster, workload, performance)
             workload = with_durations_told(workload, cluster, getattr(performance, "speeds", None))
             words = {name: told(part) for name, part in asked.items()}

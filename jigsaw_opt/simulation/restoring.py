@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.plain import ANYTHING, NumberLimits, Plain, Shape, conforms, fields, listed, whole
+from jigsaw_opt.scheduling.plain import ANYTHING, NumberLimits, Plain, Shape, conforms, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.simulation.arrivals import is_constrained
 from jigsaw_opt.simulation.failing import Failing
 from jigsaw_opt.simulation.notes import Books, Life, Meter, Trigger
 from jigsaw_opt.simulation.records import SimulationOutcome
@@ -69,6 +70,7 @@ def held_gpus(tree: Plain) -> int:
 
 def _shape(setting: Setting, limits: NumberLimits, idle_rounds: int) -> Shape:
     failures = {} if setting.failures is None else {"failures": Failing.shape(limits)}
+    held = {"held": rows(2, whole())} if is_constrained(setting.workload.jobs) else {}
     return fields(
         now_us=limits.time,
         active=listed(Active.shape(limits)),
@@ -80,13 +82,16 @@ def _shape(setting: Setting, limits: NumberLimits, idle_rounds: int) -> Shape:
         idle_rounds=whole(idle_rounds),
         scheduler=ANYTHING,
         **failures,
+        **held,
     )
 
 
 def _check_numbers(tree: Plain, place: Place, report: Report) -> None:
     """Every job is once where it is: first jobs of the workload active or ended, active ones running or not."""
     active, ended = _jobs(tree["active"]), _jobs(tree["books"]["outcome"]["jobs"])
-    if active != sorted(active) or sorted(active + ended) != list(range(len(active) + len(ended))):
+    in_order = "held" in tree or active == sorted(active)
+    held = [index for index, _ in tree.get("held", ())]
+    if not in_order or sorted(active + ended + held) != list(range(len(active) + len(ended) + len(held))):
         report.add((place, "active"), "with the jobs that ended these are not the first of the workload, each once")
     if len(tree["lives"]) != len(active):
         report.add((place, "lives"), f"must be {len(active)}, one an active job; are {len(tree['lives'])}")

@@ -38,7 +38,11 @@ def mixed_jobs(seed: int, count: int) -> tuple[TraceJob, ...]:
     draw = random.Random(seed)
     ran_on = (None, "a100", "v100")
     jobs = sorted(random_jobs(seed, count), key=lambda one: one.submit_us)
-    return tuple(replace(one, gpu_types=draw.choice(TYPES), ran_on=draw.choice(ran_on)) for one in jobs)
+    limits = [(one.duration_us or 0) * draw.choice((1, 2, 5)) for one in jobs]
+    return tuple(
+        replace(one, gpu_types=draw.choice(TYPES), ran_on=draw.choice(ran_on), time_limit_us=limit_us)
+        for one, limit_us in zip(jobs, limits, strict=True)
+    )
 
 
 def mixed(*jobs: TraceJob, speeds: str = "a100=1,v100=0.5", cluster: str = MIXED, **changes: Any) -> Setting:
@@ -73,7 +77,7 @@ class _Watched:
 
 @pytest.mark.parametrize(
     ("name", "placement"),
-    [*product(("fifo", "srtf", "las"), PLACEMENTS), ("sjf_bco", ""), ("gavel", "")],
+    [*product(("fifo", "srtf", "las", "backfill", "priority"), PLACEMENTS), ("sjf_bco", ""), ("gavel", "")],
 )
 def test_no_job_is_on_a_type_that_it_may_not_have_and_no_gpu_has_two(name: str, placement: str) -> None:
     policy = find(name)
@@ -94,6 +98,35 @@ def test_no_job_is_on_a_type_that_it_may_not_have_and_no_gpu_has_two(name: str, 
             used.add(gpu_type)
     assert used == {"a100", "v100"}
     assert run(mixed(*jobs, round_us=60 * SECOND), policy, **options).jobs == outcome.jobs
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "fifo",
+        "srtf",
+        "las",
+        "sjf_bco",
+        "priority",
+        "backfill",
+        "backfill:kind=conservative",
+        "las:placement=consolidated",
+    ],
+)
+def test_jobs_that_name_their_type_run_as_on_a_cluster_of_their_own(policy: str, seed: int) -> None:
+    draw = random.Random(seed)
+    jobs = [replace(one, gpu_types=(draw.choice(("a100", "v100")),), ran_on=None) for one in mixed_jobs(seed, 80)]
+    together = read_setting(Workload("w", tuple(jobs)), MIXED, policy, round_s=0, restart_s=10)
+    simulation = Simulation(together)
+    simulation.run()
+    found = {jobs[record.index].name: (record.start_us, record.finish_us) for record in simulation.close().jobs}
+    for gpu_type in ("a100", "v100"):
+        own = tuple(one for one in jobs if one.gpu_types == (gpu_type,))
+        alone = Simulation(read_setting(Workload("w", own), f"2x4:{gpu_type}", policy, round_s=0, restart_s=10))
+        alone.run()
+        times = {own[record.index].name: (record.start_us, record.finish_us) for record in alone.close().jobs}
+        assert times == {name: found[name] for name in times} and len(times) == len(own)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -219,7 +252,7 @@ def test_reading_tells_what_becomes_of_types() -> None:
 
 
 def test_mixed_simulations_can_be_put_aside() -> None:
-    for name in ("fifo", "las", "srtf", "sjf_bco", "gavel"):
+    for name in ("fifo", "las", "srtf", "sjf_bco", "gavel", "backfill", "backfill:kind=conservative"):
         made = mixed(*mixed_jobs(3, 30), round_us=60 * SECOND).under(name)
         whole, first, second = Simulation(made), Simulation(made), Simulation(made)
         whole.run()

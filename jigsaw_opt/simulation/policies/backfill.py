@@ -9,6 +9,7 @@ Feitelson, IEEE TPDS 18(6), 2007). A job that outlives its estimate is expected 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -19,7 +20,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
-from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus, too_wide
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, too_wide
 
 __all__ = ["BACKFILL", "BACKFILL_OPTIONS", "BackfillScheduler"]
 
@@ -81,6 +82,22 @@ class _FreeGpusOverTime:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    """Of a job that waits: the types that it may have, by number, its shadow time, and the GPUs that are free then."""
+
+    job: TraceJob
+    kinds: set[int]
+    shadow_us: int
+    later: FreeGpus
+
+    def fits_without(self, gpus: tuple[int, ...], placement: str) -> bool:
+        """Return whether the job still finds GPUs then without some of them."""
+        trial = self.later.copy()
+        trial.remove(gpus)
+        return trial.place(self.job, placement) is not None
+
+
 @dataclass(slots=True)
 class BackfillScheduler:
     """Backfill at work, over jobs in order of submission; who inherits may have another order.
@@ -107,10 +124,9 @@ class BackfillScheduler:
     placement: str = field(init=False)
     runs: dict[int, _EstimatedRun] = field(default_factory=dict)
     lengths: dict[str, list[int]] = field(default_factory=dict)
-    reserved: dict[int, int] = field(default_factory=dict)
+    reserved: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_equal_gpus(self.setting, self.policy)
         self.conservative, hours = self.options["kind"] == "conservative", self.options["default_limit"]
         self.recent, self.placement = self.options["estimates"] == "recent", self.options["placement"]
         self.default_us = None if hours == "none" else int(hours) * _HOUR_US
@@ -133,8 +149,8 @@ class BackfillScheduler:
     def decide(self, moment: Moment) -> Decision:
         """Start what may start; all that runs goes on."""
         self._learn(moment)
-        widest = max(sum(len(self.setting.gpus_of[k]) for k in part) for part in self.setting.parts)
-        waiting = [one for one in moment.jobs.values() if one.share is None and one.job.gpus <= widest]
+        choice = self.setting.pool_choice
+        waiting = [one for one in moment.jobs.values() if one.share is None and choice.of(one.job)]
         waiting = self.in_order(waiting, moment)
         free = FreeGpus(self.setting, moment.shares, moment.down)
         held = {index: share.gpus for share in moment.shares for index in share.jobs}
@@ -157,19 +173,19 @@ class BackfillScheduler:
                 for index, run in self.runs.items()
             ],
             "lengths": [{"user": user, "last": last} for user, last in self.lengths.items()],
-            "reserved": [list(one) for one in self.reserved.items()],
+            "reserved": [[index, *one] for index, one in self.reserved.items()],
         }
 
     def restore(self, state: Plain, moment: Moment) -> None:
         """Go on from a state, which is checked."""
         run = fields(job=whole(), start_us=whole(moment.now_us), estimate_us=whole(low=1), user=_TEXT)
         user = fields(user=_TEXT, last=listed(whole(low=1), 1, 2))
-        checked(state, fields(runs=listed(run), lengths=listed(user), reserved=rows(2, whole())))
+        checked(state, fields(runs=listed(run), lengths=listed(user), reserved=rows(3, whole())))
         self.runs = {
             one["job"]: _EstimatedRun(one["start_us"], one["estimate_us"], one["user"]) for one in state["runs"]
         }
         self.lengths = {one["user"]: list(one["last"]) for one in state["lengths"]}
-        self.reserved = dict(state["reserved"])
+        self.reserved = {index: (start_us, kind) for index, start_us, kind in state["reserved"]}
         if not self.runs.keys() >= {index for share in moment.shares for index in share.jobs}:
             raise ValueError("every job that runs has an estimate")
 
@@ -208,27 +224,39 @@ class BackfillScheduler:
         """Yield the jobs that start, with their GPUs, and take these from `free`.
 
         The first job that does not fit has a reservation at its shadow time. A later one starts if it is expected to
-        end by then, or if the first one still finds GPUs then without those of the later one.
+        end by then, or if the first one still finds GPUs then without those of the later one. Where there are several
+        types of GPU, so has the first one that shares no type with those that have one.
         """
-        held, head = dict(held), None
-        shadow_us, later = 0, free
+        held, heads = dict(held), list[_Reservation]()
         for active in waiting:
-            gpus = free.place(active.job, self.placement)
-            if gpus is None:
-                found = self._shadow(now_us, active, held, free) if head is None else None
-                if found is not None:  # else too few GPUs are up
-                    head, (shadow_us, later) = active, found
+            end_us = now_us + self._estimate_us(active.job)
+            gpus = self._beside(heads, active.job, end_us, free)
+            if gpus is not None:
+                self._begin(active, now_us)
+                held[active.index] = gpus
+                yield active.index, gpus
                 continue
-            if head is not None and now_us + self._estimate_us(active.job) > shadow_us:
-                trial = later.copy()
-                trial.remove(gpus)
-                if trial.place(head.job, self.placement) is None:
-                    free.add(gpus)
-                    continue
-                later.remove(gpus)
-            self._begin(active, now_us)
-            held[active.index] = gpus
-            yield active.index, gpus
+            kinds = {group[0].kind for group in self.setting.pool_choice.of(active.job)}
+            if kinds.isdisjoint(kind for head in heads for kind in head.kinds):
+                found = self._shadow(now_us, active, held, free)
+                if found is not None:  # else too few GPUs are up
+                    heads.append(_Reservation(active.job, kinds, *found))
+
+    def _beside(
+        self, heads: Sequence[_Reservation], job: TraceJob, end_us: int, free: FreeGpus
+    ) -> tuple[int, ...] | None:
+        """Take GPUs for a job that is expected to end at `end_us` and then delays no reservation, or return None."""
+        late = [head for head in heads if end_us > head.shadow_us]
+        delaying: set[int] = set()
+        while (gpus := free.place(job, self.placement, delaying)) is not None:
+            if all(head.fits_without(gpus, self.placement) for head in late):
+                for head in late:
+                    head.later.remove(gpus)
+                return gpus
+            free.add(gpus)
+            kind = self.setting.pool_of[gpus[0]].kind
+            delaying.update(pool.number for pool in self.setting.pools if pool.kind == kind)
+        return None
 
     def _shadow(
         self, now_us: int, head: Active, held: Mapping[int, tuple[int, ...]], free: FreeGpus
@@ -255,34 +283,45 @@ class BackfillScheduler:
         """
         lengths = {active.index: self._estimate_us(active.job) for active in waiting}
         sizes = {active.index: active.job.gpus for active in waiting}
-        reserved = {index: max(now_us, self.reserved[index]) for index in lengths if index in self.reserved}
-        profile = self._of_running(now_us, held, free)
-        for index, start_us in reserved.items():
-            profile.add(start_us, start_us + lengths[index], -sizes[index])
-        if min(profile.free) < 0:
-            profile, reserved = self._of_running(now_us, held, free), {}
+        known = ((index, self.reserved[index]) for index in lengths if index in self.reserved)
+        reserved = {index: (max(now_us, start_us), kind) for index, (start_us, kind) in known}
+        profiles = self._of_running(now_us, held, free)
+        for index, (start_us, kind) in reserved.items():
+            profiles[kind].add(start_us, start_us + lengths[index], -sizes[index])
+        if min(min(profile.free) for profile in profiles.values()) < 0:
+            profiles, reserved = self._of_running(now_us, held, free), {}
         self.reserved = {}
         for active in waiting:
             index, length_us, gpus = active.index, lengths[active.index], sizes[active.index]
             if index in reserved:
-                profile.add(reserved[index], reserved[index] + length_us, gpus)
-            earliest_us = profile.earliest(gpus, length_us)
-            if earliest_us is None:  # too few GPUs are up
+                start_us, kind = reserved[index]
+                profiles[kind].add(start_us, start_us + length_us, gpus)
+            kinds = [group[0].kind for group in self.setting.pool_choice.of(active.job)]
+            times = [(profiles[kind].earliest(gpus, length_us), kind) for kind in kinds]
+            first = min(((us, rank, kind) for rank, (us, kind) in enumerate(times) if us is not None), default=None)
+            if first is None:  # too few GPUs are up
                 continue
-            profile.add(earliest_us, earliest_us + length_us, -gpus)
-            found = free.place(active.job, self.placement) if earliest_us == now_us else None
+            earliest_us, _, kind = first
+            profiles[kind].add(earliest_us, earliest_us + length_us, -gpus)
+            others = [pool.number for pool in self.setting.pools if pool.kind != kind]
+            found = free.place(active.job, self.placement, others) if earliest_us == now_us else None
             if found is None:
-                self.reserved[index] = earliest_us
+                self.reserved[index] = earliest_us, kind
             else:
                 self._begin(active, now_us)
                 yield index, found
 
-    def _of_running(self, now_us: int, held: Mapping[int, tuple[int, ...]], free: FreeGpus) -> _FreeGpusOverTime:
-        """Return what is free when only the jobs that run hold GPUs, each until it is expected to end."""
-        profile = _FreeGpusOverTime(now_us, free.count + sum(map(len, held.values())))
+    def _of_running(
+        self, now_us: int, held: Mapping[int, tuple[int, ...]], free: FreeGpus
+    ) -> dict[int, _FreeGpusOverTime]:
+        """Return what is free of each type when only the jobs that run hold GPUs, until they are expected to end."""
+        counts = Counter(pool.kind for gpus in held.values() for pool in map(self.setting.pool_of.__getitem__, gpus))
+        for pool in self.setting.pools:
+            counts[pool.kind] += free.count_in(pool)
+        profiles = {kind: _FreeGpusOverTime(now_us, count) for kind, count in counts.items()}
         for index, gpus in held.items():
-            profile.add(now_us, self.runs[index].end_us(now_us), -len(gpus))
-        return profile
+            profiles[self.setting.pool_of[gpus[0]].kind].add(now_us, self.runs[index].end_us(now_us), -len(gpus))
+        return profiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,159 @@
+"""When jobs arrive: once they are submitted, the jobs before them have ended, and their array has room for them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.workload import TraceJob, Workload
+
+__all__ = ["Arrivals", "is_constrained", "with_dependencies_told"]
+
+_MOST_NAMES = 5
+
+
+class Arrivals:
+    """The jobs of a workload that a policy does not see yet.
+
+    A job that must wait for others arrives when the last of them ends, and a task of an array with a limit when so few
+    other tasks of it are there. Names that no job and no array has are of jobs that ended before.
+
+    Parameters
+    ----------
+    jobs
+        The jobs in order of submission.
+
+    Attributes
+    ----------
+    constrained
+        Whether any job waits for more than its submission.
+    submitted
+        How many jobs are submitted.
+    held
+        Numbers of those that are submitted and have not arrived, in order of submission.
+
+    Raises
+    ------
+    InvalidInputError
+        Jobs wait for each other.
+    """
+
+    def __init__(self, jobs: Sequence[TraceJob]) -> None:
+        self._jobs = jobs
+        self.submitted = 0
+        self.held: list[int] = []
+        self._before = _numbers_before(jobs)
+        self._after: defaultdict[int, list[int]] = defaultdict(list)
+        for index, before in self._before.items():
+            for other in before:
+                self._after[other].append(index)
+        _refuse_cycles(jobs, self._before)
+        self._there: Counter[str] = Counter()
+        self.constrained = is_constrained(jobs)
+
+    @property
+    def next_us(self) -> int | None:
+        """When the next job is submitted; None where all are."""
+        return self._jobs[self.submitted].submit_us if self.submitted < len(self._jobs) else None
+
+    def submit(self, now_us: int) -> list[int]:
+        """Return the numbers of the jobs that are submitted by now and were not before."""
+        first = self.submitted
+        while self.submitted < len(self._jobs) and self._jobs[self.submitted].submit_us <= now_us:
+            self.submitted += 1
+        new = list(range(first, self.submitted))
+        self.held += new
+        return new
+
+    def arrive(self) -> list[int]:
+        """Return the numbers of the jobs that arrive now, in order of submission."""
+        found = [index for index in self.held if self._has_room(index)]
+        if found:
+            gone = set(found)
+            self.held = [index for index in self.held if index not in gone]
+        return found
+
+    def end(self, index: int) -> None:
+        """Note that a job has ended."""
+        job = self._jobs[index]
+        if job.array_limit and job.array is not None:
+            self._there[job.array] -= 1
+        for other in self._after.pop(index, ()):
+            self._before[other].discard(index)
+
+    def restore(self, active: Iterable[int], ended: Iterable[int], held: Iterable[int]) -> str | None:
+        """Go on where these jobs are active, have ended and are held; return what cannot be of them, or None."""
+        active, ended, self.held = list(active), list(ended), list(held)
+        self.submitted = len(active) + len(ended) + len(self.held)
+        if sorted([*active, *ended, *self.held]) != list(range(self.submitted)):
+            return "with the jobs that ended and are held these are not the first of the workload, each once"
+        for index in ended:
+            self.end(index)
+        self._there = Counter(str(self._jobs[k].array) for k in active if self._jobs[k].array_limit)
+        early = next((k for k in (*active, *ended) if self._before.get(k)), None)
+        if early is not None:
+            return f"job {self._jobs[early].name!r} is there before the jobs that it waits for have ended"
+        return None
+
+    def _has_room(self, index: int) -> bool:
+        """Whether a job waits for no other, and its array has room; then it takes a place there."""
+        job = self._jobs[index]
+        if self._before.get(index):
+            return False
+        if job.array_limit and job.array is not None:
+            if self._there[job.array] >= job.array_limit:
+                return False
+            self._there[job.array] += 1
+        return True
+
+
+def is_constrained(jobs: Iterable[TraceJob]) -> bool:
+    """Return whether any job waits for more than its submission."""
+    return any(job.after or job.array_limit for job in jobs)
+
+
+def with_dependencies_told(workload: Workload) -> Workload:
+    """Return a workload that tells how many jobs wait for others that it does not have."""
+    known = {name for job in workload.jobs for name in (job.name, job.array)}
+    count = sum(job.after is not None and not known.issuperset(job.after) for job in workload.jobs)
+    if not count:
+        return workload
+    remark = "jobs after others that the workload does not have, which are taken to have ended"
+    return replace(workload, remarks={**workload.remarks, remark: count})
+
+
+def _numbers_before(jobs: Sequence[TraceJob]) -> dict[int, set[int]]:
+    """Return the numbers of the jobs that must have ended before each job that waits for any."""
+    if not any(job.after for job in jobs):
+        return {}
+    named: defaultdict[str, list[int]] = defaultdict(list)
+    for index, job in enumerate(jobs):
+        for name in {job.name, job.array}:
+            if name is not None:
+                named[name].append(index)
+    found = {k: {other for name in job.after or () for other in named.get(name, ())} for k, job in enumerate(jobs)}
+    return {index: before for index, before in found.items() if before}
+
+
+def _refuse_cycles(jobs: Sequence[TraceJob], before: dict[int, set[int]]) -> None:
+    """Raise an error that names jobs which wait for each other."""
+    left = {index: set(others) for index, others in before.items()}
+    while free := {k for others in left.values() for k in others} - left.keys():
+        left = {index: rest for index, others in left.items() if (rest := others - free)}
+    circle = list(_circle(left))
+    if circle:
+        names = ", ".join(repr(jobs[k].name) for k in circle[:_MOST_NAMES])
+        raise InvalidInputError([Problem("$.jobs", f"jobs wait for each other: {names}")])
+
+
+def _circle(left: dict[int, set[int]]) -> Iterator[int]:
+    """Yield the numbers of jobs each of which waits for the next, and the last for the first."""
+    path: list[int] = []
+    index = next(iter(left), None)
+    while index is not None and index not in path:
+        path.append(index)
+        index = min(left[index] & left.keys(), default=None)
+    if index is not None:
+        yield from path[path.index(index) :]
