@@ -84,6 +84,16 @@ def mixed(gpus: int, **entry: Any) -> Instance:
     return replace(whole, jobs=(*whole.jobs[:-1], replace(pipe, executor=own)))
 
 
+def require_goes_on(folder: Path, of: tuple[Instance, Plan], whole: Replay) -> None:
+    """A run that is resumed after two passes comes to the same parameters."""
+    saving = ("--checkpoint", folder / "saved", "--checkpoint-every", 1)
+    common = (*files(folder, of), "--trust", "piped:net", "--warm-up", 1)
+    assert run("run", *common, "--iterations", 2, *saving) == 0
+    rest = replayed(folder, of, *saving, "--resume")
+    assert [job.first_iteration for job in rest.timeline.jobs] == [2 * len(job.iterations) for job in of[1].jobs]
+    assert rest.parameters_sha256 == whole.parameters_sha256
+
+
 @pytest.fixture(scope="module")
 def filled() -> tuple[Instance, Plan]:
     """A pipeline whose holes are filled."""
@@ -167,19 +177,14 @@ def test_every_job_of_a_filled_plan_trains_as_without_the_others(
 
 
 @pytest.mark.slow
-def test_a_finite_plan_goes_on_from_a_checkpoint_and_has_jobs_elsewhere(tmp_path: Path) -> None:
+def test_a_finite_plan_is_carried_out_pass_behind_pass(tmp_path: Path) -> None:
     instance = altered(mixed(3), horizon="finite", objective="makespan")
     plan = solve(instance, "greedy", WORK).plan
     assert plan is not None and len({gpu for job in plan.jobs for gpu in job.gpus}) == 3
     whole = replayed(tmp_path, (instance, plan))
     require_order((instance, plan), whole)
     assert len(whole.timeline.origins_us) == PASSES
-    saving = ("--checkpoint", tmp_path / "saved", "--checkpoint-every", 1)
-    common = (*files(tmp_path, (instance, plan)), "--trust", "piped:net", "--warm-up", 1)
-    assert run("run", *common, "--iterations", 2, *saving) == 0
-    rest = replayed(tmp_path, (instance, plan), *saving, "--resume")
-    assert [job.first_iteration for job in rest.timeline.jobs] == [2, 2, 2]
-    assert rest.parameters_sha256 == whole.parameters_sha256
+    require_goes_on(tmp_path, (instance, plan), whole)
 
 
 @pytest.mark.slow
@@ -190,6 +195,7 @@ def test_background_on_a_gpu_that_the_pipeline_has_not_got(tmp_path: Path) -> No
     replay = replayed(tmp_path, (found.instance, found.plan), "--pace")
     require_order((found.instance, found.plan), replay)
     assert [gpu.name for gpu in replay.gpus] == [*pipe.gpus, *piece.gpus]
+    require_goes_on(tmp_path, (found.instance, found.plan), replay)
 
 
 @pytest.mark.slow

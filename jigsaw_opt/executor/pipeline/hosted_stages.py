@@ -94,6 +94,11 @@ class HostedStages(StageHost):
     def wait(self) -> None:
         """Return when nothing of the last step is under way: its messages have ended with it."""
 
+    def settle(self) -> None:
+        """Return when the device has done all passes so far, so that their time is not that of what comes next."""
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+
     def forget(self) -> None:
         """Forget what was measured, before another run."""
         self.steps = []

@@ -287,8 +287,7 @@ def gathered(own: T, control: dist.ProcessGroup) -> list[T] | None:
 
 def stage_groups(schedule: StageSchedule) -> dict[int, dist.ProcessGroup]:
     """Make the groups in which stages exchange, by their number of processes; all processes make them."""
-    groups = {count: dist.new_group(list(range(count)), TIMEOUT) for count in schedule.groups}
-    return {count: group for count, group in groups.items() if group is not None}
+    return {count: dist.new_group(list(range(count)), TIMEOUT) for count in schedule.groups}
 
 
 def hosted_stages(

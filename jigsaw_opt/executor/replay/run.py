@@ -158,7 +158,9 @@ class Run:
                     drawn = None
                 yield step.action, self._start(step)
             else:
-                drawn = generator_states(stages.device) if drawn is None else drawn
+                if drawn is None:
+                    stages.settle()
+                    drawn = generator_states(stages.device)
                 self._step(step)
 
     def _wait(self) -> None:
