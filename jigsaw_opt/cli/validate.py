@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-HELP = "validate instances, plans, replays and layer profiles"
+HELP = "validate instances, plans, replays, layer profiles and partitions"
 EXAMPLE = "jigsaw validate instance.json plan.json"
 
 
@@ -19,14 +19,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Validate all files and print what is wrong with each."""
     from jigsaw_opt.cli.output import print_json, print_problems
-    from jigsaw_opt.documents import load_document
     from jigsaw_opt.errors import InvalidInputError, Problem
     from jigsaw_opt.text import printable
 
     found: dict[Path, tuple[Problem, ...]] = {}
     for path in arguments.files:
         try:
-            load_document(path)
+            _load(path)
             found[path] = ()
         except InvalidInputError as error:
             found[path] = error.problems
@@ -47,3 +46,18 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdout.flush()
             print_problems(problems)
     return InvalidInputError.exit_code if any(found.values()) else 0
+
+
+def _load(path: Path) -> None:
+    """Read a document of any kind; raise InvalidInputError with all that is wrong with it."""
+    from jigsaw_opt.documents.files import decode_document
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.recognising import stated_kind
+
+    data = read_file(path)
+    if stated_kind(data) == "partition":
+        from jigsaw_opt.planning.partition.document import decode_partition
+
+        decode_partition(data, str(path))
+    else:
+        decode_document(data, str(path))

@@ -1,4 +1,4 @@
-"""Writing both documents, and the hash that ties a plan to its instance (specification: hash)."""
+"""Writing documents, and the hash that ties a plan to its instance (specification: hash)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from jigsaw_opt.problem import Instance, Iteration, JobPlan, Model, Phase, Plan
 from jigsaw_opt.problem.layers import LayerGraph
 from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.rules.keyed import plain
+from jigsaw_opt.problem.rules.layers import check_layers
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.text import json_text
 
 __all__ = [
@@ -53,14 +56,26 @@ def encode_model(model: Model) -> bytes:
 
 
 def encode_layers(graph: LayerGraph) -> bytes:
-    """Write a layer profile as ``jigsaw-layers/1``, a layer a line; what is not known is left out."""
+    """Write a layer profile as ``jigsaw-layers/1``, a layer a line; what is not known is left out.
+
+    Raises
+    ------
+    InvalidInputError
+        The profile would not be valid, with every problem.
+    """
     tree: Json = {"format": "jigsaw-layers/1"}
     for key in ("gpu_type", "batch", "state_factor"):
         if (value := getattr(graph, key)) is not None:
             tree[key] = value
     tree["layers"] = [{k: v for k, v in asdict(layer).items() if v not in (None, ())} for layer in graph.layers]
+    for layer in tree["layers"]:
+        layer |= {"modules": list(layer["modules"])} if "modules" in layer else {}
     if not graph.is_chain:
-        tree["edges"] = graph.edges
+        tree["edges"] = [list(edge) for edge in graph.edges]
+    report = Report()
+    structure("layers")(tree, "LayerGraph", report)
+    check_layers(tree, "LayerGraph", report)
+    report.raise_if_any()
     return ("".join(_pretty(tree, "\n")) + "\n").encode()
 
 

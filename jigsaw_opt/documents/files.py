@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = [
+    "decode_document",
     "exists",
     "load_document",
     "load_instance",
@@ -90,7 +91,17 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | La
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    data, source = read_file(path), os.fspath(path)
+    return decode_document(read_file(path), os.fspath(path))
+
+
+def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | LayerGraph:
+    """Read a document as `load_document` does, from the bytes of a file that is called `source`.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document.
+    """
     match stated_kind(data):
         case "plan" | "phased-plan":
             return decode_plan(data, source)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["LayerGraph", "MeasuredLayer", "chain_edges"]
+__all__ = ["LayerGraph", "MeasuredLayer", "chain_edges", "parts_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +93,15 @@ class LayerGraph:
 def chain_edges(layers: int) -> tuple[tuple[int, int], ...]:
     """Return the edges of so many layers each of which reads the one before it."""
     return tuple(pairwise(range(layers)))
+
+
+def parts_of(layers: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Return the numbers of so many layers by the parts that no edge joins, each part in order."""
+    part = [[at] for at in range(layers)]
+    for tail, head in edges:
+        if part[tail] is not part[head]:
+            small, large = sorted((part[tail], part[head]), key=len)
+            large += small
+            for at in small:
+                part[at] = large
+    return sorted(sorted(own) for at, own in enumerate(part) if own[0] == at)

@@ -41,6 +41,17 @@ def test_stages_are_printed_as_json_and_written(
     assert printed["data_parallel_s"] == pytest.approx((0.004 + 4 * 3 * 90100 / (1e6 * 4)) / 4)
 
 
+def test_a_partition_is_validated(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = tmp_path / "partition.json"
+    assert main(["partition", str(profile), *MACHINES, "-o", str(written)]) == 0
+    assert main(["validate", str(written)]) == 0
+    tree = json.loads(written.read_text())
+    del tree["stages"][0]["replicas"]
+    written.write_text(json.dumps(tree))
+    assert main(["validate", str(written)]) == 3
+    assert '$.stages[0]: missing key "replicas"' in capsys.readouterr().err
+
+
 def test_the_table_says_what_bounds_the_pace(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["partition", str(profile), *MACHINES]) == 0
     printed = capsys.readouterr().out

@@ -37,7 +37,7 @@ COUNTS = st.integers(0, 2**53 - 1)
 
 @st.composite
 def graphs(draw: st.DrawFn) -> LayerGraph:
-    """Layers whose edges go forward."""
+    """Layers whose edges go forward and join all of them."""
     names = draw(st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=5, unique=True))
     layers = []
     for name in names:
@@ -57,7 +57,9 @@ def graphs(draw: st.DrawFn) -> LayerGraph:
             )
         )
     pairs = [(tail, head) for head in range(len(layers)) for tail in range(head)]
-    chosen = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    chosen = [(draw(st.integers(0, head - 1)), head) for head in range(1, len(layers))]
+    if more := sorted(set(pairs) - set(chosen)):
+        chosen += draw(st.lists(st.sampled_from(more), unique=True))
     edges = draw(st.sampled_from((chain_edges(len(layers)), tuple(chosen))))
     batch, factor = draw(st.none() | st.integers(1, 9)), draw(st.integers(1, 9))
     return LayerGraph(tuple(layers), edges, batch, factor, draw(st.none() | st.just("v100")))
@@ -96,6 +98,7 @@ def test_a_profile_is_read_as_it_was_written(graph: LayerGraph) -> None:
                 "$.edges: there is a cycle",
             ],
         ),
+        ({"edges": []}, ["$.edges: the layers are in 2 parts that no edge joins, as numbers 0 and 1"]),
         ({"edges": [[0, "1"]], "batch": 0, "state_factor": 0.5}, ["$.edges[0][1]", "$.batch", "$.state_factor"]),
         ({"layers": {"a": LAYER}, "edges": 3}, ["$.layers: must be a list", "$.edges: must be a list"]),
     ],

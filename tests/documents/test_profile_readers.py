@@ -16,6 +16,7 @@ from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.documents.readers import read_deeppool, read_deeppool_layers, read_layer_graph, read_pipedream
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Server
+from jigsaw_opt.problem.layers import parts_of
 
 PIPEDREAM = ["alexnet", "densenet121", "gnmt", "resnet50", "resnext101", "vgg16"]
 DATA = Path(__file__).parents[1] / "data" / "cases"
@@ -120,6 +121,9 @@ def test_cuts_are_the_nodes_on_all_paths(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.randint(2, 7)
     edges = {pair for pair in combinations(range(count), 2) if rng.random() < 0.45}
+    while len(parts := parts_of(count, edges)) > 1:
+        first, second = sorted((rng.choice(parts[0]), rng.choice(parts[1])))
+        edges.add((first, second))
     order = rng.sample(range(count), count)
     text = graph([node(f"n{k}") for k in order], " ".join(f"n{a}-n{b}" for a, b in sorted(edges)))
     model = read_pipedream(text, "v100")
@@ -137,7 +141,9 @@ def test_a_stage_that_a_partitioner_chose_changes_nothing() -> None:
 
 
 def test_times_may_have_an_exponent() -> None:
-    model = read_pipedream(node("n1", forward="5.92e-05", activation="[1.5E+3; 2e2]") + "\n" + node("n2"), "v100")
+    model = read_pipedream(
+        node("n1", forward="5.92e-05", activation="[1.5E+3; 2e2]") + "\n" + node("n2") + "\n\tn1 -- n2", "v100"
+    )
     assert (total(model, "forward_us"), total(model, "activation_bytes")) == (1000, 1710)
     (found,) = problems(lambda: read_pipedream(node("n1", forward="1e99"), "v100"))[:1]
     assert "more than 2^53 - 1" in found[1]
@@ -170,6 +176,15 @@ def test_graphs_without_a_model() -> None:
     for text in ("", "\n", node("a", "Input"), node("a", forward="0")):
         assert problems(partial(read_pipedream, text, "v100", source="g"))[0][0] == "g"
     assert "not UTF-8" in problems(lambda: read_pipedream(b"\xff", "v100"))[0][1]
+
+
+def test_a_graph_that_was_cut_off_is_in_parts() -> None:
+    lines = DIAMOND.splitlines()
+    for kept in (6, 7, 9):
+        text = "\n".join(lines[:kept])
+        for read in (partial(read_pipedream, text, "v100"), partial(read_layer_graph, text)):
+            [(path, message)] = problems(partial(read, source="g"))
+            assert path == "g" and "parts that no edge joins, as n" in message
 
 
 def published(shared_data: Path, name: str) -> tuple[str, Path]:

@@ -16,7 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, model_of
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem import Model
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer
+from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, parts_of
 
 __all__ = ["read_layer_graph", "read_pipedream"]
 
@@ -124,6 +124,14 @@ def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
     order = _order(graph, lines)
     if sum(layer.forward_us for layer in graph.layers.values()) == 0:
         lines.add(None, "no node with a forward time, inputs aside")
+    number = {name: at for at, name in enumerate(graph.layers)}
+    edges = [(number[tail], number[head]) for head, tails in graph.before.items() for tail in tails]
+    if len(parts := parts_of(len(number), edges)) > 1:
+        names = list(graph.layers)
+        wrong = (
+            f"the nodes are in {len(parts)} parts that no edge joins, as {names[parts[0][0]]} and {names[parts[1][0]]}"
+        )
+        lines.add(None, wrong, "a file that was cut off has no edges at its end")
     lines.raise_if_any()
     return graph, order
 

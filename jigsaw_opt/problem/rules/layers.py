@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from jigsaw_opt.problem.layers import parts_of
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.unchecked import check_unique, list_at, names_of
 
@@ -18,7 +19,7 @@ def check_layers(tree: dict[str, Any], place: Place, report: Report) -> None:
     times = [_check_times(layer, ((place, "layers"), at), report) for at, layer in enumerate(layers)]
     if times and times == [0] * len(times):
         report.add((place, "layers"), "the forward times add up to 0; at least 1 is needed")
-    if layers:
+    if layers and tree.get("edges") is not None:
         _check_edges(list_at(tree, "edges"), len(layers), (place, "edges"), report)
 
 
@@ -33,8 +34,9 @@ def _check_times(layer: Any, place: Place, report: Report) -> Any:
 
 
 def _check_edges(edges: list[Any], layers: int, place: Place, report: Report) -> None:
-    """Edges join two layers each, once, and form no cycle."""
+    """Edges join two layers each, once, form no cycle, and join all layers."""
     before: dict[int, set[int]] = {}
+    joined: list[tuple[int, int]] = []
     for at, edge in enumerate(edges):
         ends = edge if isinstance(edge, list | tuple) else ()
         if len(ends) != 2 or any(type(end) is not int or end < 0 for end in ends):
@@ -46,6 +48,10 @@ def _check_edges(edges: list[Any], layers: int, place: Place, report: Report) ->
         if tail in before.setdefault(head, set()):
             report.add((place, at), f"duplicate edge from {tail} to {head}")
         before[head].add(tail)
+        joined += [(tail, head)] if max(ends) < layers else []
+    if len(joined) == len(edges) and len(parts := parts_of(layers, joined)) > 1:
+        wrong = f"the layers are in {len(parts)} parts that no edge joins, as numbers {parts[0][0]} and {parts[1][0]}"
+        report.add(place, wrong, "each part is a model of its own")
     try:
         TopologicalSorter(before).prepare()
     except CycleError as error:

@@ -1,0 +1,38 @@
+"""What `convert` writes is valid, or it writes nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+
+DATA = Path(__file__).parents[1] / "data/cases"
+
+
+@pytest.mark.parametrize("to", [["--to", "layers"], [], ["--only-model"]])
+def test_a_trace_without_times_makes_no_document(
+    to: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = json.loads(gzip.decompress((DATA / "kineto/t_rf.json.gz").read_bytes()))
+    for one in tree["traceEvents"]:
+        if one.get("cat") == "cpu_op":
+            one["dur"] = 0
+    trace, written = tmp_path / "trace.json", tmp_path / "written.json"
+    trace.write_text(json.dumps(tree))
+    assert main(["convert", "kineto", str(trace), "--gpu-type", "v100", *to, "-o", str(written)]) == 3
+    told = capsys.readouterr().err
+    assert "the forward times" in told and "add up to 0; at least 1 is needed" in told
+    assert not written.exists()
+
+
+def test_a_graph_without_its_edges_makes_no_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (DATA / "pipedream/base.graph.txt").read_text().splitlines()
+    cut = tmp_path / "cut.graph.txt"
+    cut.write_text("\n".join(line for line in lines if not line.startswith("\t")))
+    assert main(["convert", "pipedream", str(cut), "--gpu-type", "v100", "--to", "layers"]) == 3
+    told = capsys.readouterr()
+    assert "parts that no edge joins" in told.err and not told.out
