@@ -115,6 +115,9 @@ def _facts(replay: Replay) -> Iterator[tuple[str, str]]:
         yield f"measured {summary.objective}", f"{summary.measured_us / 1000:.3f} ms ({100 * summary.error:+.1f} %)"
     if summary.busy_measured is not None:
         yield "GPUs busy", f"{100 * summary.busy_measured:.1f} % ({100 * summary.busy_predicted:.1f} % planned)"
+    slow_down = replay.slow_down()
+    if slow_down is not None and slow_down[1] is not None:
+        yield "slow-down", f"{slow_down[1]:.3f} ({slow_down[0]:.3f} planned)"
     yield "blocks off by", f"{100 * summary.block_error:.1f} %"
     for kind, error in replay.kinds.items():
         yield f"{kind} off by", f"{100 * error.error:.1f} %"

@@ -48,6 +48,7 @@ from jigsaw_opt.problem.rules.keyed import altered  # noqa: E402
 from jigsaw_opt.problem.shape import ShapedJob  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
+from jigsaw_opt.views.replay import replay_picture  # noqa: E402
 
 PASSES = 4
 WORK = Options(work_limit=0.2, threads=1, seed=0)
@@ -100,6 +101,15 @@ def filled() -> tuple[Instance, Plan]:
     found = fill(mixed(2), ["pipe"], WORK)
     assert found.iterations == {"spb": 2, "piece": 1}
     return found.instance, found.plan
+
+
+@pytest.fixture(scope="module")
+def listed() -> tuple[Instance, Plan]:
+    """The same jobs with the plan of a list schedule."""
+    instance = mixed(2)
+    plan = solve(instance, "greedy", WORK).plan
+    assert plan is not None
+    return instance, plan
 
 
 def part(of: tuple[Instance, Plan], *names: str) -> tuple[Instance, Plan]:
@@ -243,10 +253,8 @@ def test_an_interrupted_run_keeps_what_was_measured(
     assert found.parameters_sha256 == {}
 
 
-def test_a_part_of_a_plan_alone_takes_the_least_period_of_its_order() -> None:
-    instance = mixed(2)
-    plan = solve(instance, "greedy", WORK).plan
-    assert plan is not None
+def test_a_part_of_a_plan_alone_takes_the_least_period_of_its_order(listed: tuple[Instance, Plan]) -> None:
+    instance, plan = listed
     found = alone_part(instance, plan, ["pipe"])
     assert [job.name for job in found.plan.jobs] == ["pipe"] and found.numbers == (2,)
     assert not check(found.instance, found.plan)
@@ -280,8 +288,9 @@ def test_iterations_that_differ_in_their_messages_are_refused() -> None:
         for name, it in zip(names, pipe.iterations[1].blocks, strict=True)
     ]
     changed = replace(pipe, iterations=(pipe.iterations[0], replace(pipe.iterations[1], blocks=tuple(late))))
-    with pytest.raises(UsageError, match="iteration 1 of the pipeline has passes and messages in another order"):
+    with pytest.raises(InvalidInputError, match="messages of the pipeline in another order") as error:
         require_one_order(twice, plan.with_jobs((*plan.jobs[:2], changed)), schedule)
+    assert [problem.path for problem in error.value.problems] == ["$.jobs[2].iterations[1]"]
 
 
 def as_planned(part: PhasePart, request: ReplayRequest, stretch: int) -> list[Part]:
@@ -319,10 +328,11 @@ def part_gpus(request: ReplayRequest) -> tuple[str, ...]:
     return used_gpus(request.instance, request.plan.jobs)
 
 
-def test_the_foreground_is_compared_with_itself_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    instance = mixed(2)
-    plan = solve(instance, "greedy", WORK).plan
-    assert plan is not None and plan.period_us is not None
+def test_the_foreground_is_compared_with_itself_alone(
+    listed: tuple[Instance, Plan], capsys: pytest.CaptureFixture[str]
+) -> None:
+    instance, plan = listed
+    assert plan.period_us is not None
     request = ReplayRequest(instance, plan, passes=PASSES, baseline="alone", foreground=("pipe",))
     usual, [[part]] = baseline_part(request), phase_parts(instance, plan)
     assert usual is not None and usual.plan.period_us is not None
@@ -349,12 +359,11 @@ def test_the_foreground_is_compared_with_itself_alone(capsys: pytest.CaptureFixt
     assert told["baseline"]["together"]["measured_us"] == 3 * plan.period_us
     print_replay(found, as_json=False)
     assert f"slow-down {1.5 * ratio:.3f} measured, {ratio:.3f} planned" in capsys.readouterr().out
+    assert ("slow-down", f"{1.5 * ratio:.3f} ({ratio:.3f} planned)") in replay_picture(instance, plan, found).facts
 
 
-def test_the_foreground_is_named_or_promises_a_pace() -> None:
-    instance = mixed(2)
-    plan = solve(instance, "greedy", WORK).plan
-    assert plan is not None
+def test_the_foreground_is_named_or_promises_a_pace(listed: tuple[Instance, Plan]) -> None:
+    instance, plan = listed
     request = ReplayRequest(instance, plan, baseline="alone")
     for names, told in {
         (): "no job promises a pace",

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, Protocol
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.recognising import flow_of, orders_of, pipeline_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Execution, Plan, ShapedJobPlan
+from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = [
@@ -167,20 +167,20 @@ def require_one_order(instance: Instance, plan: Plan, schedule: TorchSchedule) -
 
     Raises
     ------
-    UsageError
-        Some iteration has another order than the first.
+    InvalidInputError
+        With all iterations that have another order than the first.
     """
     orders, layout = orders_of(instance, plan, schedule.job), schedule.layout
     names = {name: action for action, name in schedule.planned.items()}
     actions = {it: names[_name(it)] for order in orders for it in order}
     number = {it.micro_batch: int(re.split("[FBIW]", action)[1]) for it, action in actions.items()}
+    report = Report()
     for iteration in range(instance.jobs[schedule.job].iterations):
         times = _times(instance, plan, schedule.job, iteration)
         if tuple(map(tuple, _with_messages(times, layout, orders, actions, number))) != schedule.ranks:
-            raise UsageError(
-                f"iteration {iteration} of the pipeline has passes and messages in another order than its first one; "
-                "beside other jobs all of a plan's iterations need the same"
-            )
+            place: Place = (((("$", "jobs"), schedule.job), "iterations"), iteration)
+            report.add(place, "has passes and messages of the pipeline in another order than the first iteration")
+    report.raise_if_any()
 
 
 def flow_schedule(instance: Instance) -> TorchSchedule | None:
