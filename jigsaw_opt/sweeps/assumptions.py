@@ -29,6 +29,7 @@ _CONTENTION = {
     "exclusive": "exclusive: transfers are planned and leave each other alone",
     "fair": "fair: jobs that span servers divide the links among them, all the time",
 }
+_BY_ESTIMATES = ("backfill", "multifactor")
 _KNOW_LENGTHS = ("interleave", "jigsaw", "sjf_bco", "srtf")
 
 
@@ -56,13 +57,15 @@ def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[s
     yield "restart", f"a start on other GPUs takes {words['restart_s']:g} s without progress"
     yield "round", f"decisions every {words['round_s']:g} s" if words["round_s"] else "decisions at once"
     yield "failures", str(words["failures"] or "none")
-    if any(choose(policy)[0].name == "backfill" for policy in policies):
+    estimating = dict.fromkeys(name for policy in policies if (name := choose(policy)[0].name) in _BY_ESTIMATES)
+    if estimating:
         limited = [job for job in jobs if job.time_limit_us is not None]
         outlived = sum((job.duration_us or 0) > (job.time_limit_us or 0) for job in limited)
+        verb = "goes" if len(estimating) == 1 else "go"
         yield (
             "estimates",
-            f"{len(limited):,} of {counted(len(jobs), 'job')} state a time limit, by which backfill goes;"
-            f" {outlived:,} run longer, and nothing is killed",
+            f"{len(limited):,} of {counted(len(jobs), 'job')} state a time limit, which"
+            f" {' and '.join(estimating)} {verb} by; {outlived:,} run longer, and nothing is killed",
         )
     knowing = [policy for policy in policies if choose(policy)[0].name in _KNOW_LENGTHS]
     if knowing:

@@ -188,5 +188,5 @@ def test_what_estimates_are_worth_is_among_the_assumptions() -> None:
     words = {"workload": "w", "cluster": "c", "contention": "exclusive", "restart_s": 0, "round_s": 0}
     told = dict(assumptions(replace(made, words={**words, "failures": "", "draw_models": False}), ["backfill"]))
     assert told["estimates"] == (
-        "2 of 3 jobs state a time limit, by which backfill goes; 1 run longer, and nothing is killed"
+        "2 of 3 jobs state a time limit, which backfill goes by; 1 run longer, and nothing is killed"
     )

@@ -140,6 +140,21 @@ def test_who_has_used_less_comes_first() -> None:
         choose("multifactor:priority_weight_age=much")
 
 
+def test_a_job_that_waits_for_others_does_not_age_meanwhile() -> None:
+    """ "The age factor for a dependent job will not change while it waits for the job it depends on"."""
+    jobs = (
+        of("u", "before", 0, 1, 50),
+        of("u", "running", 0, 7, 100),
+        of("u", "behind", 1, 8, 10, after=("before",)),
+        of("u", "later", 30, 8, 10),
+    )
+    age = {**ONE_WEIGHT, "priority_weight_age": "1000000000"}
+    assert starts_s(*jobs, **age) == [0, 0, 110, 100]
+    assert starts_s(*jobs, **age, priority_flags="ACCRUE_ALWAYS+NO_FAIR_TREE") == [0, 0, 100, 110]
+    with pytest.raises(UsageError, match="some of NO_FAIR_TREE"):
+        choose("multifactor:priority_flags=FAIR")
+
+
 def test_large_or_small_jobs_come_first_by_choice() -> None:
     jobs = (of("u", "first", 0, 8, 100), of("u", "small", 1, 5, 10), of("u", "large", 2, 7, 10))
     size = {**ONE_WEIGHT, "priority_weight_job_size": "100"}

@@ -23,8 +23,8 @@ from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
-from jigsaw_opt.scheduling.option_values import file_names, slurm_times, whole_numbers
-from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, whole
+from jigsaw_opt.scheduling.option_values import OpenValues, file_names, slurm_times, whole_numbers
+from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, rows, whole
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
 from jigsaw_opt.simulation.policies.backfill import BACKFILL_OPTIONS, BackfillScheduler
 from jigsaw_opt.simulation.policies.fair_share import ShareTree, UserKey
@@ -53,8 +53,8 @@ _DEFAULTS = {
     "FairShareDampeningFactor": "1",
 }
 """What Slurm takes where slurm.conf states nothing."""
-_FLAGS = ("NO_FAIR_TREE", "SMALL_RELATIVE_TO_TIME")
-_HARMLESS_FLAGS = frozenset({"ACCRUE_ALWAYS", "CALCULATE_RUNNING", "MAX_TRES", "MAX_TRES_GRES", "INCR_ONLY"})
+_FLAGS = ("NO_FAIR_TREE", "SMALL_RELATIVE_TO_TIME", "ACCRUE_ALWAYS")
+_HARMLESS_FLAGS = frozenset({"CALCULATE_RUNNING", "MAX_TRES", "MAX_TRES_GRES", "INCR_ONLY"})
 _NOT_SIMULATED = {
     "priorityweightassoc": "0",
     "priorityweighttres": "",
@@ -181,22 +181,22 @@ class JobPriority:
             for name in ("Age", "Fairshare", "JobSize", "Partition", "QOS")
         }
 
-    def of(self, job: TraceJob, now_us: int, fair_share: float, limit_us: int) -> int:
+    def of(self, job: TraceJob, waited_us: int, fair_share: float, limit_us: int) -> int:
         """Return the priority of a job, a whole number as in Slurm.
 
         Parameters
         ----------
         job
             The job.
-        now_us
-            The time.
+        waited_us
+            For how long it could have run.
         fair_share
             The factor of its user.
         limit_us
             For how long it may run.
         """
         factors = {
-            "Age": self.age(now_us - job.submit_us),
+            "Age": self.age(waited_us),
             "Fairshare": fair_share,
             "JobSize": self.size(job.gpus, limit_us),
             "Partition": _normalised(self._settings.partitions, job.queue, 1),
@@ -249,6 +249,8 @@ class _MultifactorScheduler(BackfillScheduler):
     since_us: int = 0
     usage: dict[UserKey, float] = field(default_factory=dict)
     holding: dict[int, tuple[int, UserKey]] = field(default_factory=dict)
+    eligible: dict[int, int] = field(default_factory=dict)
+    """Since when jobs could run that had to wait for others."""
     tree: ShareTree = field(init=False)
     priority: JobPriority = field(init=False)
 
@@ -282,7 +284,8 @@ class _MultifactorScheduler(BackfillScheduler):
 
         def rank(active: Active) -> int:
             job = active.job
-            return -self.priority.of(job, moment.now_us, shares.get(_user_of(job), 0.0), self._limit_us(job))
+            waited_us = moment.now_us - self.eligible.get(active.index, job.submit_us)
+            return -self.priority.of(job, waited_us, shares.get(_user_of(job), 0.0), self._limit_us(job))
 
         return sorted(waiting, key=rank)
 
@@ -292,9 +295,14 @@ class _MultifactorScheduler(BackfillScheduler):
     def _charge(self, moment: Moment) -> None:
         """Bring the usage of all users up to now; what has ended held its GPUs until now."""
         for index in moment.arrived:
-            key = _user_of(moment.jobs[index].job)
+            job = moment.jobs[index].job
+            if job.after and not self.priorities.has_flag("ACCRUE_ALWAYS"):
+                self.eligible[index] = moment.now_us
+            key = _user_of(job)
             self.usage.setdefault(key, 0.0)
             self.tree.include(key)
+        for index in self.eligible.keys() - moment.jobs.keys():
+            del self.eligible[index]
         held = dict.fromkeys(self.usage, 0)
         for gpus, key in self.holding.values():
             held[key] += gpus
@@ -306,6 +314,7 @@ class _MultifactorScheduler(BackfillScheduler):
         return {
             "backfill": BackfillScheduler.state(self),
             "since_us": self.since_us,
+            "eligible": list(map(list, self.eligible.items())),
             "usage": [{"account": a, "user": u, "used": used} for (a, u), used in self.usage.items()],
             "holding": [
                 {"job": index, "gpus": gpus, "account": a, "user": u} for index, (gpus, (a, u)) in self.holding.items()
@@ -315,10 +324,10 @@ class _MultifactorScheduler(BackfillScheduler):
     def restore(self, state: Plain, moment: Moment) -> None:
         used = fields(account=_TEXT, user=_TEXT, used=number(0, _MOST_USAGE))
         held = fields(job=whole(), gpus=whole(self.setting.gpu_count, 1), account=_TEXT, user=_TEXT)
-        shape = {"backfill": {"type": "object"}, "since_us": whole(moment.now_us)}
+        shape = {"backfill": {"type": "object"}, "since_us": whole(moment.now_us), "eligible": rows(2, whole())}
         checked(state, fields(**shape, usage=listed(used), holding=listed(held)))
         BackfillScheduler.restore(self, state["backfill"], moment)
-        self.since_us = state["since_us"]
+        self.since_us, self.eligible = state["since_us"], dict(state["eligible"])
         self.usage = {(one["account"], one["user"]): float(one["used"]) for one in state["usage"]}
         self.holding = {one["job"]: (one["gpus"], (one["account"], one["user"])) for one in state["holding"]}
         users = {_user_of(moment.jobs[index].job) for index in moment.known & moment.jobs.keys()}
@@ -326,6 +335,11 @@ class _MultifactorScheduler(BackfillScheduler):
             raise ValueError("every user has a usage")
         for key in self.usage:
             self.tree.include(key)
+
+
+def _are_flags(text: str) -> bool:
+    """Return whether a text is flags joined by ``+``."""
+    return set(text.split("+")) <= set(_FLAGS)
 
 
 def _user_of(job: TraceJob) -> UserKey:
@@ -352,7 +366,7 @@ class _Multifactor:
             "priority_decay_half_life": slurm_times(_NONE, "1-0", "0"),
             "priority_calc_period": whole_numbers(_NONE),
             "priority_favor_small": (_NONE, "no", "yes"),
-            "priority_flags": (_NONE, *_FLAGS, "+".join(_FLAGS)),
+            "priority_flags": OpenValues((_NONE, *_FLAGS), f"some of {', '.join(_FLAGS)}, joined by +", _are_flags),
             "fairshare_dampening_factor": whole_numbers(_NONE, most=65_535),
         }
         return {**own, **BACKFILL_OPTIONS}
