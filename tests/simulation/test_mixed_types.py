@@ -20,6 +20,7 @@ from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.kinds import performance_of
+from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.type_speeds import ESTIMATES, speeds_of
 from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy, Scheduler, find
 from jigsaw_opt.scheduling.share_rules import InvariantError
@@ -267,3 +268,37 @@ def test_types_of_equal_speed_are_taken_in_the_order_of_the_cluster() -> None:
         made = mixed(job("a", 0, 1, 1), speeds="a100=1,v100=1", cluster=f"1x4:{second}+1x4:{first}")
         (group, other) = made.pool_choice.of(made.workload.jobs[0])
         assert (group[0].gpu_type, other[0].gpu_type) == (second, first)
+
+
+@pytest.mark.parametrize("policy", ["jigsaw", "fill", "separate", "srtf"])
+def test_jobs_with_models_are_on_types_that_they_may_have(policy: str) -> None:
+    made = grid("1x4:a100+1x4:v100")
+    assert made is not None
+    models = {"net": profile("resnet50", 64, ["a100", "v100"], 3), "old": profile("resnet50", 32, ["v100"], 3)}
+    draw = random.Random(5)
+    jobs = []
+    for k in range(24):
+        model, types = draw.choice([("net", None), ("net", ("a100",)), ("net", ("v100",)), ("old", None)])
+        gpus, foreground = draw.choice((1, 1, 2, 4)), draw.random() < 0.4
+        one = TraceJob(f"j{k}", k * 20 * SECOND, model, gpus, draw.randrange(200, 900), foreground=foreground)
+        jobs.append(replace(one, gpu_types=types))
+    options = {key: values[0] for key, values in find(policy).options.items()}
+    watched = _Watched(find(policy), [])
+    performance = Profiled(made, models)
+    setting = Setting(made, Workload("w", tuple(jobs)), performance, round_us=60 * SECOND, restart_us=0)
+    outcome = run(setting, watched, **options)
+    assert all(record.finish_us is not None for record in outcome.jobs)
+    used = set()
+    for share in (share for shares in watched.kept for share in shares):
+        (gpu_type,) = {"a100" if gpu < 4 else "v100" for gpu in share.gpus}
+        for own in (jobs[k] for k in share.jobs):
+            allowed = {"a100", "v100"} if own.model == "net" else {"v100"}
+            assert gpu_type in allowed.intersection(own.gpu_types or allowed)
+            used.add((own.gpu_types, gpu_type))
+    assert len(used) == 4
+    if policy == "jigsaw":
+        first, second = (Simulation(setting.under(policy)) for _ in range(2))
+        first.run(until_us=300 * SECOND)
+        second.restore(first.state())
+        second.run()
+        assert second.close().jobs == outcome.jobs

@@ -16,6 +16,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.packing import JobKind, busy_shares
 from jigsaw_opt.problem.depth import CHOICES, Depth, FullDepth, chosen_depth
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
@@ -30,6 +31,8 @@ __all__ = ["JIGSAW", "JigsawScheduler"]
 
 _CANDIDATES = 4.0
 """Jobs are packed from the front of the queue until they would keep so many times all GPUs busy."""
+_ON = " on "
+"""Between a model and the types of GPU that it may have."""
 _RULES = ("free", *(name for name in CHOICES if name != "free"))
 
 
@@ -66,9 +69,7 @@ class JigsawScheduler:
         self.memory = Memory(Timetables(1 if self.rule in ("full", "staircase") else ITERATIONS))
 
     def refuses(self, job: TraceJob) -> str | None:
-        """A job that no servers that are alike can run, or that may not have every type of them."""
-        if {pool.gpu_type for pool in self.setting.pools} - {*self.setting.pool_choice.types_of(job)}:
-            return f"policy 'jigsaw' gives jobs any type of GPU, and job {job.name!r} may have only some; las obeys"
+        """A job that no servers that are alike and that it may have can run."""
         kind = self._kind(job)
         if kind in self.busy or busy_shares(self.empty, [kind]):
             return None
@@ -135,6 +136,11 @@ class JigsawScheduler:
 
     def _restore_kinds(self, trees: Sequence[Plain], moment: Moment) -> None:
         """Learn the kinds in the order in which they came, which is that of the gangs."""
+        own_types = {own.server.gpu_type for own in self.types}
+        for tree in trees:
+            name, _, types = tree["model"].rpartition(_ON)
+            if name in self.empty.models and own_types.issuperset(types.split("|")):
+                self._only_on(name, types.split("|"))
         if not all(tree["model"] in self.empty.models for tree in trees):
             raise ValueError("a kind is of a model that there is not")
         kinds = [self._kind_of(tree["model"], tree["gpus"]) for tree in trees]
@@ -174,7 +180,29 @@ class JigsawScheduler:
         return apart
 
     def _kind(self, job: TraceJob) -> JobKind:
-        return self._kind_of(job.model, job.gpus)
+        return self._kind_of(self._model_of(job), job.gpus)
+
+    def _model_of(self, job: TraceJob) -> str:
+        """Return the name of a job's model: where it may not have all types, of one without times on the others."""
+        allowed = self.setting.pool_choice.types_of(job)
+        return job.model if {own.server.gpu_type for own in self.types} <= {*allowed} else self._only_on(job.model, allowed)
+
+    def _only_on(self, name: str, types: Sequence[str]) -> str:
+        """Return the name under which the packing knows a model without times on other types."""
+        alias = f"{name}{_ON}{'|'.join(types)}"
+        if alias not in self.empty.models:
+            model = self.empty.models[name]
+            segments = (
+                altered(
+                    one,
+                    forward_us={kind: us for kind, us in one.forward_us.items() if kind in types},
+                    backward_us={kind: us for kind, us in one.backward_us.items() if kind in types},
+                )
+                for one in model.segments
+            )
+            only = altered(model, segments=tuple(segments))
+            self.empty = replace(self.empty, models={**self.empty.models, alias: only})
+        return alias
 
     def _kind_of(self, model: str, gpus: int) -> JobKind:
         return JobKind(model, gpus, self._depth(model, gpus) if gpus > 1 else FullDepth())
