@@ -25,6 +25,7 @@ _PERFORMANCE = {
     "table": "measured throughputs by model, type and number of GPUs",
     "stages": "stage times that the trace states",
 }
+_BY_SPEED = "a job runs as long as the trace says, or longer or shorter by the speed of the type of GPU that it is on"
 _CONTENTION = {
     "exclusive": "exclusive: transfers are planned and leave each other alone",
     "fair": "fair: jobs that span servers divide the links among them, all the time",
@@ -49,8 +50,10 @@ def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[s
     servers = counted(len(setting.cluster.servers), "server")
     yield "cluster", f"{words['cluster']}: {counted(setting.gpu_count, 'GPU')} on {servers}"
     kind = setting.performance.name
-    yield "performance", f"{kind}: {_PERFORMANCE[kind]}" if kind in _PERFORMANCE else kind
-    if (speeds := getattr(setting.performance, "speeds", None)) is not None:
+    speeds = getattr(setting.performance, "speeds", None)
+    known = {**_PERFORMANCE, "seconds": _BY_SPEED} if speeds is not None else _PERFORMANCE
+    yield "performance", f"{kind}: {known[kind]}" if kind in known else kind
+    if speeds is not None:
         yield "speeds of GPUs", _speeds(setting, speeds)
     yield "models", _models(setting)
     yield "contention", _CONTENTION.get(contention := str(words["contention"]), contention)

@@ -185,7 +185,9 @@ class JigsawScheduler:
     def _model_of(self, job: TraceJob) -> str:
         """Return the name of a job's model: where it may not have all types, of one without times on the others."""
         allowed = self.setting.pool_choice.types_of(job)
-        return job.model if {own.server.gpu_type for own in self.types} <= {*allowed} else self._only_on(job.model, allowed)
+        if {own.server.gpu_type for own in self.types} <= {*allowed}:
+            return job.model
+        return self._only_on(job.model, allowed)
 
     def _only_on(self, name: str, types: Sequence[str]) -> str:
         """Return the name under which the packing knows a model without times on other types."""
