@@ -210,9 +210,39 @@ def test_files_of_a_cluster_are_read(tmp_path: Path) -> None:
     ]  # goes before the file
 
 
+SCONTROL = """\
+Configuration data as of 2026-11-20T10:00:00
+PriorityCalcPeriod      = 00:05:00
+PriorityDecayHalfLife   = 7-00:00:00
+PriorityFlags           = (null)
+PriorityMaxAge          = 2-12:00:00
+PrioritySiteFactorPlugin = (null)
+PriorityWeightAge       = 100
+PriorityWeightTRES      = (null)
+PartitionName=batch
+   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
+   PriorityJobFactor=3 PriorityTier=2 RootOnly=NO
+
+PartitionName=debug
+   PriorityJobFactor=6 PriorityTier=1
+"""
+
+
+def test_what_scontrol_prints_is_read_as_slurm_conf(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    conf = read_slurm_conf(SCONTROL)
+    assert {name: (own["priorityjobfactor"], own["prioritytier"]) for name, own in conf.partitions.items()} == {
+        "batch": ("3", "2"),
+        "debug": ("6", "1"),
+    }
+    assert conf.parameters["priorityweightage"] == "100"
+    (tmp_path / "scontrol.txt").write_text(SCONTROL)
+    assert starts_s(of("u", "a", 0, 1, 5), conf=str(tmp_path / "scontrol.txt")) == [0]
+    assert not caplog.text
+
+
 def test_what_is_wrong_with_files_is_told_with_all_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InvalidInputError) as found:
-        read_shares("Account|User|Share\nbio||x\n|ann|1\na||1|2\n")
+        read_shares("Account|User|ParentName|Share\nbio||root|x\n|ann||1\na||root|1|2\n")
     assert len(found.value.problems) == 3
     with pytest.raises(InvalidInputError, match="part of itself"):
         read_shares("Account|User|ParentName|Share\na||b|1\nb||a|1\n")

@@ -1,8 +1,8 @@
 """What priorities of Slurm are made of: ``slurm.conf``, shares of accounts and users, priorities of QOS.
 
-`read_slurm_conf` reads ``slurm.conf`` or what ``scontrol show config`` prints. `read_shares` reads what ``sacctmgr -P
-show assoc format=Account,User,ParentName,Share`` prints, and `read_qos` what ``sacctmgr -P show qos
-format=Name,Priority`` prints. More columns do no harm.
+`read_slurm_conf` reads ``slurm.conf``, or what ``scontrol show config`` and ``scontrol show partition`` print.
+`read_shares` reads what ``sacctmgr -P show assoc format=Account,User,ParentName,Share`` prints, and `read_qos` what
+``sacctmgr -P show qos format=Name,Priority`` prints. More columns do no harm.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ __all__ = ["Association", "SlurmConf", "read_qos", "read_shares", "read_slurm_co
 
 _ROOT = "root"
 _MOST = 2**32
+_OF_PARTITIONS = frozenset({"priorityjobfactor", "prioritytier"})
+_NULL = "(null)"
 _QOS = "sacctmgr -P show qos format=Name,Priority"
 _SHARES = "sacctmgr -P show assoc format=Account,User,ParentName,Share"
 _OTHER_NAMES = {"par name": "parentname", "fairshare": "share"}
@@ -55,7 +57,9 @@ def read_slurm_conf(data: bytes | str, source: str = "slurm.conf") -> SlurmConf:
     partitions: dict[str, dict[str, str]] = {}
     default: dict[str, str] = {}
     includes, before = 0, ""
+    last: dict[str, str] | None = None
     for _, raw in lines:
+        indented = not before and raw[0].isspace()
         line = before + raw.partition("#")[0].strip()
         if line.endswith("\\"):
             before = line[:-1] + " "
@@ -68,18 +72,31 @@ def read_slurm_conf(data: bytes | str, source: str = "slurm.conf") -> SlurmConf:
             continue
         if key.lower() == "partitionname":
             name, *settings = value.split() or [""]
-            pairs = (word.partition("=") for word in settings)
-            stated = {word.lower(): text for word, _, text in pairs}
+            stated = _pairs(settings)
+            last = None
             if name == "DEFAULT":
                 default |= stated
-            else:
-                partitions.update((one, {**default, **partitions.get(one, {}), **stated}) for one in name.split(","))
+                continue
+            for one in name.split(","):
+                last = partitions[one] = {**default, **partitions.get(one, {}), **stated}
+        elif indented and last is not None and not _is_of_cluster(key.lower()):
+            last |= _pairs(line.split())  # as scontrol prints partitions
         else:
-            parameters[key.lower()] = value
+            parameters[key.lower()] = "" if value == _NULL else value
     if not partitions and not any(name.startswith("priority") for name in parameters):
         lines.add(None, "states no Priority... parameter and no PartitionName", "it is slurm.conf of a cluster")
     lines.raise_if_any()
     return SlurmConf(parameters, partitions, includes)
+
+
+def _is_of_cluster(key: str) -> bool:
+    """Return whether a parameter is certainly none of a partition."""
+    return key.startswith(("priority", "fairshare")) and key not in _OF_PARTITIONS
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    """Return settings as in ``MaxTime=1-0`` by their names in small letters."""
+    return {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
 
 
 def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Association, ...]:
@@ -92,7 +109,7 @@ def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Associati
     """
     lines, found = Lines(data, source), dict[tuple[str, str], Association]()
     clusters: set[str] = set()
-    for number, row in _rows(lines, ("account", "user", "share"), _SHARES):
+    for number, row in _rows(lines, ("account", "user", "parentname", "share"), _SHARES):
         account, user, text = row["account"].strip(), row["user"].strip(), row["share"].strip()
         shares = None if text.lower() == "parent" else _number(lines, number, "Share", text)
         clusters.add(row.get("cluster", ""))
@@ -100,7 +117,7 @@ def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Associati
             lines.add(number, "Account is empty")
         if (account, user) in found and not row.get("partition"):
             lines.add(number, f"states {account!r} {user!r} a second time")
-        found[account, user] = Association(account, user, row.get("parentname", "").strip() or _ROOT, shares)
+        found[account, user] = Association(account, user, row["parentname"].strip() or _ROOT, shares)
     if len(clusters) > 1:
         lines.add(None, f"has {len(clusters)} clusters", f"print one: {_SHARES} cluster=NAME")
     accounts = {one.account: one.parent for one in found.values() if not one.user}
