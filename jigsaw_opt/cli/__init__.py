@@ -41,6 +41,7 @@ COMMANDS = (
     "bench",
     "simulate",
     "advise",
+    "when",
     "solvers",
     "schema",
     "completion",

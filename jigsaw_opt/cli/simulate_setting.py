@@ -11,23 +11,23 @@ from jigsaw_opt.errors import UsageError
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.setting import Setting
 
-__all__ = ["add_too_wide", "configure_setting", "inputs_of", "parts_of", "seeds_of", "tell_reading"]
+__all__ = [
+    "add_cluster",
+    "add_columns",
+    "add_speeds",
+    "add_too_wide",
+    "configure_setting",
+    "inputs_of",
+    "parts_of",
+    "seeds_of",
+    "tell_reading",
+]
 
 
 def configure_setting(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of everything but workload, policy and seed."""
-    parser.add_argument(
-        "--columns",
-        default="",
-        metavar="OURS=THEIRS,...",
-        help="what a workload in CSV calls its columns, as in gpus=num_gpu,submit_s=time,duration_s=duration",
-    )
-    parser.add_argument(
-        "--cluster",
-        required=True,
-        metavar="SERVERSxGPUS:TYPE|FILE|NAME",
-        help="as in 16x4:v100 or 6x4:aws+3x8:rtx, or the cluster and the models of an instance",
-    )
+    add_columns(parser)
+    add_cluster(parser)
     parser.add_argument(
         "--performance",
         default="",
@@ -63,18 +63,43 @@ def configure_setting(parser: argparse.ArgumentParser) -> None:
         help="jobs of at least N GPUs are in the foreground, beside those that the workload names",
     )
     add_too_wide(parser)
+    add_speeds(parser)
+    parser.add_argument(
+        "--failures",
+        default="",
+        metavar="mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE",
+        help="servers, and links, that fail and come back: drawn by --seed, or events in CSV",
+    )
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says what a table calls our columns."""
+    parser.add_argument(
+        "--columns",
+        default="",
+        metavar="OURS=THEIRS,...",
+        help="what a workload in CSV calls its columns, as in gpus=num_gpu,submit_s=time,duration_s=duration",
+    )
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says which servers there are."""
+    parser.add_argument(
+        "--cluster",
+        required=True,
+        metavar="SERVERSxGPUS:TYPE|FILE|NAME",
+        help="as in 16x4:v100 or 6x4:aws+3x8:rtx, or the cluster and the models of an instance",
+    )
+
+
+def add_speeds(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says how fast types of GPU are."""
     parser.add_argument(
         "--speeds",
         default="",
         metavar="TYPE=SPEED,...",
         help="how fast types of GPU are against each other, as in a100=1,v100=0.43, for jobs that state durations"
         " (default: estimates where the cluster has several types)",
-    )
-    parser.add_argument(
-        "--failures",
-        default="",
-        metavar="mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE",
-        help="servers, and links, that fail and come back: drawn by --seed, or events in CSV",
     )
 
 

@@ -111,7 +111,7 @@ def decode_workload(
     assert submit is not None
     job_of = partial(_job, submit=submit, duration=duration, stated=stated)
     workload = table.workload(source, partial(_on_gpus, job_of) if columns else job_of, accept)
-    return from_first(workload) if submit == _DATED else workload
+    return from_first(workload, table.zoned) if submit == _DATED else workload
 
 
 def _on_gpus(job_of: Callable[[Row], TraceJob | Unfinished | str], row: Row) -> TraceJob | Unfinished | str:

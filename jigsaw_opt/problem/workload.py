@@ -270,6 +270,8 @@ class Workload:
         Those of the jobs left out that wait or run, where the trace tells of them: how long they last is not known.
     first_us
         When time 0 is, in microseconds since 1970, where the trace has dates.
+    zoned
+        Whether these dates have a zone; else they are those of a local clock.
 
     Raises
     ------
@@ -284,6 +286,7 @@ class Workload:
     remarks: Mapping[str, int] = field(default_factory=dict)
     unfinished: tuple[TraceJob, ...] = field(default=(), repr=False)
     first_us: int | None = field(default=None, repr=False)
+    zoned: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.jobs, Iterable):

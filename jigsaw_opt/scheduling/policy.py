@@ -23,6 +23,7 @@ __all__ = [
     "PRIORITIES",
     "Active",
     "ClusterSetting",
+    "Learning",
     "Moment",
     "Policy",
     "PolicySetting",
@@ -277,6 +278,14 @@ class Resumable(Scheduler, Protocol):
         InvalidInputError, ValueError
             No such policy gives this state at this moment.
         """
+
+
+@runtime_checkable
+class Learning(Scheduler, Protocol):
+    """A policy at work that predicts from jobs that have ended."""
+
+    def learn(self, ended: Iterable[tuple[TraceJob, int]]) -> None:
+        """Take note of jobs that ended before it began, in this order, with the microseconds that each lasted."""
 
 
 class Stateless:

@@ -9,7 +9,7 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Policy, Resumable, refusal
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Learning, Moment, Policy, Resumable, refusal
 from jigsaw_opt.scheduling.share_rules import check_shares, check_up
 
 __all__ = ["PolicyAtWork"]
@@ -43,6 +43,11 @@ class PolicyAtWork:
     def refusal(self, jobs: Iterable[TraceJob]) -> str | None:
         """Why it cannot run the first of `jobs` that it refuses; None where it takes all."""
         return refusal(self._scheduler, jobs)
+
+    def learn(self, ended: Iterable[tuple[TraceJob, int]]) -> None:
+        """Tell it, before it is asked, how long jobs lasted that have ended; one that learns nothing ignores it."""
+        if isinstance(self._scheduler, Learning):
+            self._scheduler.learn(ended)
 
     def decide(self, moment: Moment) -> Decision:
         """What it says; nothing of it is checked."""

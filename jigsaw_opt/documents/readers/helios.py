@@ -32,7 +32,8 @@ def read_helios(data: bytes | str, source: str = "cluster_log.csv", accept: Acce
     InvalidInputError
         With every line that is wrong.
     """
-    return from_first(JobTable(data, source, _COLUMNS).workload(source, _job, accept))
+    table = JobTable(data, source, _COLUMNS)
+    return from_first(table.workload(source, _job, accept), table.zoned)
 
 
 def _job(row: Row) -> TraceJob | str:

@@ -58,7 +58,7 @@ def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept
             items.add("no job has GPUs and has ended", tally.told())
 
     parsed(data, source, read)
-    return from_first(tally.workload(source, jobs.values()))
+    return from_first(tally.workload(source, jobs.values()), zoned=True)
 
 
 def _jobs(items: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | Unfinished | str]]:

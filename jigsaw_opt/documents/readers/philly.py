@@ -45,7 +45,8 @@ def read_philly(data: bytes | str, source: str = "philly.csv", accept: Accept = 
     start = data[:1000]
     if (start.encode(errors="replace") if isinstance(start, str) else start).lstrip(_SPACE).startswith(b"["):
         return _read_log(data, source, accept)
-    return from_first(JobTable(data, source, _COLUMNS).workload(source, _job_of_row, accept))
+    table = JobTable(data, source, _COLUMNS)
+    return from_first(table.workload(source, _job_of_row, accept), table.zoned)
 
 
 def _job_of_row(row: Row) -> TraceJob | str:
@@ -69,7 +70,7 @@ def _read_log(data: bytes | str, source: str, accept: Accept) -> Workload:
             report.add("$", "has no job", tally.told())
 
     parsed(data, source, read, top="[")
-    return from_first(tally.workload(source, jobs.values()))
+    return from_first(tally.workload(source, jobs.values()), zone.zoned)
 
 
 def _job_of_item(item: Tree, tally: Tally, zone: Zone) -> TraceJob | str:

@@ -80,7 +80,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
         records[name] = _record(name, row, table.tally)
     settled = settle_requests({name: one.stated for name, one in records.items() if one.stated}, table.tally)
     records = {name: one._replace(stated=settled.get(name, {})) for name, one in records.items()}
-    return from_first(table.workload_of(source, _jobs(records, table.tally), accept))
+    return from_first(table.workload_of(source, _jobs(records, table.tally), accept), table.zoned)
 
 
 def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int, TraceJob | Unfinished | str]]:

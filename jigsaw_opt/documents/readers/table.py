@@ -37,8 +37,8 @@ def anything(_job: TraceJob) -> Sequence[str]:
     return ()
 
 
-def from_first(workload: Workload) -> Workload:
-    """The workload with its first submission at time 0."""
+def from_first(workload: Workload, zoned: bool) -> Workload:
+    """Return the workload with its first submission at time 0; `zoned` tells whether its dates have a zone."""
     first_us = workload.jobs[0].submit_us
 
     def moved(job: TraceJob) -> TraceJob:
@@ -46,7 +46,7 @@ def from_first(workload: Workload) -> Workload:
         return replace(job, submit_us=job.submit_us - first_us, start_us=start_us, end_us=end_us)
 
     jobs, unfinished = tuple(map(moved, workload.jobs)), tuple(map(moved, workload.unfinished))
-    return replace(workload, jobs=jobs, unfinished=unfinished, first_us=first_us)
+    return replace(workload, jobs=jobs, unfinished=unfinished, first_us=first_us, zoned=zoned)
 
 
 def headed(head: str, columns: Sequence[str], separator: str = "") -> int:
@@ -130,6 +130,11 @@ class JobTable:
     def has(self, column: str) -> bool:
         """Whether there is such a column."""
         return column in self._header
+
+    @property
+    def zoned(self) -> bool:
+        """Whether the moments that were read have a zone."""
+        return self._zone.zoned
 
     @property
     def columns(self) -> tuple[str, ...]:

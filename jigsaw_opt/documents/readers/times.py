@@ -45,6 +45,11 @@ class Zone:
     def __init__(self) -> None:
         self._first: tuple[bool, str] | None = None
 
+    @property
+    def zoned(self) -> bool:
+        """Whether the moments so far have a zone."""
+        return self._first is not None and self._first[0]
+
     def problem(self, zoned: bool, where: str) -> str:
         """Return what is wrong with a moment beside the first one of the text; empty where nothing is."""
         if self._first is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -165,6 +165,11 @@ class BackfillScheduler:
         """Return the jobs that wait in the order in which they may start; they are given in order of submission."""
         return waiting
 
+    def learn(self, ended: Iterable[tuple[TraceJob, int]]) -> None:
+        """Note the run times of the last jobs of each user."""
+        for job, lasted_us in ended:
+            self._note_length(job.user or "", lasted_us)
+
     def state(self) -> Plain:
         """Return the estimates and reservations."""
         return {
@@ -196,10 +201,19 @@ class BackfillScheduler:
         for index in (*moment.ended, *moment.stopped):
             run = self.runs.pop(index, None)
             self.reserved.pop(index, None)
-            if run is not None and index not in moment.stopped and self.recent:
-                last = self.lengths.setdefault(run.user, [])
-                last.append(max(1, moment.now_us - run.start_us))
-                del last[:-2]
+            if run is not None and index not in moment.stopped:
+                self._note_length(run.user, moment.now_us - run.start_us)
+        for index in moment.arrived:
+            active = moment.jobs[index]
+            if active.share is not None:  # it ran before the policy began
+                self._begin(active, moment.now_us - active.run_us)
+
+    def _note_length(self, user: str, lasted_us: int) -> None:
+        """Note how long the last job of a user lasted."""
+        if self.recent:
+            last = self.lengths.setdefault(user, [])
+            last.append(max(1, lasted_us))
+            del last[:-2]
 
     def _estimate_us(self, job: TraceJob) -> int:
         """Return how long a job that starts is estimated to hold its GPUs."""

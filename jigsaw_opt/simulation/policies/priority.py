@@ -109,6 +109,8 @@ class _PriorityRound:
         for table in (scheduler.since, scheduler.warned):
             for index in table.keys() - self._running.keys():
                 del table[index]
+        for index, active in self._running.items():  # some may have run before the policy began
+            scheduler.since.setdefault(index, moment.now_us - active.run_us)
         for index in [index for index, stop_us in scheduler.warned.items() if stop_us <= moment.now_us]:
             self._stop(index)
         self._free = FreeGpus(self._setting, self._shares(), moment.down)

@@ -1,0 +1,95 @@
+"""When a waiting job will start."""
+
+from __future__ import annotations
+
+import argparse
+
+from jigsaw_opt.cli.simulate_setting import add_cluster, add_columns, add_speeds
+
+HELP = "say when a waiting job will start"
+EXAMPLE = "jigsaw when slurm:sacct.txt 4711 --cluster 16x8:a100 --policy backfill:default_limit=24"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "queue",
+        metavar="[FORMAT:]QUEUE",
+        help="jobs that wait, run and have ended: a workload in CSV, or a list of slurm, kubernetes, alibaba, ...",
+    )
+    parser.add_argument("job", metavar="JOB", help="a job that waits")
+    add_columns(parser)
+    add_cluster(parser)
+    add_speeds(parser)
+    parser.add_argument(
+        "--policy",
+        default="backfill",
+        metavar="NAME[:OPTION=VALUE...]",
+        help="who decides, as in fifo or backfill:default_limit=24 (default: backfill)",
+    )
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        help="ask at this time: a date as 2026-01-31T08:30, or hours from the first submission"
+        " (default: the last time in QUEUE)",
+    )
+    parser.add_argument(
+        "--no-arrivals", action="store_true", help="no later jobs; else they arrive as on days before, drawn by --seed"
+    )
+    parser.add_argument("--samples", type=int, default=200, metavar="N", help="simulations of the queue (default: 200)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of draws (default: 0)")
+    parser.add_argument(
+        "--round",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="seconds between decisions; 0: at once (default: 60)",
+    )
+    parser.add_argument(
+        "--restart",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="pause of a job that starts, beyond the duration that QUEUE tells (default: 0)",
+    )
+    parser.add_argument("--json", action="store_true", help="print all figures as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Simulate the queue forward and print when the job starts; a signal meanwhile ends with what there is."""
+    from jigsaw_opt.cli.output import ended, note, print_json
+    from jigsaw_opt.cli.simulate_setting import tell_reading
+    from jigsaw_opt.simulation.reading import read_setting
+    from jigsaw_opt.simulation.start_prediction import predict_start
+    from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
+    from jigsaw_opt.system.interrupts import interrupt_flag
+
+    setting = read_setting(
+        arguments.queue,
+        arguments.cluster,
+        arguments.policy,
+        columns=arguments.columns,
+        performance="seconds",
+        speeds=arguments.speeds,
+        round_s=arguments.round,
+        restart_s=arguments.restart,
+        seed=arguments.seed,
+        too_wide="skip",
+    )
+    tell_reading([setting])
+    found = queue_at(setting, time_in(setting.workload, arguments.at), not arguments.no_arrivals)
+    job = waiting_job(setting.workload, found.queue, arguments.job)
+    for remark in found.remarks:
+        note(remark)
+    with interrupt_flag() as interrupted:
+        prediction = predict_start(
+            setting, found.queue, job, found.past, arguments.samples, arguments.seed, interrupted
+        )
+        was_interrupted = interrupted() and prediction.samples < arguments.samples
+    if arguments.json:
+        waiting = sum(one.share is None for one in found.queue.jobs.values())
+        counts = {"waiting": waiting, "running": len(found.queue.jobs) - waiting, "past": len(found.past.ended)}
+        print_json({**prediction.plain(), "policy": arguments.policy, **counts})
+    else:
+        print(prediction)
+    return ended(was_interrupted, f"{prediction.samples} of {arguments.samples} simulations were made")

@@ -1,0 +1,119 @@
+"""A simulation that goes on from a cluster that runs already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.live_job import News
+from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.notes import Life, Trigger
+from jigsaw_opt.simulation.running import Running
+from jigsaw_opt.simulation.setting import Setting
+
+__all__ = ["ClusterQueue", "TakenOver"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueue:
+    """The jobs of a cluster at a moment: those that wait and those that run.
+
+    Parameters
+    ----------
+    now_us
+        The time.
+    jobs
+        The jobs by number, in order of submission, those that run with their shares.
+    next_job
+        Number of the next job.
+    memory
+        What the policy remembers; None where it begins, with all jobs new to it.
+    news
+        What the policy has not been told.
+    wake_us
+        When it asked to be woken.
+    down, dead
+        GPUs of servers that are down, and links. They stay so.
+    """
+
+    now_us: int
+    jobs: Mapping[int, Active]
+    next_job: int
+    memory: Plain | None = None
+    news: News = field(default_factory=News)
+    wake_us: int | None = None
+    down: frozenset[int] = frozenset()
+    dead: frozenset[int] = frozenset()
+
+
+class TakenOver(Simulation):
+    """A simulation that begins with the jobs of a cluster as they are at a moment.
+
+    Parameters
+    ----------
+    setting
+        The cluster and who decides. The workload has a job for each number below `ClusterQueue.next_job`, and then
+        those that arrive later.
+    queue
+        The jobs at the beginning. What they are and how much they have to do is as the workload says.
+    done
+        Work done of each of these jobs.
+    ended
+        Jobs that ended before, in this order, with the microseconds that each lasted; some policies learn from them.
+
+    Raises
+    ------
+    UsageError, InvalidInputError
+        The policy does not work with this setting, or does not take its memory.
+    """
+
+    def __init__(
+        self, setting: Setting, queue: ClusterQueue, done: Mapping[int, int], ended: Iterable[tuple[TraceJob, int]] = ()
+    ) -> None:
+        super().__init__(setting)
+        self.now_us = queue.now_us
+        self._failing.down, self._failing.dead, self._under_way.dead = queue.down, queue.dead, queue.dead
+        running = {index for index, seen in queue.jobs.items() if seen.share is not None}
+        ended_before = [index for index in range(queue.next_job) if index not in queue.jobs]
+        self._arrivals.restore(running, ended_before, sorted(queue.jobs.keys() - running))
+        arrived = running.union(self._arrivals.arrive())
+        self._lives.update((index, Life(0)) for index in self._arrivals.held)
+        for index, seen in queue.jobs.items():
+            if index not in arrived:
+                continue
+            job = setting.workload.jobs[index]
+            active = replace(seen, job=job, work=setting.performance.work(job), done=done[index])
+            start_us = queue.now_us - active.run_us
+            self._active[index] = active
+            self._lives[index] = Life(0, start_us if index in running else None, active.done)
+            if index in running:
+                self._under_way.running[index] = Running.begun(active, setting, active.done, start_us, queue.now_us)
+        shares = dict.fromkeys(active.share for active in self._active.values() if active.share is not None)
+        self._books.crowd.set(len(self._active), self.now_us)
+        self._under_way.begin(tuple(shares), self.now_us)
+        self._books.hold(shares, setting.server_of, self.now_us)
+        self._failing.stopped = list(queue.news.stopped)
+        new = list(self._active) if queue.memory is None else list(queue.news.arrived)
+        self._trigger = Trigger(True, queue.wake_us, new, list(queue.news.ended))
+        if queue.memory is None:
+            self._policy.learn(ended)
+        else:
+            self._policy.restore(queue.memory, self._moment(self._trigger))
+
+    def _end(self, running: Running, share: Share) -> Share:
+        rest, index = super()._end(running, share), running.active.index
+        if (
+            index in self._trigger.arrived
+        ):  # of a job that ran and ended before the first round the policy knows nothing
+            self._trigger.arrived.remove(index)
+            self._trigger.ended.remove(index)
+        return rest
+
+    def start_us(self, index: int) -> int | None:
+        """Return when a job of the queue started, or since when it runs; None where it waits or has ended."""
+        life = self._lives.get(index)
+        return None if life is None else life.start_us

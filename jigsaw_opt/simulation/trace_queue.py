@@ -1,0 +1,169 @@
+"""The queue of a cluster at a moment of a trace: what ran and waited then, and what had ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from jigsaw_opt.documents.readers.times import moment_us
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import LARGEST, TraceJob, Workload
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.simulation.placing import FreeGpus
+from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.start_prediction import PastJobs
+from jigsaw_opt.simulation.taken_over import ClusterQueue
+from jigsaw_opt.text import counted, nearest
+
+__all__ = ["TraceQueue", "queue_at", "time_in", "waiting_job"]
+
+_HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TraceQueue:
+    """What a trace tells of a moment.
+
+    Parameters
+    ----------
+    queue
+        The jobs that waited and ran.
+    past
+        Those that had ended.
+    remarks
+        What was left aside, in a sentence each.
+    """
+
+    queue: ClusterQueue
+    past: PastJobs
+    remarks: tuple[str, ...] = ()
+
+
+def time_in(workload: Workload, text: str | None) -> int:
+    """Return a time of a workload's clock: hours on it, or a date and time; by default the last that it tells.
+
+    Raises
+    ------
+    UsageError
+        It is neither, or a date where the workload has none.
+    """
+    jobs = (*workload.jobs, *workload.unfinished)
+    if text is None:
+        return max(
+            time_us for job in jobs for time_us in (job.submit_us, job.start_us, job.end_us) if time_us is not None
+        )
+    found = moment_us(text)
+    if found is None:
+        try:
+            at_us = round(float(text) * _HOUR_US)
+        except (ValueError, OverflowError):
+            what = f"a date as 2026-01-31T08:30, or hours from the first submission, not {text!r}"
+            raise UsageError(f"a time is {what}") from None
+    elif workload.first_us is None:
+        raise UsageError("the workload has no dates; a time is in hours from its beginning")
+    elif found.zoned != workload.zoned:
+        raise UsageError(
+            f"the dates of the workload have {'a' if workload.zoned else 'no'} zone; {text!r} is otherwise"
+        )
+    else:
+        at_us = found.time_us - workload.first_us
+    if abs(at_us) > LARGEST:
+        raise UsageError(f"a time is at most {LARGEST / _HOUR_US:g} hours from the first submission, not {text!r}")
+    return at_us
+
+
+def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
+    """Return what ran, waited and had ended at a time of the workload of a setting.
+
+    The GPUs on which jobs ran are not known: the widest jobs are placed first, each on as few servers as can be.
+
+    Parameters
+    ----------
+    setting
+        The cluster, and the workload whose jobs tell when they started and ended.
+    at_us
+        The time. What came later is not looked at.
+    arrive
+        Whether jobs arrive later as they did before.
+
+    Raises
+    ------
+    UsageError
+        The workload does not tell when its jobs started and ended, or more GPUs were held than there are.
+    """
+    workload = setting.workload
+    _require_record(workload, at_us)
+    ended = [job for job in workload.jobs if _end_us(job) <= at_us]
+    present = [job for job in (*workload.jobs, *workload.unfinished) if job.submit_us <= at_us < _end_us(job)]
+    wide = [job for job in present if job.gpus > setting.gpu_count]
+    present = sorted((job for job in present if job.gpus <= setting.gpu_count), key=lambda job: job.submit_us)
+    runs = {k: at_us - job.start_us for k, job in enumerate(present) if _runs(job, at_us) and job.start_us is not None}
+    shares = _shares(setting, {k: present[k] for k in runs})
+    jobs = {
+        k: Active(
+            k, replace(job, start_us=None, end_us=None), 1, run_us=runs.get(k, 0), share=shares.get(k), starts=k in runs
+        )
+        for k, job in enumerate(present)
+    }
+    past = PastJobs(tuple(sorted(ended, key=_end_us)), arrive)
+    remarks = (f"{counted(len(wide), 'job')} with more GPUs than the cluster has left aside",) if wide else ()
+    return TraceQueue(ClusterQueue(at_us, jobs, len(jobs)), past, remarks)
+
+
+def waiting_job(workload: Workload, queue: ClusterQueue, name: str) -> int:
+    """Return the number of a job that waits.
+
+    Raises
+    ------
+    UsageError
+        There is none of that name, or it does not wait; the message says what it does.
+    """
+    found = [index for index, one in queue.jobs.items() if one.job.name == name]
+    if found and queue.jobs[found[0]].share is None:
+        return found[0]
+    if found:
+        raise UsageError(f"job {name!r} runs at that time")
+    waiting = [one.job.name for one in queue.jobs.values() if one.share is None]
+    for job in (*workload.jobs, *workload.unfinished):
+        if job.name == name:
+            when = "is submitted only later" if job.submit_us > queue.now_us else "has ended by that time"
+            raise UsageError(f"job {name!r} {when}")
+    raise UsageError(f"no job {name!r} waits; {nearest(name, waiting)}" if waiting else "no job waits at that time")
+
+
+def _end_us(job: TraceJob) -> int:
+    """Return when a job ended; one that has a duration and no record ended before everything that is asked for."""
+    if job.end_us is not None:
+        return job.end_us
+    return LARGEST + 1 if job.iterations is None else -LARGEST
+
+
+def _runs(job: TraceJob, at_us: int) -> bool:
+    return job.start_us is not None and job.start_us <= at_us
+
+
+def _require_record(workload: Workload, at_us: int) -> None:
+    """Refuse a moment of which the workload does not tell who waited and who ran."""
+    lacking = [job.name for job in workload.jobs if job.start_us is None or job.end_us is None]
+    later = any(job.submit_us > at_us for job in workload.jobs)
+    if lacking and (later or not workload.unfinished):
+        raise UsageError(
+            f"the workload does not say when {counted(len(lacking), 'job')} started and ended, {lacking[0]!r} for one,"
+            " so it does not tell who waited then"
+        )
+
+
+def _shares(setting: Setting, jobs: Mapping[int, TraceJob]) -> dict[int, Share]:
+    """Place jobs that run, those first that name a type of GPU, and of others the widest."""
+    held, free = sum(job.gpus for job in jobs.values()), FreeGpus(setting)
+    if held > setting.gpu_count:
+        raise UsageError(f"{counted(held, 'GPU')} were held then, and the cluster has {setting.gpu_count}")
+    found: dict[int, Share] = {}
+    typed = {k: replace(job, gpu_types=(job.ran_on,)) if job.ran_on else job for k, job in jobs.items()}
+    for index, job in sorted(typed.items(), key=lambda it: (it[1].gpu_types is None, -it[1].gpus)):
+        gpus = free.place(job, "packed")
+        if gpus is None:
+            raise UsageError(f"job {job.name!r} ran then, and finds no GPUs on this cluster beside the others that ran")
+        found[index] = Share((index,), gpus)
+    return found

@@ -1,0 +1,81 @@
+"""`jigsaw when`: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+
+HEAD = "JobID|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES|Timelimit|User"
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> str:
+    """Ten jobs of an hour each in the past, one that has run for 20 minutes, and two that wait."""
+    past = [
+        f"{k}|COMPLETED|2026-01-{k:02}T08:00:00|2026-01-{k:02}T08:00:00|2026-01-{k:02}T09:00:00|01:00:00"
+        "|gres/gpu=8|gres/gpu=8|04:00:00|ann"
+        for k in range(1, 11)
+    ]
+    now = (
+        "11|RUNNING|2026-01-11T08:40:00|2026-01-11T08:40:00|Unknown|00:20:00|gres/gpu=8|gres/gpu=8|04:00:00|ann",
+        "12|PENDING|2026-01-11T08:50:00|Unknown|Unknown|00:00:00||gres/gpu=8|04:00:00|ann",
+        "13|PENDING|2026-01-11T09:00:00|Unknown|Unknown|00:00:00||gres/gpu=1|04:00:00|bob",
+    )
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join((HEAD, *past, *now, "")))
+    return f"slurm:{path}"
+
+
+def when(*arguments: str) -> int:
+    return main(["when", "--cluster", "1x8:a100", "--samples", "9", *arguments])
+
+
+def test_a_sentence_and_all_figures(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert when(queue, "12") == 0
+    told = capsys.readouterr()
+    assert told.out == (
+        "job 12 starts in 40 min with a probability of 50 %, and in 40 min with 90 % (9 simulations of the queue).\n"
+    )
+    assert "3 of 13 jobs left out: 2 still pending, 1 not ended" in told.err
+    assert when(queue, "13", "--policy", "fifo", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    now_us = found["now_us"]
+    assert now_us == (10 * 24 + 1) * 3_600_000_000
+    assert found["intervals_us"] == {"50": [now_us + 6_000_000_000] * 2, "90": [now_us + 6_000_000_000] * 2}
+    assert (found["job"], found["policy"], found["samples"], found["not_started"]) == ("13", "fifo", 9, 0)
+    assert (found["waiting"], found["running"], found["past"]) == (2, 1, 10)
+
+
+def test_a_time_of_the_past(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert when(queue, "12", "--at", "2026-01-11T08:55:00", "--no-arrivals") == 0
+    assert capsys.readouterr().out.startswith("job 12 starts in 45 min with")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("99",), 2, "no job '99' waits"),
+        (("11",), 2, "job '11' runs at that time"),
+        (("5",), 2, "job '5' has ended by that time"),
+        (("12", "--at", "noon"), 2, "not 'noon'"),
+        (("12", "--policy", "none"), 2, "no policy 'none'"),
+        (("12", "--samples", "0"), 2, "at least 1 simulation"),
+    ],
+)
+def test_refusals(
+    queue: str, arguments: tuple[str, ...], code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert when(queue, *arguments) == code
+    assert told in capsys.readouterr().err
+
+
+def test_a_queue_without_time_limits_says_what_to_do(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(queue.partition(":")[2])
+    path.write_text(path.read_text().replace("04:00:00", ""))
+    assert when(queue, "12") == 2
+    assert "backfill:default_limit=24" in capsys.readouterr().err
+    assert when(queue, "12", "--policy", "backfill:default_limit=24") == 0

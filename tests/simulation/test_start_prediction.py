@@ -1,0 +1,238 @@
+"""When a waiting job will start: draws, simulations that go on from a queue, and what a trace tells of one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from random import Random
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.scheduling.live_job import News
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
+from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.start_prediction import PastJobs, StartPrediction, predict_start
+from jigsaw_opt.simulation.taken_over import ClusterQueue, TakenOver
+from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
+from tests.simulation.cases import SECOND, cluster, job, random_jobs, setting
+
+HOUR, DAY = 3600, 86_400
+HOUR_US = HOUR * SECOND
+
+
+def of(user: str | None, gpus: int = 1, **more: object) -> TraceJob:
+    return TraceJob("x", 0, "seconds", gpus, user=user, **more)  # type: ignore[arg-type]
+
+
+def drawn(times: RunTimes, asked: TraceJob, run_us: int = 0, count: int = 4000) -> Counter[int]:
+    random = Random(7)
+    return Counter(times.draw(asked, run_us, random) for _ in range(count))
+
+
+# Run times -------------------------------------------------------------------------------------------------
+
+
+def test_run_times_follow_kaplan_and_meier() -> None:
+    """Of 10, 12, (15 and still running), 20, 30: the mass of 15 goes to 20 and 30."""
+    ended = [(of("a"), us) for us in (10, 12, 20, 30)] * 5
+    times = RunTimes(ended, [(of("a"), 15)] * 5)
+    shares = {us: number / 4000 for us, number in drawn(times, of("a")).items()}
+    assert shares.keys() == {10, 12, 20, 30}
+    assert [shares[us] for us in (10, 12, 20, 30)] == pytest.approx([0.2, 0.2, 0.3, 0.3], abs=0.03)
+    assert set(drawn(times, of("a"), run_us=12)) == {20, 30}
+
+
+def test_run_times_are_of_the_same_user_and_size_where_there_are_enough() -> None:
+    ended = [(of("a", 8), 80)] * 5 + [(of("a", 1), 10)] * 5 + [(of("b", 8), 800)] * 5
+    times = RunTimes(ended)
+    assert set(drawn(times, of("a", 8))) == {80}
+    assert set(drawn(times, of("a", 2))) == {10, 80}
+    assert set(drawn(times, of("a", 8), run_us=80)) == {800}, "no run of a lasted longer, but one of its size did"
+    assert set(drawn(times, of("c", 1))) == {10}
+    assert set(drawn(times, of(None, 2))) == {10, 80, 800}
+
+
+def test_run_times_keep_limits_and_go_beyond_what_was_seen() -> None:
+    times = RunTimes([(of("a"), 100)] * 9)
+    assert set(drawn(times, of("a", time_limit_us=60))) == {60}
+    assert set(drawn(times, of("a", time_limit_us=60), run_us=70)) == {71}
+    longer = drawn(times, of("a"), run_us=1000)
+    assert min(longer) > 1000
+    assert sum(number for us, number in longer.items() if us > 2000) == pytest.approx(2000, abs=150)
+
+
+def test_arrivals_are_those_of_earlier_days_at_the_same_hour() -> None:
+    jobs = [job(f"j{k}", k * DAY / 4, 1 + k, 5) for k in range(12)]
+    now_us = 3 * DAY * SECOND
+    found = list(arrivals(jobs, now_us, 50, Random(1)))
+    assert len(found) == 200 and len({one.name for one in found}) == 200
+    assert [one.submit_us for one in found] == [now_us + k * DAY * SECOND // 4 for k in range(200)]
+    days = Counter(tuple(one.gpus for one in found[k : k + 4]) for k in range(0, 200, 4))
+    assert days.keys() == {(1, 2, 3, 4), (5, 6, 7, 8), (9, 10, 11, 12)}
+    assert not list(arrivals(jobs[:3], DAY * SECOND // 2, 5, Random(1)))
+    assert not list(arrivals([], DAY * SECOND, 5, Random(1)))
+
+
+# Simulations that go on ------------------------------------------------------------------------------------
+
+
+def queue_of(simulation: Simulation, remembers: bool) -> ClusterQueue:
+    for running in simulation._under_way.running.values():
+        running.settle(simulation.now_us)
+    trigger = simulation._trigger
+    memory, news = (
+        (simulation._policy.state(), News(list(trigger.arrived), list(trigger.ended))) if remembers else (None, News())
+    )
+    jobs = {index: replace(active) for index, active in simulation._active.items()}
+    return ClusterQueue(simulation.now_us, jobs, simulation._arrivals.submitted, memory, news, trigger.wake_us)
+
+
+@pytest.mark.parametrize(
+    ("policy", "remembers"),
+    [
+        *product(("fifo", "backfill:default_limit=4", "srtf", "las", "priority"), (True, False)),
+        ("multifactor:default_limit=4", True),
+        ("backfill:kind=conservative:default_limit=4", True),  # its reservations are what it remembers
+    ],
+)
+def test_a_simulation_goes_on_from_a_queue_as_if_it_had_gone_on(policy: str, remembers: bool) -> None:
+    for seed in range(4):
+        given = setting(*random_jobs(seed, 40), round_us=400 * SECOND).under(policy)
+        whole = Simulation(given)
+        whole.run(until_us=1210 * SECOND)
+        queue, so_far = queue_of(whole, remembers), {one.index for one in whole.outcome.jobs}
+        jobs = dict(enumerate(given.workload.jobs))
+        then = TakenOver(given, queue, {index: one.done for index, one in queue.jobs.items()})
+        assert queue.jobs.keys() == jobs.keys() - so_far - set(range(queue.next_job, 40))
+        whole.run()
+        finish(then, 40 - len(so_far))
+        expected = {one.index: one.finish_us for one in whole.outcome.jobs if one.index not in so_far}
+        assert {one.index: one.finish_us for one in then.outcome.jobs} == expected
+
+
+def finish(simulation: Simulation, jobs: int) -> None:
+    simulation.run(lambda: simulation.ended == jobs)
+
+
+def one_server(
+    past: PastJobs | None, *present: tuple[TraceJob, int | None], now_s: int = HOUR
+) -> tuple[Setting, ClusterQueue]:
+    """A server of 4 GPUs under fifo, and jobs with the seconds for which they have run."""
+    recorded = [
+        replace(one, iterations=None, start_us=None if run_s is None else (now_s - run_s) * SECOND)
+        for one, run_s in present
+    ]
+    ended = (job("old", 0, 1, 1),) if past is None else past.ended
+    jobs = tuple(replace(one, start_us=0, end_us=one.duration_us) for one in ended)
+    workload = Workload("w", jobs, unfinished=tuple(recorded))
+    given = replace(setting(job("x", 0, 1, 1), cluster=cluster(1, 4), round_us=0), workload=workload).under("fifo")
+    return given, queue_at(given, now_s * SECOND).queue
+
+
+def test_a_job_starts_when_the_one_before_ends() -> None:
+    """One job has held all GPUs for half an hour; half of those that last longer take one hour, half two."""
+    past = PastJobs(tuple(job(f"p{k}", 0, 4, seconds) for k, seconds in enumerate([60, HOUR, 2 * HOUR] * 6)), False)
+    given, queue = one_server(past, (job("runs", 0, 4, 1), HOUR // 2), (job("waits", 0, 4, 1), None), now_s=9 * HOUR)
+    found = predict_start(given, queue, 1, past, samples=99, seed=3)
+    starts = Counter((start_us - queue.now_us) // (HOUR_US // 2) for start_us in found.starts_us)
+    assert starts.keys() == {1, 3}
+    assert starts[1] == pytest.approx(49.5, abs=12)
+    assert found.interval_us(0.9) == (queue.now_us + HOUR_US // 2, queue.now_us + 3 * HOUR_US // 2)
+    assert str(found).startswith(
+        "job waits starts in 30 min to 1.5 h with a probability of 50 %, and in 30 min to 1.5 h"
+    )
+    assert predict_start(given, queue, 1, past, samples=99, seed=3) == found
+    assert predict_start(given, queue, 1, past, samples=99, seed=4) != found
+
+
+def test_later_arrivals_delay_a_job_that_they_may_overtake() -> None:
+    """Every hour comes a job of one GPU for 90 minutes: under srtf the wide, long one waits for ever."""
+    jobs = tuple(job(f"p{k}", k * HOUR, 1, 3 * HOUR // 2) for k in range(49))
+    wide = tuple(job(f"w{k}", 0, 4, 10 * HOUR) for k in range(6))
+    past = PastJobs((*jobs, *wide))
+    given, queue = one_server(past, (job("runs", 0, 1, 1), 600), (job("wide", 0, 4, 1), None), now_s=49 * HOUR)
+    with_them = predict_start(given.under("srtf"), queue, 1, past, samples=5)
+    without = predict_start(given.under("srtf"), queue, 1, replace(past, arrive=False), samples=5)
+    assert max(without.starts_us) <= queue.now_us + 10 * HOUR_US
+    assert not with_them.starts_us or min(with_them.starts_us) > max(without.starts_us)
+
+
+def test_intervals_are_ranks_of_the_starts() -> None:
+    found = StartPrediction("x", 0, tuple(range(1, 100)), 99)
+    assert (found.interval_us(0.5), found.interval_us(0.9), found.median_us) == ((25, 75), (5, 95), 50)
+    assert StartPrediction("x", 0, (7,), 1).interval_us(0.9) == (7, 7)
+    late = StartPrediction("x", 0, tuple(range(1, 60)), 99)
+    assert (late.interval_us(0.5), late.interval_us(0.9)) == ((25, None), (5, None))
+    assert "or later" in str(late)
+    assert late.plain()["not_started"] == 40
+    never = StartPrediction("x", 0, (), 9)
+    assert never.median_us is None and "or never" in str(never)
+
+
+def test_what_cannot_be_predicted() -> None:
+    given, queue = one_server(None, (job("waits", 0, 4, 1), None))
+    with pytest.raises(UsageError, match="at least 1 simulation"):
+        predict_start(given, queue, 0, None, samples=0)
+    with pytest.raises(UsageError, match="no job has ended before"):
+        predict_start(given, queue, 0, PastJobs(()), samples=1)
+
+
+# Queues of traces ------------------------------------------------------------------------------------------
+
+
+def recorded(name: str, submit_h: float, start_h: float, end_h: float, gpus: int = 4) -> TraceJob:
+    times = (round(at * HOUR_US) for at in (submit_h, start_h, end_h))
+    submit_us, start_us, end_us = times
+    return replace(TraceJob.lasting(name, submit_us, gpus, end_us - start_us), start_us=start_us, end_us=end_us)
+
+
+def test_a_past_moment_of_a_trace() -> None:
+    jobs = (
+        recorded("a", 0, 0, 1),
+        recorded("b", 0.5, 1, 3),
+        recorded("c", 0.6, 1.5, 4),
+        recorded("d", 1.9, 3, 5),
+        recorded("e", 3, 5, 6),
+    )
+    given = replace(setting(job("x", 0, 1, 1)), workload=Workload("w", jobs)).under("fifo")
+    found = queue_at(given, 2 * HOUR_US)
+    assert [one.name for one in found.past.ended] == ["a"]
+    queued = {
+        one.job.name: (one.run_us / HOUR_US, one.starts, one.share is not None) for one in found.queue.jobs.values()
+    }
+    assert queued == {"b": (1.0, 1, True), "c": (0.5, 1, True), "d": (0.0, 0, False)}
+    assert all(one.job.start_us is None and one.job.end_us is None for one in found.queue.jobs.values())
+    assert waiting_job(given.workload, found.queue, "d") == 2
+    for name, why in {"b": "runs", "a": "has ended", "e": "only later", "f": "no job 'f' waits"}.items():
+        with pytest.raises(UsageError, match=why):
+            waiting_job(given.workload, found.queue, name)
+    crowded = replace(given, cluster=cluster(1, 4))
+    with pytest.raises(UsageError, match="8 GPUs were held then, and the cluster has 4"):
+        queue_at(crowded, 2 * HOUR_US)
+    silent = replace(given, workload=Workload("w", tuple(replace(one, end_us=None) for one in jobs)))
+    with pytest.raises(UsageError, match="does not say when 5 jobs started and ended"):
+        queue_at(silent, 2 * HOUR_US)
+
+
+def test_times_of_a_trace() -> None:
+    jobs = (recorded("a", 0, 0, 1),)
+    plain = Workload("w", jobs, unfinished=(job("b", 2 * HOUR, 1, 1),))
+    assert (time_in(plain, None), time_in(plain, "1.5")) == (2 * HOUR_US, 3 * HOUR_US // 2)
+    dated = replace(plain, first_us=1_769_846_400_000_000)
+    assert time_in(dated, "2026-01-31 09:00") == HOUR_US
+    for workload, text, why in (
+        (plain, "2026-01-31 09:00", "has no dates"),
+        (dated, "2026-01-31T09:00Z", "have no zone"),
+        (replace(dated, zoned=True), "2026-01-31T09:00", "have a zone"),
+        (plain, "soon", "not 'soon'"),
+        (plain, "nan", "not 'nan'"),
+        (plain, "1e300", "not '1e300'"),
+        (plain, "1e9", "at most"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            time_in(workload, text)
+    assert lasting(jobs[0], 1500).duration_us == 1500
