@@ -214,6 +214,31 @@ def test_borrowing_by_preemption_stops_at_the_threshold(kueue: Kueue) -> None:
     assert restarts(1) == [0, 0, 0]  # only one of the two could be stopped, so none is
 
 
+def test_in_cohorts_of_cohorts_the_nearer_quota_wins(kueue: Kueue) -> None:
+    """Quota of the own cohort is reclaimed whatever the priorities are; that of a larger one is not, to borrow it."""
+
+    def restarts(home: int, root: int) -> list[int]:
+        items = [
+            item("Cohort", "root", resourceGroups=groups({"gpu": (root,)})),
+            item("Cohort", "home", parentName="root", resourceGroups=groups({"gpu": (home,)})),
+            queue("q", {"gpu": (0,)}, "home", preemption={"reclaimWithinCohort": "Any"}),
+            queue("guest", {"gpu": (0,)}, "root"),
+            queue("owner", {"gpu": (2,)}, "root"),
+        ]
+        jobs = (of("own", "owner", 0, 2), of("guest", "guest", 0, 2, priority=9), of("back", "q", 1, 2))
+        return kueue.restarts(items, *jobs)
+
+    assert restarts(home=2, root=0) == [0, 1, 0]
+    assert restarts(home=0, root=2) == [0, 0, 0]
+
+
+def test_yaml_is_refused_with_what_to_print(kueue: Kueue, tmp_path: Path) -> None:
+    path = tmp_path / "queues.yaml"
+    path.write_text("apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\n")
+    with pytest.raises(InvalidInputError, match="YAML is not read: print JSON, as kubectl get"):
+        Simulation(setting(of("1", "a", 0, 1)).under(f"kueue:config={path}"))
+
+
 def test_victims_come_back_only_after_the_job_that_they_made_way_for(kueue: Kueue) -> None:
     """As met in Kueue: jobs within their own quota that were stopped must not take it again before the other starts."""
     items = [

@@ -19,6 +19,7 @@ from jigsaw_opt.simulation.policies.fair_share import ShareTree
 from jigsaw_opt.simulation.policies.multifactor import MULTIFACTOR, JobPriority, PrioritySettings, decayed
 from tests.simulation.cases import SECOND, cluster, job, random_jobs, run, setting
 from tests.simulation.resumable import accounted
+from tests.simulation.test_backfill_policy import GPUS, Textbook, drawn
 
 HOUR = 3600 * SECOND
 
@@ -167,6 +168,31 @@ def test_without_weights_it_is_backfill() -> None:
     made = setting(*jobs, restart_s=5)
     assert run(made, MULTIFACTOR).jobs != run(made, BACKFILL).jobs  # with the weights of the example it is not
     assert run(made, MULTIFACTOR, **ONE_WEIGHT).jobs == run(made, BACKFILL).jobs
+
+
+class LargestFirst(Textbook):
+    """Backfill over the queue by size."""
+
+    def waiting(self, now: int) -> list[int]:
+        return sorted(Textbook.waiting(self, now), key=lambda k: -self.jobs[k][1])
+
+    def conservative(self, now: int) -> None:
+        self.reserved = {}
+        Textbook.conservative(self, now)
+
+
+@pytest.mark.parametrize("kind", ["easy", "conservative"])
+def test_starts_are_those_of_the_textbook_over_the_queue_by_priority(kind: str) -> None:
+    options = {**ONE_WEIGHT, "priority_weight_job_size": "8000", "kind": kind}
+    for seed in range(30):
+        jobs = drawn(seed, overrun=False)
+        made = [
+            replace(TraceJob.lasting(f"j{k}", submit, gpus, length), time_limit_us=estimate)
+            for k, (submit, gpus, length, estimate) in enumerate(jobs)
+        ]
+        outcome = run(setting(*made, cluster=cluster(GPUS, 1), round_us=0), MULTIFACTOR, **options)
+        starts = {record.index: record.start_us for record in outcome.jobs}
+        assert starts == LargestFirst(jobs).run(kind == "conservative"), seed
 
 
 CONF = """\
