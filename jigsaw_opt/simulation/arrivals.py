@@ -142,13 +142,13 @@ def _refuse_cycles(jobs: Sequence[TraceJob], before: dict[int, set[int]]) -> Non
     left = {index: set(others) for index, others in before.items()}
     while free := {k for others in left.values() for k in others} - left.keys():
         left = {index: rest for index, others in left.items() if (rest := others - free)}
-    circle = list(_circle(left))
-    if circle:
-        names = ", ".join(repr(jobs[k].name) for k in circle[:_MOST_NAMES])
+    cycle = list(_cycle(left))
+    if cycle:
+        names = ", ".join(repr(jobs[k].name) for k in cycle[:_MOST_NAMES])
         raise InvalidInputError([Problem("$.jobs", f"jobs wait for each other: {names}")])
 
 
-def _circle(left: dict[int, set[int]]) -> Iterator[int]:
+def _cycle(left: dict[int, set[int]]) -> Iterator[int]:
     """Yield the numbers of jobs each of which waits for the next, and the last for the first."""
     path: list[int] = []
     index = next(iter(left), None)

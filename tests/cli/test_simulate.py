@@ -12,6 +12,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.policy import Scheduler
 from jigsaw_opt.simulation.placing import FreeGpus
 from jigsaw_opt.simulation.policies.fifo import FIFO
@@ -111,14 +112,16 @@ def test_a_cluster_of_a_family(tmp_path: Path) -> None:
 
 def interrupt_at_take(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Ctrl-C pressed when GPUs are taken for the so-many-th time."""
-    taken, take = count(1), FreeGpus.take
+    taken, place = count(1), FreeGpus.place
 
-    def interrupted(free: FreeGpus, gpus: int) -> tuple[int, ...] | None:
+    def interrupted(
+        free: FreeGpus, job: TraceJob, placement: str, without: Container[int] = ()
+    ) -> tuple[int, ...] | None:
         if next(taken) == number:
             signal.raise_signal(signal.SIGINT)
-        return take(free, gpus)
+        return place(free, job, placement, without)
 
-    monkeypatch.setattr(FreeGpus, "take", interrupted)
+    monkeypatch.setattr(FreeGpus, "place", interrupted)
 
 
 def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
