@@ -7,6 +7,7 @@ import re
 import signal
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,12 +115,10 @@ def interrupt_at_take(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Ctrl-C pressed when GPUs are taken for the so-many-th time."""
     taken, place = count(1), FreeGpus.place
 
-    def interrupted(
-        free: FreeGpus, job: TraceJob, placement: str, without: Container[int] = ()
-    ) -> tuple[int, ...] | None:
+    def interrupted(free: FreeGpus, job: TraceJob, *how: Any) -> tuple[int, ...] | None:
         if next(taken) == number:
             signal.raise_signal(signal.SIGINT)
-        return place(free, job, placement, without)
+        return place(free, job, *how)
 
     monkeypatch.setattr(FreeGpus, "place", interrupted)
 
