@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,14 @@ import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.placing import FreeGpus
 from jigsaw_opt.simulation.policies.priority import PRIORITY
 from jigsaw_opt.simulation.records import SimulationOutcome
-from tests.simulation.cases import SECOND, cluster, finish_s, job, run, setting
+from tests.simulation.cases import SECOND, cluster, finish_s, job, random_jobs, run, setting
 
 
 def of(priority: int | None, name: str, submit_s: float, gpus: int, seconds: int, **stated: Any) -> TraceJob:
@@ -115,3 +120,47 @@ def test_on_several_types_a_job_takes_what_is_free_before_it_stops_another() -> 
     jobs = (of(0, "low", 0, 4, 100), of(5, "high", 10, 4, 20), of(9, "picky", 20, 4, 20, gpu_types=("fast",)))
     found = run(setting(*jobs, cluster=made, round_us=0), PRIORITY)
     assert [record.restarts for record in found.jobs] == [1, 0, 0]
+
+
+@dataclass
+class _Watched:
+    """The policy, with every decision looked at."""
+
+    name: str = "watched"
+    display_name: str = "as the policy"
+    options = PRIORITY.options
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Watched:
+        self.setting, self.own = setting, PRIORITY.start(setting, options)
+        return self
+
+    def decide(self, moment: Moment) -> Decision:
+        decision = self.own.decide(moment)
+        rank = {index: active.job.priority or 0 for index, active in moment.jobs.items()}
+        runs = {index: share for share in decision.shares for index in share.jobs}
+        before = {index for share in moment.shares for index in share.jobs}
+        stopped, started = before - runs.keys(), runs.keys() - before
+        if stopped:
+            assert max(rank[index] for index in started) > max(rank[index] for index in stopped)
+        assert all(moment.jobs[index].job.preemptible is not False for index in stopped)
+        for index in moment.jobs.keys() - runs.keys():
+            stay = [share for k, share in runs.items() if self._stays(moment, k, rank[index])]
+            assert FreeGpus(self.setting, stay, moment.down).place(moment.jobs[index].job, "packed") is None
+        return decision
+
+    def _stays(self, moment: Moment, index: int, rank: int) -> bool:
+        job = moment.jobs[index].job
+        return (job.priority or 0) >= rank or job.preemptible is False
+
+
+@pytest.mark.parametrize("victims", ["youngest", "smallest"])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_job_waits_that_lower_ones_could_make_room_for(seed: int, victims: str) -> None:
+    draw = random.Random(seed)
+    jobs = [
+        replace(one, priority=draw.randrange(4), preemptible=draw.choice((None, None, True, False)))
+        for one in random_jobs(seed, 60)
+    ]
+    found = run(setting(*jobs, round_us=0, restart_s=seed), _Watched(), victims=victims)
+    assert all(record.finish_us is not None for record in found.jobs)
+    assert sum(record.restarts for record in found.jobs) > 0
