@@ -236,6 +236,22 @@ def test_files_of_a_cluster_are_read(tmp_path: Path) -> None:
     ]  # goes before the file
 
 
+def test_partitions_of_a_higher_tier_come_first_whatever_the_priority(tmp_path: Path) -> None:
+    """ "The scheduler will evaluate jobs in the partition(s) with the highest PriorityTier before others"."""
+    path = tmp_path / "slurm.conf"
+    path.write_text("PriorityWeightJobSize=1000\nPartitionName=low\nPartitionName=high PriorityTier=5\n")
+    jobs = (
+        of("u", "first", 0, 8, 100, queue="low"),
+        of("u", "large", 1, 8, 10, queue="low"),
+        of("u", "small", 2, 2, 10, queue="high"),
+    )
+    assert starts_s(*jobs, conf=str(path)) == [0, 110, 100]
+    path.write_text("PartitionName=low PriorityTier=x\nPartitionName=high PriorityTier=70000\n")
+    with pytest.raises(InvalidInputError, match="PriorityTier of partition 'low'") as problems:
+        starts_s(*jobs, conf=str(path))
+    assert len(problems.value.problems) == 2
+
+
 SCONTROL = """\
 Configuration data as of 2026-11-20T10:00:00
 PriorityCalcPeriod      = 00:05:00

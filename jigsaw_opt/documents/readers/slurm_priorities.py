@@ -7,15 +7,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.documents.readers.lines import Lines
+from jigsaw_opt.errors import InvalidInputError, Problem
 
 __all__ = ["Association", "SlurmConf", "read_qos", "read_shares", "read_slurm_conf"]
 
 _ROOT = "root"
 _MOST = 2**32
+_MOST_OF = 65_533
+"""The greatest priority of a partition."""
+_FIVE_DIGITS = re.compile("[0-9]{1,5}")
 _OF_PARTITIONS = frozenset({"priorityjobfactor", "prioritytier"})
 _NULL = "(null)"
 _QOS = "sacctmgr -P show qos format=Name,Priority"
@@ -31,6 +36,23 @@ class SlurmConf(NamedTuple):
     partitions: Mapping[str, Mapping[str, str]]
     includes: int
     """How many lines include other files, which are not read."""
+
+    def of_partitions(self, name: str, source: str) -> dict[str, int]:
+        """Return a number of each partition, as ``PriorityTier``; 1 where none is stated, Slurm's default.
+
+        Raises
+        ------
+        InvalidInputError
+            With every one that is no whole number up to 65533; `source` is the name of the file.
+        """
+        stated = {partition: own.get(name.lower(), "1") for partition, own in self.partitions.items()}
+        wrong = [
+            it for it, text in stated.items() if not (text.isascii() and text.isdecimal() and int(text) <= _MOST_OF)
+        ]
+        if wrong:
+            what = f"is a whole number from 0 to {_MOST_OF}"
+            raise InvalidInputError([Problem(source, f"{name} of partition {it!r} {what}") for it in wrong])
+        return {partition: int(text) for partition, text in stated.items()}
 
 
 class Association(NamedTuple):

@@ -72,14 +72,16 @@ class PrioritySettings:
     ----------
     values
         By the name of the parameter.
-    partitions, qos
-        Priorities of partitions (``PriorityJobFactor``) and of QOS.
+    partitions, tiers, qos
+        Priorities of partitions (``PriorityJobFactor``), which of them come first (``PriorityTier``), and priorities
+        of QOS.
     associations
         Accounts and users with their shares.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
+    tiers: Mapping[str, int] = field(default_factory=dict)
     qos: Mapping[str, int] = field(default_factory=dict)
     associations: tuple[Association, ...] = ()
 
@@ -112,10 +114,12 @@ def _settings_of(options: Mapping[str, str]) -> PrioritySettings:
     stated = {name: options[_option(name)] for name in _DEFAULTS if options[_option(name)] != _NONE}
     problems: list[Problem] = []
     conf, associations, qos = SlurmConf(_lower(_WITHOUT_FILE), {}, 0), tuple[Association, ...](), dict[str, int]()
+    partitions, tiers = dict[str, int](), dict[str, int]()
     try:
         if (path := options["conf"]) != _NONE:
             conf = read_slurm_conf(read_file(path), path)
             problems += _conf_problems(conf, path)
+            partitions, tiers = (conf.of_partitions(it, path) for it in ("PriorityJobFactor", "PriorityTier"))
         if (path := options["shares"]) != _NONE:
             associations = read_shares(read_file(path), path)
         if (path := options["qos"]) != _NONE:
@@ -125,8 +129,7 @@ def _settings_of(options: Mapping[str, str]) -> PrioritySettings:
     if problems:
         raise InvalidInputError(problems)
     values = {name: conf.parameters[name.lower()] for name in _DEFAULTS if name.lower() in conf.parameters}
-    partitions = {name: int(own.get("priorityjobfactor", "1")) for name, own in conf.partitions.items()}
-    return PrioritySettings({**values, **stated}, partitions, qos, associations)
+    return PrioritySettings({**values, **stated}, partitions, tiers, qos, associations)
 
 
 def _conf_problems(conf: SlurmConf, source: str) -> Iterable[Problem]:
@@ -140,9 +143,6 @@ def _conf_problems(conf: SlurmConf, source: str) -> Iterable[Problem]:
             yield Problem(source, f"{name} is a time as in 7-0, not {value[:40]!r}")
         elif not time and value not in _WEIGHTS:
             yield Problem(source, f"{name} is a whole number below 2^32, not {value[:40]!r}")
-    for partition, own in conf.partitions.items():
-        if own.get("priorityjobfactor", "1") not in _WEIGHTS:
-            yield Problem(source, f"PriorityJobFactor of partition {partition!r} is a whole number")
     others = [name for name, nothing in _NOT_SIMULATED.items() if conf.parameters.get(name, nothing).lower() != nothing]
     flags = (flag.strip().upper() for flag in conf.parameters.get("priorityflags", "").split(","))
     others += [f"priorityflags={flag}" for flag in flags if flag and flag not in {*_FLAGS, *_HARMLESS_FLAGS}]
@@ -282,10 +282,11 @@ class _MultifactorScheduler(BackfillScheduler):
             else:
                 shares = self.tree.fair_tree(self.usage)
 
-        def rank(active: Active) -> int:
+        def rank(active: Active) -> tuple[int, int]:
             job = active.job
+            tier = self.priorities.tiers.get(job.queue or "", 1)
             waited_us = moment.now_us - self.eligible.get(active.index, job.submit_us)
-            return -self.priority.of(job, waited_us, shares.get(_user_of(job), 0.0), self._limit_us(job))
+            return -tier, -self.priority.of(job, waited_us, shares.get(_user_of(job), 0.0), self._limit_us(job))
 
         return sorted(waiting, key=rank)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.documents.readers.slurm_priorities import read_slurm_conf
 from jigsaw_opt.documents.reading import read_file
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import file_names, whole_numbers
@@ -225,21 +225,8 @@ class _Priority:
 
 
 def _tiers(path: str) -> dict[str, int]:
-    """Return the ``PriorityTier`` of each partition of slurm.conf.
-
-    Raises
-    ------
-    InvalidInputError
-        With every one that is no whole number.
-    """
-    stated = {
-        name: own.get("prioritytier", "1") for name, own in read_slurm_conf(read_file(path), path).partitions.items()
-    }
-    wrong = [name for name, tier in stated.items() if tier not in _TIERS]
-    if wrong:
-        raise InvalidInputError([Problem(path, f"PriorityTier of partition {it!r} is a whole number") for it in wrong])
-    return {name: int(tier) for name, tier in stated.items()}
+    """Return the ``PriorityTier`` of each partition of slurm.conf."""
+    return read_slurm_conf(read_file(path), path).of_partitions("PriorityTier", path)
 
 
-_TIERS = whole_numbers(most=65_533)
 PRIORITY = _Priority()
