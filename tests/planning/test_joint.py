@@ -242,6 +242,24 @@ def test_the_least_limit_leaves_a_plan_and_a_bound_below_it(memory: int | None) 
     assert work <= found.bound_us <= more.bound_us <= more.makespan_us < found.makespan_us
 
 
+def test_in_tight_memory_round_trips_behind_a_stage_raise_the_bound() -> None:
+    raised = []
+    for seed in range(6):
+        graph = chain(Random(f"trips/{seed}"), 9, split=seed % 2 == 1)
+        choices = PipelineChoices(3, (8,), 45, bandwidth=300_000)
+        bound = ChainBound(table_of(graph, choices))
+        bound.prove(LIMITS)
+        if bound.least_us is None:
+            continue
+        every = [Cut((a, b, 9), (False,) * 3) for a, b in combinations(range(1, 9), 2)]
+        least = min(cut_bound_us(bound.table.problem(cut)) for cut in every)
+        shortest = next(limit for limit in range(bound.least_us + 1) if bound.open_cuts(limit, 100))
+        assert shortest <= bound.least_us <= least
+        raised.append(bound.least_us - shortest)
+    assert len(raised) > 3
+    assert max(raised) > 0
+
+
 def test_a_bound_that_is_out_of_time_is_one_and_goes_on() -> None:
     graph = chain(Random("bound"), 30, split=True)
     bound = ChainBound(table_of(graph, PipelineChoices(4, (8,), 200, bandwidth=2_000_000)))

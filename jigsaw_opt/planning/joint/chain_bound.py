@@ -10,22 +10,26 @@ stage
 * ``A + R + M (f + b) - min(c, M) f - b <= T``, where ``R`` is the round trip from this stage on and back to its end,
   and ``c`` how many micro-batches its memory holds: before its first backward pass it can do no more than ``c``
   forward passes;
-* ``A + ceil(M / c) R <= T``: one of ``c`` places in memory is taken at least so often, for ``R`` each time.
+* ``A + ceil(M / c) R <= T``: one of ``c`` places in memory is taken at least so often, for ``R`` each time, and ``w``
+  more each time but the last.
 
 ``A`` only adds up along the stages, and all of these get harder as it grows. So the largest ``A`` at a position from
-which the rest can be completed is found by dynamic programming from the end, and the least ``T`` by bisection.
+which the rest can be completed is found by dynamic programming from the end, and the least ``T`` by bisection. There
+``R`` is the shortest that some cut behind has; where memory is limited, `trip_bound` goes on with longer ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.planning.joint.cut_bound import NEVER, work_bound_us
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
+from jigsaw_opt.planning.joint.trip_bound import StageTrips, completes
 from jigsaw_opt.problem.clock import Clock, limited, look
 from jigsaw_opt.solvers.options import Options
 
@@ -73,7 +77,7 @@ class ChainBound:
     least_us
         What is proven so far, at first the work of the devices alone; None where no cut fits into memory.
     proven
-        Whether that is the least makespan that the conditions leave.
+        Whether that is what the conditions leave.
     """
 
     def __init__(self, table: StageTable) -> None:
@@ -82,6 +86,7 @@ class ChainBound:
         self._stages_count, self._micro_batches = layout.stages, layout.micro_batches
         self._last = len(table.positions.layers) - 1
         self._stages: list[dict[bool, _StageDemands]] = []
+        self._trips: list[StageTrips] = []
         self.least_us: int | None = work_bound_us(table)
         self.proven = False
 
@@ -91,24 +96,26 @@ class ChainBound:
             with limited(Clock(options.time_limit, options.cancel)):
                 if not self._stages:
                     self._stages = self._demands()
-                self._raise()
+                self._raise(self._completes)
+                if self.least_us is not None and self.table.choices.memory is not None:
+                    self._raise(partial(completes, self._trips))
                 self.proven = True
         except OutOfTimeError:
             pass
         return 0.0
 
     def starts(self) -> list[Cut]:
-        """Return cuts to begin a search with: some that reach the bound, once that is proven."""
-        if self.least_us is None or not self.proven:
+        """Return cuts to begin a search with: some that reach the bound, as soon as it is known."""
+        if self.least_us is None or not self._stages:
             return []
         return list(islice(self._cuts(self.least_us), _MOST_STARTS))
 
     def open_cuts(self, limit_us: int, most: int) -> list[Cut] | None:
         """Return all cuts that may have a makespan of at most `limit_us`; None where they are too many.
 
-        They are more than `most`, or nothing is known of them, for the bound is not proven.
+        They are more than `most`, or nothing is known of them yet.
         """
-        if not self.proven:
+        if not self._stages:
             return None
         found = list(islice(self._cuts(limit_us), most + 1))
         return found if len(found) <= most else None
@@ -118,12 +125,12 @@ class ChainBound:
         fits = {again: self._places(again) for again in modes}
         return self._asked({again: self._added(again, fits[again]) for again in modes}, fits)
 
-    def _raise(self) -> None:
-        """Raise the bound to the least makespan that the conditions leave, by bisection."""
-        assert self.least_us is not None, "it is raised once"
-        # The work of all devices is the least that a step can take; the answer is seldom far above.
+    def _raise(self, completes: Callable[[int], bool]) -> None:
+        """Raise the bound to the least makespan that conditions leave, by bisection."""
+        assert self.least_us is not None, "some cut fits"
+        # The answer is seldom far above the work of all devices.
         high = self.least_us
-        while not self._completes(high):
+        while not completes(high):
             look()
             self.least_us, high = high + 1, high + high // 8 + 1
             if high >= NEVER // 4:
@@ -132,7 +139,7 @@ class ChainBound:
         while self.least_us < high:
             look()
             middle = (self.least_us + high) // 2
-            if self._completes(middle):
+            if completes(middle):
                 high = middle
             else:
                 self.least_us = middle + 1
@@ -210,19 +217,27 @@ class ChainBound:
         for number in reversed(range(self._stages_count)):
             look()
             own: dict[bool, _StageDemands] = {}
+            columns = []
             for again, places in fits.items():
                 back = table.backward_us + again * table.forward_us
                 trip = np.minimum(NEVER, added[again] + behind[None, :])
                 work = count * (table.forward_us + back)
                 filled = trip + work - np.minimum(places, count) * table.forward_us - back
                 turns = -(-count // np.maximum(1, places))
-                asked = np.maximum.reduce([work, filled, np.minimum(NEVER, turns * np.minimum(trip, NEVER // count))])
+                longer = (turns - 1) * table.weight_us
+                taken = np.minimum(NEVER, turns * np.minimum(trip, NEVER // count) + longer)
+                asked = np.maximum.reduce([work, filled, taken])
                 possible = (places > 0) & (trip < NEVER // 2)
                 least = heads[number][:, None] + work + count * table.weight_us
                 passed = added[again] if number else np.minimum(NEVER, added[again] + table.weight_us)
                 own[again] = _StageDemands(passed, np.where(possible, asked, NEVER), least)
+                begin, end = np.nonzero(possible)
+                demands = (passed, trip, work, least, filled - trip, turns, longer)
+                columns.append((begin, end, *(it[begin, end] for it in demands)))
             found.append(own)
             behind = np.minimum(NEVER, (cheapest + behind[None, :]).min(axis=1))
+            begin, end, *columns_of = map(np.concatenate, zip(*columns, strict=True))
+            self._trips.insert(0, StageTrips(begin, end, behind, *columns_of))
         return found[::-1]
 
     def _heads(self, fits: dict[bool, Table]) -> list[Table]:

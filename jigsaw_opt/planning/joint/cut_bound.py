@@ -91,17 +91,21 @@ def _memory_us(pipeline: PipelineProblem, ways: _Ways, stages: Sequence[int]) ->
     if max(needed) > room:
         return NEVER
     first, last = stages[0], stages[-1]
-    around = ways.there[first] + ways.back[first]
+    around = ways.there[first] + ways.tail[first]
     # When the first backward pass of the device may start: that of its last stage.
     begin = ways.there[-1] + ways.back[-1] - ways.back[last] - ways.backward[last]
     done = _most_us([(held[stage], ways.forward[stage]) for stage in stages], room - again[last], count)
     left = count * sum(ways.forward[stage] + ways.backward[stage] for stage in stages) - done
-    bound = begin + left + ways.back[first]
+    # All passes for weights come behind it as well.
+    bound = begin + left + max(ways.tail[first], count * sum(ways.weights[stage] for stage in stages))
     taken = sum(held[stage] * ways.trip_us(stage) for stage in stages)
     bound = max(bound, around + (-(-count * taken // room) if taken else 0))
     if len(stages) == 1 and held[first]:
-        places = (room - again[first]) // held[first]
-        return max(bound, around + -(-count // places) * ways.trip_us(first))
+        turns = -(-count // ((room - again[first]) // held[first]))
+        # A place is held up to the end of the pass for weights where all of it is.
+        longer = 0 if costs.weight_bytes else (turns - 1) * ways.weights[first]
+        taken = ways.there[first] + turns * ways.trip_us(first) + longer
+        return max(bound, taken + max(ways.tail[first], ways.weights[first]))
     return bound
 
 
