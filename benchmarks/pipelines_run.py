@@ -35,7 +35,7 @@ from jigsaw_opt.planning.pipeline.recognising import orders_of
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
-from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule
+from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule, torch_schedules
 from jigsaw_opt.problem import Instance, Plan
 from jigsaw_opt.problem.replay import KindError
 from jigsaw_opt.solvers.options import Options
@@ -161,7 +161,7 @@ def carry_out(cases: Sequence[tuple[ReplayRequest, Mapping[str, Any]]]) -> list[
 
 
 def _one_step(request: ReplayRequest, entry: Mapping[str, Any]) -> Found:
-    schedule = torch_schedule(request.instance, request.plan, "compute_comms")
+    schedule = torch_schedules(request.instance, request.plan)
     clock, cpu = ReplayClock(dist.new_group(backend="gloo")), torch.device("cpu")
     process = hosted_stages(request, StagedRun(schedule, entry), clock, cpu, stage_groups(schedule))
     logger, actions = logging.getLogger("torch.distributed.pipelining.schedules"), _Actions()
@@ -309,7 +309,7 @@ def prediction(width: int, samples: int, batches: int, rounds: int) -> None:
     errors: dict[str, Mapping[str, KindError]] = {}
     for _ in range(3):
         for case in cases:
-            schedule = torch_schedule(case.instance, case.plan, "compute_comms")
+            schedule = torch_schedules(case.instance, case.plan)
             stages = StagedRun(schedule, case.entry("dense", width, samples * batches))
             ran = replay(case.request(passes=rounds), stages)
             assert ran is not None and ran.summary.measured_us is not None

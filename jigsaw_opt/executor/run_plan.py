@@ -11,7 +11,7 @@ from jigsaw_opt.executor.catalogue import stages_entry
 from jigsaw_opt.executor.replay.baseline import foreground_of
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.burst.schedule import burst_schedule
-from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, require_one_order, torch_schedule
+from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedules
 from jigsaw_opt.system.former_names import former_names
 
 if TYPE_CHECKING:
@@ -87,12 +87,7 @@ def _stages(request: ReplayRequest, entry: Mapping[str, Any]) -> StagedRun:
     flow, burst = flow_schedule(request.instance), burst_schedule(request.instance)
     if flow is not None:
         return StagedRun(flow, entry)
-    if burst is not None:
-        return StagedRun(burst, entry)
-    pipeline = torch_schedule(request.instance, request.plan, "compute_comms")
-    if len(request.instance.jobs) > 1:
-        require_one_order(request.instance, request.plan, pipeline)
-    return StagedRun(pipeline, entry)
+    return StagedRun(burst or torch_schedules(request.instance, request.plan), entry)
 
 
 def _require_of_stages(request: ReplayRequest) -> None:

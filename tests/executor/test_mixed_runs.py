@@ -40,9 +40,9 @@ from jigsaw_opt.planning.fill import fill  # noqa: E402
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
 from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
-from jigsaw_opt.planning.pipeline.torch_csv import require_one_order, torch_schedule  # noqa: E402
+from jigsaw_opt.planning.pipeline.torch_csv import torch_schedules  # noqa: E402
 from jigsaw_opt.problem import Instance, Plan  # noqa: E402
-from jigsaw_opt.problem.plan import Execution, Iteration, ShapedIteration, ShapedJobPlan  # noqa: E402
+from jigsaw_opt.problem.plan import Iteration, ShapedIteration, ShapedJobPlan  # noqa: E402
 from jigsaw_opt.problem.replay import JobCycle, MeasuredIteration, Replay  # noqa: E402
 from jigsaw_opt.problem.rules.keyed import altered  # noqa: E402
 from jigsaw_opt.problem.shape import ShapedJob  # noqa: E402
@@ -141,23 +141,22 @@ def replayed(folder: Path, of: tuple[Instance, Plan], *options: object) -> Repla
 def require_order(of: tuple[Instance, Plan], found: Replay) -> None:
     """Every GPU has done what the plan has there, in its order."""
     instance, plan = of
-    schedule = torch_schedule(instance, plan, "compute_comms")
+    schedule = torch_schedules(instance, plan)
     order, extent = ReplayOrder(instance, plan, schedule=schedule), ReplayExtent([0] * len(plan.jobs), PASSES)
+    count = 0
     for rank in range(len(order.gpus)):
-        starts = []
+        times = []
         for step in (it for window in order.windows(extent) for it in order.steps(rank, window, extent)):
             done = found.timeline.jobs[step.job].iterations[step.iteration]
             if isinstance(step, PassStep):
                 assert not isinstance(done, MeasuredIteration)
-                starts += [(it.start_us, it.end_us) for it in done.blocks if it.name == schedule.planned[step.action]]
+                name = schedule.planned_in(step.iteration)[step.action]
+                times += [(it.start_us, it.end_us) for it in done.blocks if it.name == name]
             else:
-                starts.append((done.blocks[step.slot].start_us, done.blocks[step.slot].end_us))
-        assert all(one[1] <= other[0] for one, other in pairwise(starts)), "one behind the other"
-        assert len(starts) == PASSES * sum(
-            sum(on == order.gpus[rank] for on in job.gpus)
-            * (6 if isinstance(job, ShapedJobPlan) else len(job.iterations))
-            for job in plan.jobs
-        )
+                times.append((done.blocks[step.slot].start_us, done.blocks[step.slot].end_us))
+        assert all(one[1] <= other[0] for one, other in pairwise(times)), "one behind the other"
+        count += len(times)
+    assert count == PASSES * sum(len(it.blocks) for job in plan.jobs for it in job.iterations)
 
 
 @pytest.mark.slow
@@ -206,6 +205,25 @@ def test_background_on_a_gpu_that_the_pipeline_has_not_got(tmp_path: Path) -> No
     require_order((found.instance, found.plan), replay)
     assert [gpu.name for gpu in replay.gpus] == [*pipe.gpus, *piece.gpus]
     require_goes_on(tmp_path, (found.instance, found.plan), replay)
+
+
+@pytest.mark.slow
+def test_iterations_of_a_pipeline_have_orders_of_their_own(tmp_path: Path) -> None:
+    data_parallel = altered(mixed(2), jobs=mixed(2).jobs[:2])
+    costs = PipelineCosts((400, 500, 450, 550), (600, 700, 650, 750), (600, 700, 650, 750), (), (10**5,) * 3)
+    problem = PipelineProblem(costs, PipelineLayout((0, 1, 1, 0), 4, True))
+    whole = add_pipeline(data_parallel, problem, "pipe", iterations=2)
+    entry = {"train": "pipelines_run:stages", "arguments": {"count": 4, "width": 8, "samples": 8}, "cuts": []}
+    instance = altered(whole, jobs=(*whole.jobs[:2], altered(whole.jobs[2], executor=entry)))
+    plan = solve(instance, "greedy", WORK).plan
+    assert plan is not None
+    one, other = torch_schedules(instance, plan).iterations
+    assert one.ranks != other.ranks, "the case is of use"
+    trust = ("--trust", "pipelines_run:stages")
+    together = replayed(tmp_path, (instance, plan), *trust)
+    require_order((instance, plan), together)
+    [pipe] = replayed(tmp_path, part((instance, plan), "pipe"), *trust, "--seed", 2).timeline.jobs
+    assert together.parameters_sha256["pipe"] == pipe.parameters_sha256
 
 
 @pytest.mark.slow
@@ -273,29 +291,9 @@ def test_a_part_of_a_plan_alone_takes_the_least_period_of_its_order(listed: tupl
     assert all(block.start_us == 0 for block in found.plan.data_parallel[0].iterations[0].blocks)
 
 
-def test_iterations_that_differ_in_their_messages_are_refused() -> None:
-    instance = mixed(2)
-    twice = altered(instance, jobs=(*instance.jobs[:2], altered(instance.jobs[2], iterations=2)))
-    plan = solve(altered(twice, horizon="finite", objective="makespan"), "greedy", WORK).plan
-    assert plan is not None
-    schedule = torch_schedule(twice, plan, "compute_comms")
-    pipe = plan.jobs[2]
-    assert isinstance(pipe, ShapedJobPlan)
-    require_one_order(twice, plan, schedule)
-    names = [block.name for block in instance.jobs[2].shape.blocks]  # type: ignore[union-attr]
-    late = [
-        Execution(it.start_us, it.end_us + 10**6) if name == "F0.0" else it
-        for name, it in zip(names, pipe.iterations[1].blocks, strict=True)
-    ]
-    changed = replace(pipe, iterations=(pipe.iterations[0], replace(pipe.iterations[1], blocks=tuple(late))))
-    with pytest.raises(InvalidInputError, match="messages of the pipeline in another order") as error:
-        require_one_order(twice, plan.with_jobs((*plan.jobs[:2], changed)), schedule)
-    assert [problem.path for problem in error.value.problems] == ["$.jobs[2].iterations[1]"]
-
-
 def as_planned(part: PhasePart, request: ReplayRequest, stretch: int) -> list[Part]:
     """What processes of two GPUs note that do all as planned, with periods so many times as long."""
-    schedule = torch_schedule(request.instance, request.plan, "compute_comms")
+    schedule = torch_schedules(request.instance, request.plan)
     period = part.plan.period_us or 0
     parts = [Part([], [], [], PASSES) for _ in range(2)]
     for number, (asked, job) in enumerate(zip(part.instance.jobs, part.plan.jobs, strict=True)):
@@ -307,7 +305,9 @@ def as_planned(part: PhasePart, request: ReplayRequest, stretch: int) -> list[Pa
             if isinstance(row, ShapedIteration) and isinstance(asked, ShapedJob):
                 times = dict(zip((it.name for it in asked.shape.blocks), row.blocks, strict=True))
                 for rank in range(2):
-                    own = [(it, times[schedule.planned[it]]) for it in schedule.actions_of(rank)]
+                    own = [
+                        (it, times[schedule.planned_in(iteration)[it]]) for it in schedule.actions_of(rank, iteration)
+                    ]
                     ran = [(name, turn + it.start_us, turn + it.end_us) for name, it in own]
                     takes = "F" if rank else "B"
                     waits = [(name, start, start) for name, start, _ in ran if takes in name]
@@ -341,7 +341,7 @@ def test_the_foreground_is_compared_with_itself_alone(
     reports = [
         RankReport([one, other], own, 7, [0] * 3) for one, other, own in zip(together, alone, digests, strict=True)
     ]
-    stages = StagedRun(torch_schedule(instance, plan, "compute_comms"), {})
+    stages = StagedRun(torch_schedules(instance, plan), {})
     found = replay_of(request, usual, stages, reports, {})
     assert found is not None and found.baseline is not None
     assert found.baseline.together == JobCycle(1, plan.period_us, 3 * plan.period_us)

@@ -94,7 +94,8 @@ def test_pytorch_does_nothing_in_the_first_stage_before_its_pass_for_weights(tmp
         csv = tmp_path / "schedule.csv"
         csv.write_text("0F0,1F0,1I0,0I0,0W0,1W0\n")
         stages = [TimedStage(module, at, 2, torch.device("cpu"), log) for at, module in enumerate(modules)]
-        runtime = pipeline_runtime(stages, PipelineLayout((0, 0), 1, True), nn.functional.mse_loss, str(csv), log)
+        runtime = pipeline_runtime(stages, PipelineLayout((0, 0), 1, True), nn.functional.mse_loss, log)
+        runtime._load_csv(str(csv), format="compute_comms")
         runtime.step(torch.ones(2, 4), target=torch.zeros(2, 4))
     finally:
         dist.destroy_process_group()

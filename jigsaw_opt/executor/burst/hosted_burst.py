@@ -45,7 +45,7 @@ class HostedBurst(HostedStages):
     ) -> None:
         super().__init__(request, schedule, entry, clock, device)
         self._gpus, self._groups = schedule.gpus, groups
-        self._own = {*schedule.actions_of(self.rank)}
+        self._own = {*schedule.actions_of(self.rank, 0)}
         self._rows = self._row_of_each()
 
     def run_passes(self) -> list[float]:

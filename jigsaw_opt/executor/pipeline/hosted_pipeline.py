@@ -15,7 +15,7 @@ from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
 from jigsaw_opt.executor.pipeline.timed_stage import TimedStage, pipeline_runtime
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.request import ReplayRequest
-from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule
+from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedules
 
 __all__ = ["HostedPipeline"]
 
@@ -32,7 +32,7 @@ class HostedPipeline(HostedStages):
     def __init__(
         self,
         request: ReplayRequest,
-        schedule: TorchSchedule,
+        schedule: TorchSchedules,
         entry: Mapping[str, Any],
         clock: ReplayClock,
         device: torch.device,
@@ -40,19 +40,23 @@ class HostedPipeline(HostedStages):
     ) -> None:
         super().__init__(request, schedule, entry, clock, device)
         logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
-        self._file = schedule
+        self._file, self._orders = schedule, list[Any]()
         own, layout, log, group = self.worker.own, schedule.layout, self._log, groups[schedule.processes]
         self._stages = [TimedStage(it, s, layout.stages, device, log, group) for s, it in own.modules.items()]
+        self._runtime = pipeline_runtime(self._stages, layout, own.loss, self._log)
         with TemporaryDirectory() as folder:
             path = Path(folder, "schedule.csv")
-            path.write_text(schedule.csv)
-            self._runtime = pipeline_runtime(self._stages, layout, own.loss, str(path), self._log)
+            for iteration in schedule.iterations:
+                path.write_text(iteration.csv)
+                self._runtime._load_csv(str(path), format="compute_comms")
+                self._orders.append(self._runtime.pipeline_order_with_comms)
 
     def run_passes(self) -> list[float]:
         """Run all passes of the next batch; return the losses of the micro-batches, if they are here."""
         inputs, targets = self.worker.begin(self._file.layout.micro_batches)
         losses: list[torch.Tensor] = []
         self._log.begin()
+        self._runtime.pipeline_order_with_comms = self._orders[self.worker.iteration % len(self._orders)]
         self._runtime.step(
             *(inputs if self._is_first else ()),
             target=targets if self._is_last else None,
@@ -65,10 +69,12 @@ class HostedPipeline(HostedStages):
     def saved_bytes(self) -> int:
         """What the forward passes in flight saved at most."""
         by_stage = {stage.stage_index: stage.saved_bytes for stage in self._stages}
-        held = most = 0
-        for action in self._file.actions_of(self.rank):
-            kind = action.lstrip("0123456789")[0]
-            saved = by_stage[int(action.partition(kind)[0])]
-            held += {"F": saved, "I": 0, "B": -saved, "W": -saved}[kind]
-            most = max(most, held)
+        most = 0
+        for iteration in range(len(self._orders)):
+            held = 0
+            for action in self._file.actions_of(self.rank, iteration):
+                kind = action.lstrip("0123456789")[0]
+                saved = by_stage[int(action.partition(kind)[0])]
+                held += {"F": saved, "I": 0, "B": -saved, "W": -saved}[kind]
+                most = max(most, held)
         return most

@@ -74,19 +74,20 @@ class StepTimes:
 
 def _step(clock: StoppingClock, schedule: StageSchedule, records: Sequence[StepRecord]) -> _RunStep:
     """What all processes did in a step."""
-    ran = _spans(clock, schedule, (it for record in records for it in record.actions))
-    waited = _spans(clock, schedule, (it for record in records for it in record.receipts))
+    iteration = records[0].iteration
+    ran = _spans(clock, schedule, iteration, (it for record in records for it in record.actions))
+    waited = _spans(clock, schedule, iteration, (it for record in records for it in record.receipts))
     return _RunStep(ran, waited, fmean(record.loss for record in records if record.loss is not None))
 
 
-def _spans(clock: StoppingClock, schedule: StageSchedule, actions: Iterable[Action]) -> dict[str, Span]:
+def _spans(clock: StoppingClock, schedule: StageSchedule, iteration: int, actions: Iterable[Action]) -> dict[str, Span]:
     """By operation, begin of the first and end of the last action that has a part in it.
 
     Each is as long as before: its own process saved nothing meanwhile.
     """
     spans: dict[str, Span] = {}
     for action, begin, finish in actions:
-        name, start = schedule.planned[action], clock.moment(begin)
+        name, start = schedule.planned_in(iteration)[action], clock.moment(begin)
         end = start + finish - begin
         before = spans.get(name, (start, end))
         spans[name] = min(before[0], start), max(before[1], end)

@@ -216,9 +216,9 @@ class _Received:
 
 
 def pipeline_runtime(
-    stages: Sequence[TimedStage], layout: PipelineLayout, loss: Callable[[Any, Any], Tensor], csv: str, log: ActionLog
+    stages: Sequence[TimedStage], layout: PipelineLayout, loss: Callable[[Any, Any], Tensor], log: ActionLog
 ) -> Any:
-    """Return PyTorch's runtime for the stages of this process, with a schedule that has sends and receives.
+    """Return PyTorch's runtime for the stages of this process, which has yet to load a schedule.
 
     Parameters
     ----------
@@ -228,8 +228,6 @@ def pipeline_runtime(
         Of the whole pipeline.
     loss
         The mean loss over a micro-batch.
-    csv
-        Path of the schedule.
     log
         Where actions are noted.
 
@@ -242,6 +240,5 @@ def pipeline_runtime(
         raise MissingEngineError(f"the pipeline runtime of PyTorch {KNOWN_TORCH}", f"torch=={KNOWN_TORCH}.*")
     made: Any = _PipelineScheduleRuntime
     runtime = made(list(stages), n_microbatches=layout.micro_batches, loss_fn=log.with_loss(loss))
-    runtime._load_csv(csv, format="compute_comms")
     runtime.fwd_recv_ops, runtime.bwd_recv_ops = _Receipts(log, "F"), _Receipts(log, "I" if layout.split else "B")
     return runtime

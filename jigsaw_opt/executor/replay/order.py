@@ -228,9 +228,10 @@ class ReplayOrder:
             if shape is None or not isinstance(plan, ShapedJobPlan) or rank not in self.ranks[job]:
                 continue
             assert self._schedule is not None, "what a job with a shape does is said"
-            own = self._schedule.actions_of(self.ranks[job].index(rank))
-            actions = {self._schedule.planned[action]: action for action in own}
             for number, iteration in enumerate(plan.iterations):
+                planned = self._schedule.planned_in(number)
+                own = self._schedule.actions_of(self.ranks[job].index(rank), number)
+                actions = {planned[action]: action for action in own}
                 times = zip(shape.operations, (*iteration.blocks, *iteration.transfers), strict=True)
                 for place, (name, at) in enumerate(times):
                     if name in actions:

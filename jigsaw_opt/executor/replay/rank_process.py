@@ -31,7 +31,7 @@ from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
-from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedule
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedules
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
@@ -301,5 +301,5 @@ def hosted_stages(
     schedule, entry = stages
     if isinstance(schedule, BurstSchedule):
         return HostedBurst(request, schedule, entry, clock, device, groups)
-    assert isinstance(schedule, TorchSchedule), "it is a pipeline or a burst"
+    assert isinstance(schedule, TorchSchedules), "it is a pipeline or a burst"
     return HostedPipeline(request, schedule, entry, clock, device, groups)

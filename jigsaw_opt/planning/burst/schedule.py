@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jigsaw_opt.planning.burst.recognising import gpus_per_layer
@@ -42,7 +43,11 @@ class BurstSchedule:
         """Return the layers of a process."""
         return [layer for layer, gpus in enumerate(self.gpus) if rank < gpus]
 
-    def actions_of(self, rank: int) -> list[str]:
+    def planned_in(self, iteration: int) -> Mapping[str, str]:
+        """Return its operations, each under its own name, in any iteration."""
+        return self.planned
+
+    def actions_of(self, rank: int, iteration: int) -> list[str]:
         """Return the operations that a process takes part in; samples move between layers by the processes of both."""
         widths = {"A": self.gpus_beside, "G": self.gpus_beside}
         return [name for name in self.planned if rank < widths.get(name[0], self.gpus.__getitem__)(int(name[1:]))]

@@ -14,7 +14,7 @@ from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 
-__all__ = ["flow_of", "layout_of", "orders_of", "pipeline_of"]
+__all__ = ["flow_of", "layout_of", "only_pipeline", "orders_of", "pipeline_of"]
 
 _BLOCK = re.compile(r"([FBW])(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})")
 """Kind, micro-batch and stage."""
@@ -37,6 +37,21 @@ def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
     UsageError
         The plan repeats phases, or orders the passes in one iteration otherwise than in another.
     """
+    number, layout = only_pipeline(instance)
+    orders = [orders_of(instance, plan, number, it) for it in range(instance.jobs[number].iterations)]
+    if any(order != orders[0] for order in orders):
+        raise UsageError("the plan orders the passes of some iteration otherwise than those of another")
+    return number, layout
+
+
+def only_pipeline(instance: Instance) -> tuple[int, PipelineLayout]:
+    """Return the number of the only job that is a pipeline, and its layout.
+
+    Raises
+    ------
+    InvalidInputError
+        No job is a pipeline, or several are; with what keeps each shaped job from being one.
+    """
     report, found = Report(), dict[int, PipelineLayout]()
     for number, job in enumerate(instance.jobs):
         if not isinstance(job, ShapedJob):
@@ -52,11 +67,7 @@ def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
     if not found:
         report.raise_if_any()
         raise InvalidInputError([Problem("$.jobs", "has no pipeline", "jigsaw pipeline -o INSTANCE makes one")])
-    [(number, layout)] = found.items()
-    orders = [orders_of(instance, plan, number, it) for it in range(instance.jobs[number].iterations)]
-    if any(order != orders[0] for order in orders):
-        raise UsageError("the plan orders the passes of some iteration otherwise than those of another")
-    return number, layout
+    return next(iter(found.items()))
 
 
 def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) -> Orders:

@@ -7,17 +7,15 @@ of stage 0, and the whole backward pass in its ``W``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, Protocol
 
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
-from jigsaw_opt.planning.pipeline.recognising import flow_of, orders_of, pipeline_of
+from jigsaw_opt.planning.pipeline.recognising import flow_of, only_pipeline, orders_of, pipeline_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Execution, Plan, ShapedJobPlan
-from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = [
@@ -25,10 +23,11 @@ __all__ = [
     "CsvFormat",
     "StageSchedule",
     "TorchSchedule",
+    "TorchSchedules",
     "flow_schedule",
     "planned_times",
-    "require_one_order",
     "torch_schedule",
+    "torch_schedules",
 ]
 
 CsvFormat = Literal["compute_only", "compute_comms"]
@@ -42,10 +41,6 @@ class StageSchedule(Protocol):
     @property
     def job(self) -> int:
         """Number of the job."""
-
-    @property
-    def planned(self) -> Mapping[str, str]:
-        """By action, the name of the operation that it carries out."""
 
     @property
     def stages(self) -> int:
@@ -66,8 +61,11 @@ class StageSchedule(Protocol):
     def stages_of(self, rank: int) -> list[int]:
         """Return the stages of a process."""
 
-    def actions_of(self, rank: int) -> list[str]:
-        """Return the actions of a process in a step that carry out an operation."""
+    def planned_in(self, iteration: int) -> Mapping[str, str]:
+        """Return by action the name of the operation that it carries out in an iteration."""
+
+    def actions_of(self, rank: int, iteration: int) -> list[str]:
+        """Return the actions of a process in an iteration that carry out an operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +108,12 @@ class TorchSchedule:
         """Return the stages of a process."""
         return [stage for stage, gpu in enumerate(self.layout.gpu_of) if gpu == rank]
 
-    def actions_of(self, rank: int) -> list[str]:
-        """Return the passes of a process in a step."""
+    def planned_in(self, iteration: int) -> Mapping[str, str]:
+        """Return by action the name of the block that it carries out, the same in all iterations."""
+        return self.planned
+
+    def actions_of(self, rank: int, iteration: int) -> list[str]:
+        """Return the passes of a process, the same in all iterations."""
         return [action for action in self.ranks[rank] if action in self.planned]
 
     @property
@@ -123,6 +125,61 @@ class TorchSchedule:
     def csv(self) -> str:
         """The file: no header, a row a rank."""
         return "".join(",".join(actions) + "\n" for actions in self.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSchedules:
+    """What each rank of a pipeline does in each iteration of a plan.
+
+    Parameters
+    ----------
+    iterations
+        By iteration; they differ in orders alone.
+    """
+
+    iterations: tuple[TorchSchedule, ...]
+
+    @property
+    def job(self) -> int:
+        """Number of the job."""
+        return self.iterations[0].job
+
+    @property
+    def layout(self) -> PipelineLayout:
+        """Layout of the pipeline."""
+        return self.iterations[0].layout
+
+    @property
+    def stages(self) -> int:
+        """Number of stages."""
+        return self.layout.stages
+
+    @property
+    def processes(self) -> int:
+        """Number of processes."""
+        return self.layout.gpus
+
+    @property
+    def is_split(self) -> bool:
+        """Whether backward passes are."""
+        return self.layout.split
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """All of its processes exchange."""
+        return (self.processes,)
+
+    def stages_of(self, rank: int) -> list[int]:
+        """Return the stages of a process."""
+        return self.iterations[0].stages_of(rank)
+
+    def planned_in(self, iteration: int) -> Mapping[str, str]:
+        """Return by action the name of the block that it carries out in an iteration, counted over all passes."""
+        return self.iterations[iteration % len(self.iterations)].planned
+
+    def actions_of(self, rank: int, iteration: int) -> list[str]:
+        """Return the passes of a process in an iteration, counted over all passes."""
+        return self.iterations[iteration % len(self.iterations)].actions_of(rank, iteration)
 
 
 def torch_schedule(instance: Instance, plan: Plan, form: CsvFormat = "compute_only") -> TorchSchedule:
@@ -147,40 +204,29 @@ def torch_schedule(instance: Instance, plan: Plan, form: CsvFormat = "compute_on
     UsageError
         The plan repeats phases, or orders iterations differently.
     """
-    job, layout = pipeline_of(instance, plan)
-    orders = orders_of(instance, plan, job)
+    pipeline_of(instance, plan)
+    return _schedule(instance, plan, form, 0)
+
+
+def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -> TorchSchedule:
+    """Return the actions of a pipeline's ranks in one iteration."""
+    job, layout = only_pipeline(instance)
+    orders = orders_of(instance, plan, job, iteration)
     last = [it.micro_batch for order in orders for it in order if (it.kind, it.stage) == ("F", layout.stages - 1)]
     number = {batch: number for number, batch in enumerate(last)}
     kinds = {"F": "F", "B": "I" if layout.split else "B", "W": "W"}
     actions = {it: f"{it.stage}{kinds[it.kind]}{number[it.micro_batch]}" for order in orders for it in order}
     ranks = [[actions[it] for it in order] for order in orders]
     if form == "compute_comms":
-        ranks = _with_messages(_times(instance, plan, job), layout, orders, actions, number)
+        ranks = _with_messages(_times(instance, plan, job, iteration), layout, orders, actions, number)
     return TorchSchedule(job, layout, tuple(map(tuple, ranks)), {actions[it]: _name(it) for it in actions})
 
 
-def require_one_order(instance: Instance, plan: Plan, schedule: TorchSchedule) -> None:
-    """Refuse a plan whose iterations have passes and messages of a pipeline in different orders.
-
-    There is one order for PyTorch. Beside blocks of other jobs one that is not the plan's could have a process wait for
-    what stands behind it.
-
-    Raises
-    ------
-    InvalidInputError
-        With all iterations that have another order than the first.
-    """
-    orders, layout = orders_of(instance, plan, schedule.job), schedule.layout
-    names = {name: action for action, name in schedule.planned.items()}
-    actions = {it: names[_name(it)] for order in orders for it in order}
-    number = {it.micro_batch: int(re.split("[FBIW]", action)[1]) for it, action in actions.items()}
-    report = Report()
-    for iteration in range(instance.jobs[schedule.job].iterations):
-        times = _times(instance, plan, schedule.job, iteration)
-        if tuple(map(tuple, _with_messages(times, layout, orders, actions, number))) != schedule.ranks:
-            place: Place = (((("$", "jobs"), schedule.job), "iterations"), iteration)
-            report.add(place, "has passes and messages of the pipeline in another order than the first iteration")
-    report.raise_if_any()
+def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedules:
+    """Return the actions of a pipeline's ranks by iteration, with sends and receives; raises as `torch_schedule`."""
+    job, _ = only_pipeline(instance)
+    every = (_schedule(instance, plan, "compute_comms", it) for it in range(instance.jobs[job].iterations))
+    return TorchSchedules(tuple(every))
 
 
 def flow_schedule(instance: Instance) -> TorchSchedule | None:
@@ -196,7 +242,7 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
     return TorchSchedule(0, layout, (), planned)
 
 
-def planned_times(instance: Instance, plan: Plan, schedule: StageSchedule) -> list[dict[str, tuple[int, int]]]:
+def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> list[dict[str, tuple[int, int]]]:
     """By iteration, planned start and end of each action that carries out a block, in microseconds."""
     found = []
     for iteration in range(instance.jobs[schedule.job].iterations):
