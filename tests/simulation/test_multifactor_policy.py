@@ -16,7 +16,8 @@ from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.backfill import BACKFILL
 from jigsaw_opt.simulation.policies.fair_share import ShareTree
-from jigsaw_opt.simulation.policies.multifactor import MULTIFACTOR, JobPriority, PrioritySettings, decayed
+from jigsaw_opt.simulation.policies.multifactor import MULTIFACTOR
+from jigsaw_opt.simulation.policies.slurm_priority import JobPriority, PrioritySettings, decayed
 from tests.simulation.cases import SECOND, cluster, job, random_jobs, run, setting
 from tests.simulation.resumable import accounted
 from tests.simulation.test_backfill_policy import GPUS, Textbook, drawn
@@ -234,6 +235,18 @@ def test_files_of_a_cluster_are_read(tmp_path: Path) -> None:
         100,
         110,
     ]  # goes before the file
+
+
+def test_jobs_without_a_limit_have_that_of_their_partition(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text(
+        "PartitionName=a DefaultTime=0:40 MaxTime=1-0\nPartitionName=b MaxTime=5\nPartitionName=c MaxTime=INFINITE\n"
+    )
+    jobs = [of("u", "long", 0, 7, 100), of("u", "wide", 1, 8, 10)]
+    later = [replace(job(name, 2, 1, 30), queue=name) for name in "ab"]
+    assert starts_s(*jobs, *later, conf=str(path)) == [0, 100, 2, 110]
+    with pytest.raises(UsageError, match="'c' states none"):
+        starts_s(*jobs, replace(job("c", 2, 1, 30), queue="c"), conf=str(path))
 
 
 def test_partitions_of_a_higher_tier_come_first_whatever_the_priority(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ class BackfillScheduler:
 
     def refuses(self, job: TraceJob) -> str | None:
         """Return why a job cannot run: it has no limit, or asks for too many GPUs."""
-        if not self.recent and job.time_limit_us is None and self.default_us is None:
+        if not self.recent and self.limit_us(job) is None:
             return (
                 f"policy {self.policy!r} needs time limits, and job {job.name!r} states none:"
                 f" {self.policy}:default_limit=24 takes 24 hours for such jobs, and {self.policy}:estimates=recent"
@@ -160,6 +160,10 @@ class BackfillScheduler:
         if len(started) < len(waiting) and self.runs:
             wake_us = min(run.end_us(moment.now_us) for run in self.runs.values())
         return Decision(shares, wake_us)
+
+    def limit_us(self, job: TraceJob) -> int | None:
+        """Return for how long a job may run; None where nothing says so."""
+        return self.default_us if job.time_limit_us is None else job.time_limit_us
 
     def in_order(self, waiting: list[Active], moment: Moment) -> list[Active]:
         """Return the jobs that wait in the order in which they may start; they are given in order of submission."""
@@ -217,7 +221,7 @@ class BackfillScheduler:
 
     def _estimate_us(self, job: TraceJob) -> int:
         """Return how long a job that starts is estimated to hold its GPUs."""
-        limit_us = self.default_us if job.time_limit_us is None else job.time_limit_us
+        limit_us = self.limit_us(job)
         if limit_us is not None:
             limit_us += self.setting.restart_of(job)
         last = self.lengths.get(job.user or "")
