@@ -63,9 +63,9 @@ def html_table(facts: Mapping[str, object]) -> str:
     return f"<table>{''.join(rows)}</table>"
 
 
-def counted(number: int, one: str) -> str:
+def counted(number: int, one: str, ending: str = "s") -> str:
     """A number with its noun: ``1 job``, ``1,200 jobs``."""
-    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}{ending}"
 
 
 def named(names: Sequence[str], most: int = 4) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.effort import effort
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jigsaw_opt.planning.joint import JointPlan, PipelineChoices
     from jigsaw_opt.problem.layers import LayerGraph
 
@@ -89,7 +91,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import emit, ended, require_output
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.cli.source import layer_graph
-    from jigsaw_opt.documents import save_instance, save_plan
+    from jigsaw_opt.documents import encode_instance, encode_plan
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.joint import plan_pipeline
@@ -101,8 +103,8 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     require_output(arguments.cuts, arguments.partition, arguments.output, arguments.plan)
     if arguments.partition is None:
         raise UsageError("--stages cuts a profile: give its file")
-    path = "/dev/stdin" if arguments.partition == "-" else arguments.partition
-    graph, choices = layer_graph(read_file(path), arguments.partition, arguments.gpu_type), _choices(arguments)
+    source = "/dev/stdin" if arguments.partition == "-" else arguments.partition
+    graph, choices = layer_graph(read_file(source), arguments.partition, arguments.gpu_type), _choices(arguments)
     if arguments.profile_batch is not None:
         graph = replace(graph, batch=arguments.profile_batch)
     _require_split(arguments, graph)
@@ -110,12 +112,14 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     options = effort(arguments, time_limit=limit)
     with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
         found = plan_pipeline(graph, choices, options, name=arguments.name, report=report)
-    if arguments.cuts is not None:
-        emit((json_text(partition_tree(partition_of(found)), indent=2) + "\n").encode(), arguments.cuts)
-    if arguments.output is not None:
-        save_instance(found.instance, arguments.output)
-    if arguments.plan is not None:
-        save_plan(found.plan, arguments.plan)
+    made: dict[Path | None, Callable[[], bytes]] = {
+        arguments.output: lambda: encode_instance(found.instance),
+        arguments.plan: lambda: encode_plan(found.plan),
+        arguments.cuts: lambda: (json_text(partition_tree(partition_of(found)), indent=2) + "\n").encode(),
+    }
+    # All of them are made before one is written.
+    for path, data in [(path, make()) for path, make in made.items() if path is not None]:
+        emit(data, path)
     _print(arguments, found)
     return ended(options.cancel.is_set(), "the best pipeline found so far, with its bound")
 
@@ -154,6 +158,7 @@ def _choices(arguments: argparse.Namespace) -> PipelineChoices:
 def _print(arguments: argparse.Namespace, found: JointPlan) -> None:
     from jigsaw_opt.cli.output import print_json
     from jigsaw_opt.planning.joint.comparison import baseline_us
+    from jigsaw_opt.text import counted
 
     document = _document(found)
     other = None
@@ -164,7 +169,7 @@ def _print(arguments: argparse.Namespace, found: JointPlan) -> None:
         print_json(document)
         return
     _print_tables(document)
-    print(f"\n{found.makespan_us} us a step, {document['micro_batches']} micro-batches", end="")
+    print(f"\n{found.makespan_us} us a step, {counted(document['micro_batches'], 'micro-batch', 'es')}", end="")
     print(f"; no pipeline that was allowed is below {found.bound_us} us (gap {100 * found.gap:.1f} %)")
     if other is not None:
         # The baseline has a layout of its own, which may not have been allowed.

@@ -15,6 +15,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance, save_instance
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.shape import ShapedJob
@@ -323,4 +324,20 @@ def test_a_baseline_that_was_not_allowed_may_be_better(tmp_path: Path, capsys: p
     path.write_text(json.dumps(profile))
     given = ["pipeline", str(path), "--stages", "2", "--micro-batches", "1", "--virtual", "2", "--work-limit", "1"]
     assert main([*given, "--bandwidth", "1000000", "--baseline", "1f1b"]) == 0
-    assert "100.0 % longer than with 1f1b" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "100.0 % longer than with 1f1b" in told
+    assert "a step, 1 micro-batch;" in told
+
+
+def test_no_file_is_written_where_one_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = tmp_path / "small.graph.txt"
+    profile.write_text(PROFILE)
+
+    def refuse(_: object) -> bytes:
+        raise UsageError("no")
+
+    monkeypatch.setattr("jigsaw_opt.documents.encode_plan", refuse)
+    outputs = [word for name in ("--cuts", "-o", "--plan") for word in (name, str(tmp_path / f"{name}.json"))]
+    given = ["pipeline", str(profile), "--stages", "2", "--micro-batches", "1", "--work-limit", "1", "--threads", "1"]
+    assert main([*given, *outputs]) == 2
+    assert list(tmp_path.iterdir()) == [profile]
