@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
+from itertools import product
 from statistics import fmean, median
 
 from cluster_efficiency import DAY_US, saturated
@@ -48,9 +49,10 @@ def main() -> None:
     for text in arguments.policies:
         began = time.monotonic()
         tell(setting, f"`{text}`", simulated(setting, text), None, time.monotonic() - began)
-    for name, depth in DEPTHS.items():
-        result = solve_phased(instance_of(setting, depth), Options(time_limit=arguments.seconds))
-        tell(setting, f"offline, {name}", ends_of(result), result.bound, result.seconds)
+    for (name, depth), moves in product(DEPTHS.items(), (False, True)):
+        result = solve_phased(instance_of(setting, depth, moves), Options(time_limit=arguments.seconds))
+        who = f"offline, {name}{', with moves' if moves else ''}"
+        tell(setting, who, ends_of(result), result.bound, result.seconds)
 
 
 def simulated(setting: Setting, text: str) -> dict[str, float]:
@@ -59,12 +61,19 @@ def simulated(setting: Setting, text: str) -> dict[str, float]:
     return {jobs[it.index].name: it.finish_us for it in outcome.jobs if it.finish_us is not None}
 
 
-def instance_of(setting: Setting, depth: Depth) -> Instance:
+def instance_of(setting: Setting, depth: Depth, moves: bool) -> Instance:
     """The jobs of a setting as one instance, each released when it is submitted."""
     assert isinstance(setting.performance, Profiled)
     jobs = tuple(
         Job(
-            job.name, job.model, job.gpus, job.iterations or 1, job.submit_us, 1, depth if job.gpus > 1 else FullDepth()
+            job.name,
+            job.model,
+            job.gpus,
+            job.iterations or 1,
+            job.submit_us,
+            1,
+            depth if job.gpus > 1 else FullDepth(),
+            restart_us=setting.restart_us if moves else None,
         )
         for job in setting.workload.jobs
     )

@@ -15,6 +15,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, FluidPolicy
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
+from jigsaw_opt.solvers.phased.phases import Gpus, LastPhase, Progress
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
 
 MEMORY = {"x/0": 100, "x/1": 100}
@@ -43,14 +44,28 @@ def test_a_job_waits_for_its_release_and_for_memory() -> None:
     assert ends_of(large) == {"a": 100, "b": 200}
 
 
+def test_a_job_that_may_move_goes_where_there_is_room_after_a_restart() -> None:
+    """`wide` takes both GPUs from 50 to 150; `late` takes one of them from 180 on, so `moves` takes the other one."""
+    one = job("moves", 20, 10, 10.0, restart_us=40)
+    options = tuple(replace(one, gpus=(f"x/{k}",), loads_us=((k, 10.0),)) for k in (0, 1))
+    moving = replace(one, options=options)
+    wide = job("wide", 10, 10, 10.0, release_us=50, gpus=("x/0", "x/1"), loads_us=((0, 10.0), (1, 10.0)))
+    late = job("late", 10, 10, 10.0, release_us=100)
+    assert ends_of([wide, late, moving]) == {"wide": 150, "late": 250, "moves": 300}
+    anywhere = replace(one, options=(replace(one, anywhere=True),))
+    jobs = FluidJobs(MEMORY, {"x": "any"})
+    assert jobs.ends_us([wide, late, anywhere]) == [150, 250, 300]
+
+
 def test_counts_are_rates_in_whole_numbers() -> None:
     order = [
         job("fast", 1000, 10, 1.0, gpus=("x/0",)),
         job("slow", 1000, 30, 1.0, gpus=("x/1",), loads_us=((1, 30.0),)),
     ]
     policy = FluidPolicy(order, FluidJobs(MEMORY))
-    assert policy.counts({}, {"fast": 1000, "slow": 1000}, set(), 0) == {"fast": 3, "slow": 1}
-    assert policy.counts({}, {"fast": 2, "slow": 1000}, {"fast", "slow"}, 0) == {"fast": 2, "slow": 1}
+    assert policy.running({}, Progress({"fast": 1000, "slow": 1000})).counts == {"fast": 3, "slow": 1}
+    last = {job.name: LastPhase(job.gpus, 0, 0) for job in order}
+    assert policy.running({}, Progress({"fast": 2, "slow": 1000}, 0, last, 1)).counts == {"fast": 2, "slow": 1}
 
 
 def test_counts_are_those_whose_cyclic_plans_waste_least() -> None:
@@ -58,23 +73,23 @@ def test_counts_are_those_whose_cyclic_plans_waste_least() -> None:
     alone = [job("a", 1000, 10, 10.0)]
     asked: list[int] = []
 
-    def timing(counts: Mapping[str, int]) -> Plan:
+    def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
         asked.append(counts["a"])
         period_us = 22 if counts["a"] == 2 else 15 * counts["a"]
         return Plan.of_jobs("f", "", "feasible", period_us, 0, period_us, ())
 
-    assert FluidPolicy(alone, FluidJobs(MEMORY)).counts({}, {"a": 1000}, set(), 0) == {"a": 1}
+    assert FluidPolicy(alone, FluidJobs(MEMORY)).running({}, Progress({"a": 1000})).counts == {"a": 1}
     measured = FluidPolicy(alone, FluidJobs(MEMORY), timing)
-    assert measured.counts({}, {"a": 1000}, set(), 0) == {"a": 2}
+    assert measured.running({}, Progress({"a": 1000})).counts == {"a": 2}
     assert asked == [1, 2, 4, 8]
 
 
 def test_counts_are_by_loads_where_no_cyclic_plan_is_made_in_time() -> None:
-    def timing(counts: Mapping[str, int]) -> Plan:
+    def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
         raise OutOfTimeError("no time")
 
     policy = FluidPolicy([job("a", 1000, 10, 10.0)], FluidJobs(MEMORY), timing)
-    assert policy.counts({}, {"a": 1000}, set(), 0) == {"a": 1}
+    assert policy.running({}, Progress({"a": 1000})).counts == {"a": 1}
 
 
 def test_the_search_finds_the_best_order_of_one_gpu() -> None:

@@ -27,7 +27,7 @@ class TimedPlacement:
         self.timer = PhaseTimer(self.instance, self.options, time.monotonic())
 
     def plan(self) -> Plan:
-        return self.timer.timed(self.gpus, (), self.counts)
+        return self.timer.timed((), self.counts, self.gpus)
 
 
 def test_phase_gets_a_better_cyclic_plan_once_there_is_a_phased_plan() -> None:

@@ -185,7 +185,7 @@ def test_no_part_of_the_jobs_is_placed_once_the_limit_is_over() -> None:
     with pytest.raises(OutOfTimeError):
         timer.placed("greedy", 1.0, replace(asked, horizon="cyclic", objective="period"))
     with pytest.raises(OutOfTimeError):
-        timer.timed({"a": ("x/0",)}, (), {"a": 1})
+        timer.timed((), {"a": 1}, {"a": ("x/0",)})
 
 
 def test_causes_of_a_job_are_told_for_each_job_like_it() -> None:

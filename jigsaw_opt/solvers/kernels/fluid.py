@@ -12,6 +12,10 @@ _LEAST_PACE = 1 / 16
 """Share of its own pace below which a job rather waits."""
 _SHARING_COST = 1.1
 """What a job takes of a GPU or link from those behind it, beside what it uses: operations do not fit without gaps."""
+_ROOM = 0.01
+"""Share of a GPU that is left below which no job looks at it that may be anywhere."""
+_SAME = 1.0 + 1e-9
+"""Factor within which two rates are the same."""
 
 
 class FluidTable(NamedTuple):
@@ -27,8 +31,16 @@ class FluidTable(NamedTuple):
         Loads of GPUs and links in an iteration: where those of a job begin, which, and for how long.
     gpu_at, gpu
         Its GPUs: where those of a job begin, and which.
+    restart_us
+        Time that it takes a job to go on, here or elsewhere, once it has stopped; -1 for one that stays where it is.
+    anywhere
+        Whether it may be on any GPUs of one server of its kind; its loads are those of its GPUs then, and no others.
+    option_at, option
+        Numbers of the placements that it may be on: where those of a job begin, and which.
     memory
-        Bytes by GPU.
+        Bytes by GPU. GPUs have the numbers of their resources.
+    server_at, kind
+        The first GPU of each server, and a number that alike servers have in common.
     """
 
     iteration_us: Reals
@@ -40,7 +52,13 @@ class FluidTable(NamedTuple):
     load_us: Reals
     gpu_at: Numbers
     gpu: Numbers
+    restart_us: Reals
+    anywhere: Numbers
+    option_at: Numbers
+    option: Numbers
     memory: Numbers
+    server_at: Numbers
+    kind: Numbers
 
 
 class FluidState(NamedTuple):
@@ -58,6 +76,14 @@ class FluidState(NamedTuple):
         By GPU, the number of jobs that have begun, their states and the largest of their activations, in bytes.
     tight
         By GPU, whether memory does not hold all jobs of the order; last, whether that is so of any.
+    ready_us
+        When a job may begin, or go on after it has stopped.
+    on
+        Number of the placement that a job which may move has now, -1 for none.
+    place_at, place
+        The GPUs of such a job: where those of a job begin, and which.
+    trial
+        GPUs that are being tried.
     """
 
     remaining: Reals
@@ -69,6 +95,11 @@ class FluidState(NamedTuple):
     held: Numbers
     largest: Numbers
     tight: Numbers
+    ready_us: Reals
+    on: Numbers
+    place_at: Numbers
+    place: Numbers
+    trial: Numbers
 
 
 def _hold(table: FluidTable, state: FluidState, k: int) -> None:
@@ -97,14 +128,129 @@ def _admitted(table: FluidTable, state: FluidState, k: int) -> bool:
 def find_tight(table: FluidTable, state: FluidState, order: Numbers) -> None:
     """Note the GPUs whose memory does not hold all jobs of an order."""
     _let_go(state)
+    moving = 0
     for p in range(len(order)):
         _hold(table, state, order[p])
+        moving += 1 if table.restart_us[order[p]] >= 0.0 else 0
     last = len(state.inside)
     state.tight[last] = 0
     for g in range(last):
         over = state.inside[g] > 1 and state.held[g] + state.largest[g] > table.memory[g]
-        state.tight[g] = 1 if over else 0
+        state.tight[g] = 1 if over or moving > 0 else 0
         state.tight[last] += state.tight[g]
+
+
+def _has_room(table: FluidTable, state: FluidState, k: int, g: int) -> bool:
+    """Whether a GPU has the memory for a job beside those that are there; for one alone in any case."""
+    need = state.held[g] + table.state[k] + max(state.largest[g], table.activation[k])
+    return state.inside[g] == 0 or need <= table.memory[g]
+
+
+def _rate_on(table: FluidTable, state: FluidState, n: int) -> float:
+    """Rate of a placement on the GPUs that are tried; 0 where memory does not hold it."""
+    rate = 1.0 / table.iteration_us[n]
+    for e in range(table.gpu_at[n + 1] - table.gpu_at[n]):
+        if not _has_room(table, state, n, state.trial[e]):
+            return 0.0
+    for e in range(table.load_at[n], table.load_at[n + 1]):
+        resource = state.trial[e - table.load_at[n]] if table.anywhere[n] else table.resource[e]
+        rate = min(rate, state.free[resource] / table.load_us[e])
+    return rate
+
+
+def _try_server(table: FluidTable, state: FluidState, n: int, s: int) -> float:
+    """Try the GPUs of a server, for each worker the fullest that keeps its pace, else the emptiest; the rate there."""
+    at, width = table.load_at[n], table.gpu_at[n + 1] - table.gpu_at[n]
+    found = 0
+    for g in range(table.server_at[s], table.server_at[s + 1]):
+        found += 1 if state.free[g] > _ROOM and _has_room(table, state, n, g) else 0
+    if found < width:
+        return 0.0
+    for e in range(width):
+        need, best = table.load_us[at + e] / table.iteration_us[n] / _SAME, -1
+        for g in range(table.server_at[s], table.server_at[s + 1]):
+            taken = state.free[g] <= _ROOM or not _has_room(table, state, n, g)
+            for other in range(e):
+                taken = taken or state.trial[other] == g
+            if taken:
+                continue
+            if best < 0:
+                best = g
+            elif state.free[g] >= need:
+                best = g if state.free[best] < need or state.free[g] < state.free[best] else best
+            elif state.free[g] > state.free[best]:
+                best = g
+        state.trial[e] = best
+    return _rate_on(table, state, n)
+
+
+def _settle(table: FluidTable, state: FluidState, p: int, n: int, rate: float) -> float:
+    """Put a job on the GPUs that were tried."""
+    state.on[p] = n
+    for e in range(table.gpu_at[n + 1] - table.gpu_at[n]):
+        state.place[state.place_at[p] + e] = state.trial[e]
+    return rate
+
+
+def _emptiness(table: FluidTable, state: FluidState, s: int) -> float:
+    free = 0.0
+    for g in range(table.server_at[s], table.server_at[s + 1]):
+        free += max(0.0, state.free[g])
+    return free
+
+
+def _place(table: FluidTable, state: FluidState, p: int, k: int, now_us: float) -> float:
+    """Have a job that may move stay, or go where it is fastest, or stop; says its rate."""
+    full, here = 1.0 / table.iteration_us[k], 0.0
+    least = full * _LEAST_PACE
+    if state.on[p] >= 0:
+        for e in range(table.gpu_at[k + 1] - table.gpu_at[k]):
+            state.trial[e] = state.place[state.place_at[p] + e]
+        here = _rate_on(table, state, state.on[p])
+        if here * _SAME >= full or (table.restart_us[k] > 0.0 and here >= least):
+            return here
+    elif state.ready_us[p] > now_us:
+        return 0.0
+    stays, best, emptiest = here >= least, here if here >= least else 0.0, 0.0
+    if table.restart_us[k] <= 0.0 or state.on[p] < 0:
+        for e in range(table.option_at[k], table.option_at[k + 1]):
+            n = table.option[e]
+            if not table.anywhere[n]:
+                for i in range(table.gpu_at[n + 1] - table.gpu_at[n]):
+                    state.trial[i] = table.gpu[table.gpu_at[n] + i]
+                rate = _rate_on(table, state, n)
+                if rate >= least and rate > best * _SAME:
+                    best, emptiest, stays = _settle(table, state, p, n, rate), 0.0, False
+                continue
+            for s in range(len(table.kind)):
+                if table.kind[s] == table.anywhere[n]:
+                    rate = _try_server(table, state, n, s)
+                    if rate < least or rate * _SAME < best or (stays and rate <= best * _SAME):
+                        continue
+                    empty = _emptiness(table, state, s)
+                    if rate > best * _SAME or empty < emptiest:
+                        best, emptiest, stays = _settle(table, state, p, n, rate), empty, False
+    if best <= 0.0 and state.on[p] >= 0:
+        state.on[p] = -1
+        state.ready_us[p] = now_us + table.restart_us[k]
+    return best
+
+
+def _take(table: FluidTable, state: FluidState, p: int, n: int, rate: float) -> int:
+    """Take GPUs, links and memory for a job that may move; how many GPUs have no room left by that."""
+    filled = 0
+    for e in range(table.gpu_at[n + 1] - table.gpu_at[n]):
+        g = state.place[state.place_at[p] + e]
+        state.inside[g] += 1
+        state.held[g] += table.state[n]
+        state.largest[g] = max(state.largest[g], table.activation[n])
+    for e in range(table.load_at[n], table.load_at[n + 1]):
+        at = state.place_at[p] + e - table.load_at[n]
+        resource = state.place[at] if table.anywhere[n] else table.resource[e]
+        before = state.free[resource]
+        state.free[resource] -= _SHARING_COST * rate * table.load_us[e]
+        filled += 1 if resource < len(state.inside) and before > _ROOM >= state.free[resource] else 0
+    return filled
 
 
 def set_rates(table: FluidTable, state: FluidState, order: Numbers, now_us: float) -> None:
@@ -117,10 +263,20 @@ def set_rates(table: FluidTable, state: FluidState, order: Numbers, now_us: floa
         for p in range(len(order)):
             if state.begun[p]:
                 _hold(table, state, order[p])
+    roomy = len(state.inside)
     for p in range(len(order)):
         k = order[p]
         state.rate[p] = 0.0
-        if state.remaining[p] <= 0.0 or table.release_us[k] > now_us:
+        if state.remaining[p] <= 0.0:
+            continue
+        if table.restart_us[k] >= 0.0:
+            if state.on[p] < 0 and table.gpu_at[k + 1] - table.gpu_at[k] > roomy:
+                continue
+            state.rate[p] = _place(table, state, p, k, now_us)
+            if state.rate[p] > 0.0:
+                roomy -= _take(table, state, p, state.on[p], state.rate[p])
+            continue
+        if state.ready_us[p] > now_us:
             continue
         rate = 1.0 / table.iteration_us[k]
         least = rate * _LEAST_PACE
@@ -167,8 +323,8 @@ def run_fluid(table: FluidTable, state: FluidState, order: Numbers) -> int:
             until_us = -1.0
             if state.rate[p] > 0.0:
                 until_us = state.remaining[p] / state.rate[p]
-            elif table.release_us[order[p]] > now_us:
-                until_us = table.release_us[order[p]] - now_us
+            elif state.ready_us[p] > now_us:
+                until_us = state.ready_us[p] - now_us
             if until_us >= 0.0 and (step_us < 0.0 or until_us < step_us):
                 step_us = until_us
         for p in range(len(order)):
@@ -176,7 +332,7 @@ def run_fluid(table: FluidTable, state: FluidState, order: Numbers) -> int:
                 continue
             lasts_us = state.remaining[p] / state.rate[p]
             state.remaining[p] -= state.rate[p] * step_us
-            state.begun[p] = 1
+            state.begun[p] = 1 if table.restart_us[order[p]] < 0.0 else 0
             if lasts_us <= step_us * (1.0 + 1e-9):
                 state.end_us[p], state.remaining[p], state.begun[p] = now_us + step_us, 0.0, 0
                 left -= 1

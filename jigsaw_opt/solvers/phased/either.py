@@ -70,7 +70,8 @@ def solve_either(
 
 def is_listed_first(instance: Instance, options: Options) -> bool:
     """Whether a phased plan is made only where no plan that lists all iterations is found, or not at all."""
-    return not is_long(instance, _MANY_OPERATIONS) or not _may_be_phased(instance, options)
+    moves = any(job.restart_us is not None for job in instance.jobs)  # Only phases have moves.
+    return not (moves or is_long(instance, _MANY_OPERATIONS)) or not _may_be_phased(instance, options)
 
 
 def _may_be_phased(instance: Instance, options: Options) -> bool:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled
 from jigsaw_opt.solvers.kernels.fluid import FluidState, FluidTable, find_tight, run_fluid, set_rates
-from jigsaw_opt.solvers.phased.phases import Timing
+from jigsaw_opt.solvers.phased.phases import Gpus, Progress, Running, Timing
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 
-__all__ = ["FluidJob", "FluidJobs", "FluidPolicy"]
+__all__ = ["FluidJob", "FluidJobs", "FluidPolicy", "whole_counts"]
 
 _PERIODS, _MOST = 8, 16
 """Iterations of a job that a period is as long as, and iterations of one job in it, at most."""
@@ -44,6 +45,12 @@ class FluidJob:
         Busy time of each GPU and link in an iteration, by number.
     state_bytes, activation_bytes
         Memory on each of its GPUs, with the deepest level.
+    restart_us
+        As in the job.
+    options
+        Of a job that may move: the same on other GPUs, the fastest in front. It is itself as fast as that one.
+    anywhere
+        Whether it is meant to be on any GPUs of one server that is like its own.
     """
 
     name: str
@@ -56,6 +63,9 @@ class FluidJob:
     loads_us: tuple[tuple[int, float], ...]
     state_bytes: int
     activation_bytes: int
+    restart_us: int | None = None
+    options: tuple[FluidJob, ...] = ()
+    anywhere: bool = False
 
     @property
     def alone_us(self) -> int:
@@ -69,41 +79,78 @@ class FluidJobs:
     Parameters
     ----------
     memory
-        Bytes by name of a GPU.
+        Bytes by name of a GPU, server by server.
+    kinds
+        By name of a server, what alike servers have in common; None where jobs do not move.
     """
 
-    def __init__(self, memory: Mapping[str, int]) -> None:
+    def __init__(self, memory: Mapping[str, int], kinds: Mapping[str, object] | None = None) -> None:
+        self._names = list(memory)
         self._gpu = {name: number for number, name in enumerate(memory)}
         self._number: dict[FluidJob, int] = {}
-        self._resources: dict[int, int] = {}
-        self._lists = FluidTable([], [], [], [], [0], [], [], [0], [], list(memory.values()))
+        self._placed: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._resources = {number: number for number in self._gpu.values()}
+        self._server = [name.rsplit("/", 1)[0] for name in memory]
+        first = {server: self._server.index(server) for server in dict.fromkeys(self._server)}
+        different = [*dict.fromkeys((kinds or {}).values())]
+        self._kind = {server: 1 + different.index(kind) for server, kind in (kinds or {}).items()}
+        kind = [self._kind.get(server, 0) for server in first]
+        servers = [*first.values(), len(memory)]
+        self._lists = FluidTable(
+            [], [], [], [], [0], [], [], [0], [], [], [], [0], [], [*memory.values()], servers, kind
+        )
         self._arrays: FluidTable | None = None
 
     def ends_us(self, order: Sequence[FluidJob]) -> list[float]:
         """When each job of an order ends, in microseconds, those that come first in front."""
         numbers: Numbers = [self.number(job) for job in order]
-        table, state = self._lists, self._state([float(job.iterations) for job in order])
+        table, state = self._lists, self._state(order, [float(job.iterations) for job in order])
         native = compiled(run_fluid)
         if native is not None:
             table, state, numbers = self._as_arrays(), arrays(state), arrays(numbers)
         (native or run_fluid)(table, state, numbers)
         return list(state.end_us)
 
-    def rates(
-        self, order: Sequence[FluidJob], remaining: Mapping[str, float], begun: set[str], now_us: float
-    ) -> dict[str, float]:
-        """Iterations a microsecond of the jobs that run at a moment."""
+    def rates(self, order: Sequence[FluidJob], progress: Progress) -> dict[FluidJob, float]:
+        """Iterations a microsecond of the jobs that run from now on, on the GPUs where they are then."""
         numbers = [self.number(job) for job in order]
-        state = self._state([remaining.get(job.name, 0.0) for job in order])
+        state = self._state(order, [float(progress.remaining.get(job.name, 0)) for job in order])
         find_tight(self._lists, state, numbers)
-        state.begun[:] = [int(job.name in begun) for job in order]
-        set_rates(self._lists, state, numbers, now_us)
-        return {job.name: rate for job, rate in zip(order, state.rate, strict=True) if rate}
+        for p, job in enumerate(order):
+            if job.name in progress.last and job.restart_us is None:
+                state.begun[p] = 1
+            elif job.name in progress.last:
+                self._put(state, p, job, progress)
+        set_rates(self._lists, state, numbers, progress.now_us)
+        running = [(self._now(state, p, job), state.rate[p]) for p, job in enumerate(order) if state.rate[p]]
+        return dict(running)
+
+    def _put(self, state: FluidState, p: int, job: FluidJob, progress: Progress) -> None:
+        """Have a job that may move where its last phase had it, if that has just ended."""
+        gpus, end_us, _ = progress.last[job.name]
+        state.ready_us[p] = float(end_us + (job.restart_us or 0))
+        if progress.goes_on(job.name):
+            state.on[p] = self._placed[job.name, gpus]
+            state.place[state.place_at[p] : state.place_at[p + 1]] = [self._gpu[gpu] for gpu in gpus]
+
+    def _now(self, state: FluidState, p: int, job: FluidJob) -> FluidJob:
+        """A job on the GPUs that it has in a state."""
+        if job.restart_us is None:
+            return job
+        there = state.place[state.place_at[p] : state.place_at[p + 1]]
+        gpus = tuple(self._names[gpu] for gpu in there)
+        option = next(one for one in job.options or (job,) if self._number[one] == state.on[p])
+        self._placed[job.name, gpus] = state.on[p]
+        if option.anywhere:
+            loads = tuple((gpu, load_us) for gpu, (_, load_us) in zip(there, option.loads_us, strict=True))
+            option = replace(option, gpus=gpus, loads_us=loads)
+        return option
 
     def number(self, job: FluidJob) -> int:
         """The number of a job, a new one for a new one."""
         if job in self._number:
             return self._number[job]
+        options = [self.number(option) for option in job.options]
         table, self._arrays = self._lists, None
         table.iteration_us.append(float(job.iteration_us))
         table.release_us.append(float(job.release_us))
@@ -115,13 +162,32 @@ class FluidJobs:
         table.load_at.append(len(table.resource))
         table.gpu.extend(self._gpu[gpu] for gpu in job.gpus)
         table.gpu_at.append(len(table.gpu))
-        return self._number.setdefault(job, len(self._number))
+        table.restart_us.append(-1.0 if job.restart_us is None else float(job.restart_us))
+        table.anywhere.append(self._kind[job.gpus[0].rsplit("/", 1)[0]] if job.anywhere else 0)
+        number = self._number.setdefault(job, len(self._number))
+        table.option.extend(options or [number])
+        table.option_at.append(len(table.option))
+        return number
 
-    def _state(self, remaining: list[float]) -> FluidState:
+    def _state(self, order: Sequence[FluidJob], remaining: list[float]) -> FluidState:
         jobs, gpus = len(remaining), len(self._gpu)
         free, none = [1.0] * len(self._resources), [0] * gpus
+        place_at = [0, *accumulate(len(job.gpus) for job in order)]
         return FluidState(
-            remaining, [0.0] * jobs, [0.0] * jobs, [0] * jobs, free, none, none.copy(), none.copy(), [0] * (gpus + 1)
+            remaining,
+            [0.0] * jobs,
+            [0.0] * jobs,
+            [0] * jobs,
+            free,
+            none,
+            none.copy(),
+            none.copy(),
+            [0] * (gpus + 1),
+            [float(job.release_us) for job in order],
+            [-1] * jobs,
+            place_at,
+            [0] * place_at[-1],
+            [0] * max((len(job.gpus) for job in order), default=0),
         )
 
     def _as_arrays(self) -> FluidTable:
@@ -147,31 +213,32 @@ class FluidPolicy:
     def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs, timing: Timing | None = None) -> None:
         self._order, self._jobs, self._timing = order, jobs, timing
 
-    def counts(
-        self, jobs: Mapping[str, Job | ShapedJob], remaining: Mapping[str, int], begun: set[str], now: int
-    ) -> dict[str, int]:
-        """Iterations of each job that runs in a period, from how many are left."""
-        rates = self._jobs.rates(self._order, remaining, begun, now)
-        running = [job for job in self._order if job.name in rates]
-        found = _whole(running, rates) if len(running) > 1 else [dict.fromkeys(rates, count) for count in _OF_ONE]
-        tried = [{name: min(count, remaining[name]) for name, count in counts.items()} for counts in found]
-        return tried[0] if self._timing is None or not tried[0] else self._measured(running, rates, tried)
+    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: Progress) -> Running:
+        """Iterations of each job that runs in a period, from how many are left, and where it is."""
+        now = self._jobs.rates(self._order, progress)
+        running, rates = [*now], {job.name: rate for job, rate in now.items()}
+        gpus = {job.name: job.gpus for job in running}
+        found = whole_counts(running, rates) if len(running) > 1 else [dict.fromkeys(rates, count) for count in _OF_ONE]
+        tried = [{name: min(count, progress.remaining[name]) for name, count in counts.items()} for counts in found]
+        if self._timing is None or not tried[0]:
+            return Running(tried[0], gpus)
+        return Running(self._measured(running, rates, tried, gpus), gpus)
 
     def _measured(
-        self, jobs: Sequence[FluidJob], rates: Mapping[str, float], tried: Sequence[dict[str, int]]
+        self, jobs: Sequence[FluidJob], rates: Mapping[str, float], tried: Sequence[dict[str, int]], gpus: Gpus
     ) -> dict[str, int]:
         """Of some counts those that waste least by the periods of their cyclic plans, as far as there is time."""
         assert self._timing is not None
         best, most = tried[0], 0.0
         with suppress(OutOfTimeError):
             for counts in tried:
-                plan = self._timing(counts)
+                plan = self._timing(counts, gpus)
                 gained = _gained(jobs, rates, counts, plan.period_us or plan.objective)
                 best, most = (counts, gained) if gained > most else (best, most)
         return best
 
 
-def _whole(jobs: Sequence[FluidJob], rates: Mapping[str, float]) -> list[dict[str, int]]:
+def whole_counts(jobs: Sequence[FluidJob], rates: Mapping[str, float]) -> list[dict[str, int]]:
     """Whole iterations in about the ratio of the rates, some with which the period wastes little, the best first.
 
     Periods are tried that are as long as some iterations of one of the jobs.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.rules.keyed import altered
@@ -19,6 +21,10 @@ __all__ = ["FluidModel"]
 
 _ITERATIONS = 16
 """Of the job with most of them; levels are averaged over so many, and the others have fewer in proportion."""
+_MOST_MOVING = 4_000_000
+"""Jobs times GPUs up to which jobs move: each may be anywhere at any moment."""
+_MOST_OPTIONS = 8
+"""Sets of GPUs on several servers that a job which may move is offered."""
 _AMPLE = 2**53 - 1
 
 
@@ -46,7 +52,9 @@ class FluidModel:
         self._ample = PartialPlacement(_data(altered(part, cluster=altered(part.cluster, servers=ample))), rigid=False)
         self._generator = CandidateGenerator(self._ample.data, rng)
         layout = self._data.layout
-        self.fluids = FluidJobs({name: layout.memory[gpu] for name, gpu in self._data.number.items()})
+        self._servers = instance.cluster.servers
+        kinds = {it.name: _kind(it) for it in self._servers}
+        self.fluids = FluidJobs({name: layout.memory[gpu] for name, gpu in self._data.number.items()}, kinds)
         self._name = {gpu: name for name, gpu in self._data.number.items()}
         self._known: dict[tuple[int, tuple[int, ...]], FluidJob | None] = {}
 
@@ -56,7 +64,7 @@ class FluidModel:
 
     def anywhere(self) -> list[FluidJob] | None:
         """Every job on some GPUs, whatever the others do; None where one finds none."""
-        found = [next(self.elsewhere(index, ()), None) for index in range(len(self._jobs))]
+        found = [self._moving(index) or next(self.elsewhere(index, ()), None) for index in range(len(self._jobs))]
         known = [job for job in found if job is not None]
         return known if len(known) == len(found) else None
 
@@ -92,7 +100,36 @@ class FluidModel:
         own = job.iterations, job.weight, job.release_us, job.deadline_us
         sizes = graph.state_bytes, graph.activation_bytes[-1]
         used = tuple((resource, load_us) for resource, load_us in loads if load_us)
-        return FluidJob(job.name, *own, names, max(1, assignment.iteration_us), used, *sizes)
+        return FluidJob(job.name, *own, names, max(1, assignment.iteration_us), used, *sizes, job.restart_us)
+
+    def _moving(self, index: int) -> FluidJob | None:
+        """A job that may move, on any GPUs of one server, or of servers that follow one another; None for others."""
+        job = self._jobs[index]
+        if job.restart_us is None or len(self._jobs) * len(self._name) > _MOST_MOVING:
+            return None
+        options: list[FluidJob] = []
+        for server in {_kind(it): it for it in reversed(self._servers) if it.gpus >= job.workers}.values():
+            option = self.on(index, [f"{server.name}/{k}" for k in range(job.workers)])
+            options += [replace(option, anywhere=True)] if option is not None else []
+        if not options:
+            options = [*self._across(index)]
+        options.sort(key=lambda option: option.iteration_us)
+        return replace(options[0], anywhere=False, options=tuple(options)) if options else None
+
+    def _across(self, index: int) -> Iterator[FluidJob]:
+        """A job on the GPUs of servers that follow one another, from each server on in turn, some at most."""
+        names = [(s, f"{server.name}/{k}") for s, server in enumerate(self._servers) for k in range(server.gpus)]
+        width, step = self._jobs[index].workers, -(-len(self._servers) // _MOST_OPTIONS)
+        for first in range(0, len(self._servers), step):
+            gpus = [name for s, name in names if s >= first][:width]
+            option = self.on(index, gpus) if len(gpus) == width else None
+            if option is not None:
+                yield option
+
+
+def _kind(server: Server) -> tuple[str, int, int, int]:
+    """What alike servers have in common."""
+    return server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us
 
 
 def _data(part: Instance) -> ProblemData:

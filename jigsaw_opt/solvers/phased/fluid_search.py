@@ -61,14 +61,20 @@ class FluidSearch:
             return sorted(jobs, key=lambda job: -job.alone_us)
         return sorted(jobs, key=lambda job: job.alone_us * len(job.gpus) / job.weight)
 
+    def _soonest_first(self, order: Sequence[FluidJob]) -> list[FluidJob]:
+        """The same jobs in the order of their ends, if that is better: a job that ends late anyway may as well wait."""
+        ends = self._model.fluids.ends_us(order)
+        sooner = [order[k] for k in sorted(range(len(order)), key=ends.__getitem__)]
+        return min([*order], sooner, key=self.value)
+
     def placed_in_turn(self, jobs: Sequence[FluidJob]) -> list[FluidJob]:
         """The same jobs, each in turn where the value of those so far is least."""
         order: list[FluidJob] = []
         stop = self._timer.deadline(_SHARE)
         for job in self.first_order(jobs):
-            tried = [job] if stop() else [job, *islice(self._elsewhere(job, order), _TRIED)]
+            tried = [job] if job.options or stop() else [job, *islice(self._elsewhere(job, order), _TRIED)]
             order.append(min(tried, key=lambda one: self.value([*order, one])) if len(tried) > 1 else job)
-        return order
+        return self._soonest_first(order) if any(job.options for job in order) else order
 
     def improved(self, order: Sequence[FluidJob]) -> list[FluidJob]:
         """The best order and placement that simulated annealing finds from one, until none comes for long."""
@@ -92,7 +98,7 @@ class FluidSearch:
         """Two jobs in each other's place of the order, a job elsewhere in it, or on other GPUs; None for no change."""
         rng, after = self._rng, list(order)
         at, kind = rng.randrange(len(after)), rng.random()
-        if kind < _RELOCATED:
+        if kind < _RELOCATED and not after[at].options:
             found = self._others(after[at], after)
             if not found:
                 return None

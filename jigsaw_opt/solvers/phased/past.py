@@ -12,6 +12,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
@@ -50,6 +51,14 @@ class BegunPhases:
     def placements(self) -> dict[str, tuple[str, ...]]:
         """GPUs of every job that has begun: it keeps them (specification: phased-plans)."""
         return {job.name: job.gpus for group in self.groups for phase in group for job in phase.jobs}
+
+    def resumed_us(self, job: Job) -> int:
+        """When a job that may move and has begun may go on, wherever it is; 0 for others (specification: moves)."""
+        if job.restart_us is None:
+            return 0
+        phases = (phase for group in self.groups for phase in group)
+        ends = [replace(phase, jobs=(it,)).end_us for phase in phases for it in phase.jobs if it.name == job.name]
+        return max(ends) + job.restart_us if ends else 0
 
     def free_us(self, group: int) -> int:
         """When all that has begun in a group has ended, and no earlier than the moment."""

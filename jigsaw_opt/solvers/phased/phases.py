@@ -3,38 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Phase, Plan, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["PhasePolicy", "RunningRule", "Timing", "compact", "phases_of"]
+__all__ = ["Gpus", "LastPhase", "PhasePolicy", "Progress", "Running", "RunningRule", "Timing", "compact", "phases_of"]
 
-Timing = Callable[[Mapping[str, int]], Plan]
+Gpus = Mapping[str, Sequence[str]]
+"""By name of a job, the names of its workers' or slots' GPUs."""
+Timing = Callable[[Mapping[str, int], Gpus], Plan]
 """A cyclic plan of jobs, with so many iterations of each, on the GPUs that they have."""
+
+
+class LastPhase(NamedTuple):
+    """The last phase of a job so far: its GPUs there, when it ended, and the number of the phase in the group."""
+
+    gpus: tuple[str, ...]
+    end_us: int
+    number: int
+
+
+class Running(NamedTuple):
+    """Jobs that run: iterations of each in a period, and where these and maybe others are."""
+
+    counts: Mapping[str, int]
+    gpus: Gpus
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the jobs of a group are.
+
+    Parameters
+    ----------
+    remaining
+        Iterations that jobs have left; those that have ended are not there.
+    now_us
+        When the last phase has ended.
+    last
+        By name of a job that has begun and has not ended, its last phase.
+    phases
+        How many phases there are.
+    """
+
+    remaining: dict[str, int]
+    now_us: int = 0
+    last: dict[str, LastPhase] = field(default_factory=dict)
+    phases: int = 0
+
+    def goes_on(self, name: str) -> bool:
+        """Whether a job was in the phase that ended last."""
+        return name in self.last and self.last[name].number == self.phases - 1
+
+    def ready_us(self, job: Job | ShapedJob) -> int:
+        """When a job may begin, or go on that stops now at the latest (specification: release, moves)."""
+        if job.restart_us is None or job.name not in self.last:
+            return job.release_us
+        return self.last[job.name].end_us + job.restart_us
 
 
 class RunningRule(Protocol):
     """Says which jobs of a group run."""
 
-    def counts(
-        self, jobs: Mapping[str, Job | ShapedJob], remaining: Mapping[str, int], begun: set[str], now: int
-    ) -> dict[str, int]:
-        """Iterations in a period of each job that runs from now on; none before a release that is waited for.
+    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: Progress) -> Running:
+        """Jobs that run from now on; none before a moment that is waited for.
 
         Parameters
         ----------
         jobs
             The jobs of the group by name.
-        remaining
-            Iterations that jobs have left.
-        begun
-            Jobs among them that have begun.
-        now
-            Time in microseconds.
+        progress
+            How far they are.
         """
 
 
@@ -50,22 +93,25 @@ class PhasePolicy:
         Whether a job may run beside those that do, one at least.
     ratio
         Iterations of each job in a period, from how many are left.
+    gpus
+        Where the jobs are.
     """
 
     order: Sequence[str]
     admits: Callable[[str, Sequence[str]], bool]
     ratio: Callable[[Mapping[str, int]], dict[str, int]]
+    gpus: Gpus
 
-    def counts(
-        self, jobs: Mapping[str, Job | ShapedJob], remaining: Mapping[str, int], begun: set[str], now: int
-    ) -> dict[str, int]:
-        """Iterations in a period of each job that runs."""
+    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: Progress) -> Running:
+        """Jobs that have begun, and those that may run beside them."""
+        remaining, begun = progress.remaining, progress.last
         running = [name for name in self.order if name in begun]
         for name in self.order:
-            waits = name in remaining and name not in begun and jobs[name].release_us <= now
+            waits = name in remaining and name not in begun and jobs[name].release_us <= progress.now_us
             if waits and (not running or self.admits(name, running)):
                 running.append(name)
-        return self.ratio({name: remaining[name] for name in running}) if running else {}
+        counts = self.ratio({name: remaining[name] for name in running}) if running else {}
+        return Running(counts, self.gpus)
 
 
 def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: Timing) -> list[Phase]:
@@ -81,33 +127,31 @@ def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: 
         Makes the cyclic plan of a phase.
     """
     phases: list[Phase] = []
-    remaining = {name: job.iterations for name, job in jobs.items()}
-    begun: set[str] = set()
-    now = 0
+    progress = Progress({name: job.iterations for name, job in jobs.items()})
+    remaining, last = progress.remaining, progress.last
     while remaining:
-        later = [jobs[name].release_us for name in remaining if jobs[name].release_us > now]
-        counts = policy.counts(jobs, remaining, begun, now)
-        if not counts:
-            now = min(later)
+        running = policy.running(jobs, progress)
+        waiting = (progress.ready_us(jobs[name]) for name in remaining if name not in running.counts)
+        later = [moment for moment in waiting if moment > progress.now_us]
+        if not running.counts:
+            progress.now_us = min(later)
             continue
-        left = {name: remaining[name] for name in counts}
-        phase = _phase(left, counts, now, min(later, default=None), timing)
+        phase = _phase(remaining, running, progress.now_us, min(later, default=None), timing)
         for job in phase.jobs:
             remaining[job.name] -= phase.count * len(job.iterations)
-        remaining = {name: left for name, left in remaining.items() if left}
-        begun = (begun | counts.keys()) & remaining.keys()
+            last[job.name] = LastPhase(job.gpus, replace(phase, jobs=(job,)).end_us, len(phases))
+            if not remaining[job.name]:
+                del remaining[job.name], last[job.name]
         phases.append(phase)
-        now = phase.end_us
+        progress.phases, progress.now_us = len(phases), phase.end_us
     return phases
 
 
-def _phase(
-    remaining: Mapping[str, int], counts: Mapping[str, int], now: int, next_us: int | None, timing: Timing
-) -> Phase:
+def _phase(remaining: Mapping[str, int], running: Running, now: int, next_us: int | None, timing: Timing) -> Phase:
     """As many repetitions as every job has iterations for, or as there is time for before the next release."""
-    plan = timing(counts)
+    plan = timing(running.counts, running.gpus)
     period_us = plan.period_us or plan.objective
-    repeats = min(left // counts[name] for name, left in remaining.items())
+    repeats = min(remaining[name] // count for name, count in running.counts.items())
     if next_us is not None:
         repeats = min(repeats, max(1, (next_us - now) // period_us))
     return Phase(now, period_us, repeats, compact(plan.jobs, period_us))

@@ -34,7 +34,8 @@ def policies(jobs: Mapping[str, Job | ShapedJob], shelves: Sequence[Plan], timin
         Makes the cyclic plan of a phase.
     """
     shelf_of = {job.name: number for number, shelf in enumerate(shelves) for job in shelf.jobs if job.name in jobs}
-    gpus = {job.name: frozenset(job.gpus) for shelf in shelves for job in shelf.jobs if job.name in jobs}
+    places = {job.name: job.gpus for shelf in shelves for job in shelf.jobs if job.name in jobs}
+    gpus = {name: frozenset(own) for name, own in places.items()}
 
     def same_shelf(name: str, running: Sequence[str]) -> bool:
         return shelf_of[name] == shelf_of[running[0]]
@@ -44,21 +45,21 @@ def policies(jobs: Mapping[str, Job | ShapedJob], shelves: Sequence[Plan], timin
 
     placed = {job.name: len(job.iterations) for shelf in shelves for job in shelf.jobs if job.name in jobs}
     by_shelf = sorted(jobs, key=shelf_of.__getitem__)
-    yield PhasePolicy(by_shelf, same_shelf, _as_placed(placed))
+    yield PhasePolicy(by_shelf, same_shelf, _as_placed(placed), places)
     if len(jobs) == 1:
         return
-    alone_us = {name: timing({name: 1}).objective for name in jobs}
+    alone_us = {name: timing({name: 1}, places).objective for name in jobs}
     pace = _own_pace(alone_us)
     total_us = {name: alone_us[name] * job.iterations for name, job in jobs.items()}
     by_ratio = sorted(jobs, key=lambda name: total_us[name] / jobs[name].weight)
     by_release = sorted(jobs, key=lambda name: (jobs[name].release_us, total_us[name] / jobs[name].weight))
     longest_first = sorted(jobs, key=lambda name: -total_us[name])
-    yield PhasePolicy(by_ratio, _never, _ending_together)
+    yield PhasePolicy(by_ratio, _never, _ending_together, places)
     for order in (by_ratio, by_release, longest_first):
-        yield PhasePolicy(order, apart, pace)
-    yield PhasePolicy(by_release, _never, _ending_together)
-    yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, pace)
-    yield PhasePolicy(by_shelf, same_shelf, _ending_together)
+        yield PhasePolicy(order, apart, pace, places)
+    yield PhasePolicy(by_release, _never, _ending_together, places)
+    yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, pace, places)
+    yield PhasePolicy(by_shelf, same_shelf, _ending_together, places)
 
 
 def _never(name: str, running: Sequence[str]) -> bool:

@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
-from jigsaw_opt.solvers.phased.phases import Timing, phases_of
+from jigsaw_opt.solvers.phased.phases import Gpus, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.phased.sharing import Sharing
@@ -218,7 +218,10 @@ class _Work:
             olds = {old[name] for name in names if name in old} | ({g} if g is not None else set())
             free_us = self._past.moment if g is None else self._past.free_us(g)
             jobs = {name: self._left[name] for name in names}
-            jobs = {name: altered(job, release_us=max(job.release_us, free_us)) for name, job in jobs.items()}
+            jobs = {
+                name: altered(job, release_us=max(job.release_us, free_us, self._past.resumed_us(job)))
+                for name, job in jobs.items()
+            }
             phases = self._past.groups[g] if g is not None else ()
             part = _SharingJobs(jobs, phases, min(olds) if len(olds) == 1 else None)
             best = self._best(part, sharing.placements)
@@ -244,8 +247,9 @@ class _Work:
 
     def _candidates(self, part: _SharingJobs, placements: Mapping[str, Sequence[str]]) -> Iterator[list[Phase]]:
         """The old phases gone on with, then each policy."""
-        timing = self._timing(placements)
-        shelves = placed_shelves(self._instance, tuple(part.jobs.values()), _placing(timing), _MOST)
+        timing = self._timing()
+        placing = _placing(timing, placements)
+        shelves = placed_shelves(self._instance, tuple(part.jobs.values()), placing, _MOST)
         if shelves is None:
             return
         if part.old is not None:
@@ -302,14 +306,14 @@ class _Work:
         start_us = max(phase.start_us, free_us, self._past.moment, *released)
         return replace(phase, start_us=start_us, repeats=repeats)
 
-    def _timing(self, placements: Mapping[str, Sequence[str]]) -> Timing:
-        """Makes cyclic plans of jobs on these GPUs, each of them once."""
+    def _timing(self) -> Timing:
+        """Makes cyclic plans of jobs that keep their GPUs, each of them once."""
         known: dict[tuple[tuple[str, int], ...], Plan] = {}
 
-        def timed(counts: Mapping[str, int]) -> Plan:
+        def timed(counts: Mapping[str, int], gpus: Gpus) -> Plan:
             key = tuple(sorted(counts.items()))
             if key not in known:
-                known[key] = self._timed(cyclic_part(self._instance, counts), placements)
+                known[key] = self._timed(cyclic_part(self._instance, counts), gpus)
             return known[key]
 
         return timed
@@ -327,12 +331,12 @@ class _Work:
         return plan
 
 
-def _placing(timing: Timing) -> Place:
+def _placing(timing: Timing, gpus: Gpus) -> Place:
     """Makes cyclic plans of jobs that have their GPUs; None where they do not fit into memory together."""
 
     def place(part: Instance) -> Plan | None:
         try:
-            return timing({job.name: job.iterations for job in part.jobs})
+            return timing({job.name: job.iterations for job in part.jobs}, gpus)
         except OutOfTimeError:
             return None
 

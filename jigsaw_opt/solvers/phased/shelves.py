@@ -65,7 +65,9 @@ def placed_shelves(instance: Instance, jobs: Sequence[Job | ShapedJob], place: P
     return first + second if first is not None and second is not None else None
 
 
-def sharing_groups(instance: Instance, placements: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def sharing_groups(
+    instance: Instance, placements: Mapping[str, Sequence[str]], routes: Routes | None = None
+) -> list[list[str]]:
     """Names of jobs that share a GPU or a link, directly or by others, in the instance's order.
 
     Parameters
@@ -73,7 +75,9 @@ def sharing_groups(instance: Instance, placements: Mapping[str, Sequence[str]]) 
     instance
         The instance.
     placements
-        By name of a job, the names of its workers' GPUs.
+        By name of a job that counts, the names of its workers' GPUs.
+    routes
+        Those of the cluster, where they are known.
     """
     leader: dict[object, object] = {}
 
@@ -82,13 +86,14 @@ def sharing_groups(instance: Instance, placements: Mapping[str, Sequence[str]]) 
             leader[thing] = thing = leader[leader[thing]]
         return thing
 
-    routes, asked = Routes(instance.cluster), {job.name: job for job in instance.jobs}
+    routes, asked = routes or Routes(instance.cluster), {job.name: job for job in instance.jobs}
     for name, gpus in placements.items():
         for used in _resources(asked[name], routes, gpus):
             leader[find(used)] = find(("job", name))
     groups: defaultdict[object, list[str]] = defaultdict(list)
     for one in instance.jobs:
-        groups[find(("job", one.name))].append(one.name)
+        if one.name in placements:
+            groups[find(("job", one.name))].append(one.name)
     return list(groups.values())
 
 

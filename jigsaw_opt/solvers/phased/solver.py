@@ -29,10 +29,12 @@ from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidPolicy
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
 from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound
+from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
+from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
 from jigsaw_opt.solvers.registry import require_taken
@@ -45,6 +47,8 @@ _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _
 """What places jobs on the cyclic horizon, and how many iterations of a job there are in a period at most."""
 _PLACING_SHARE = 0.4
 """Of what is left, for placing by `auto`, which takes part only within a time limit."""
+_MOVING_SHARE = 0.5
+"""Of what is left, for phases of jobs that move where there is no other plan yet."""
 _SEARCHED = "local search"
 _PROMISING = 1.02
 """Factor of the best objective so far up to which all policies are tried with what local search finds."""
@@ -164,7 +168,7 @@ def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> 
     if shelves is None:
         return
     gpus = {job.name: job.gpus for shelf in shelves for job in shelf.jobs}
-    timing = partial(timer.timed, gpus, shelves)
+    timing = partial(timer.timed, shelves)
     yield _grouped(instance, name, gpus, timing, lambda jobs: policies(jobs, shelves, timing))
 
 
@@ -173,8 +177,6 @@ def _searched(
 ) -> Iterator[_PlacedGroups]:
     """Groups by local search, from jobs placed one after another, and from the best of the placements."""
     if len(instance.jobs) == 1 or instance.shaped or timer.is_over:
-        return
-    if any(job.restart_us is not None for job in instance.jobs):  # A pause in it costs nothing.
         return
     model = FluidModel(instance, rng)
     search = FluidSearch(instance, model, rng, timer)
@@ -186,10 +188,14 @@ def _searched(
     for start in starts:
         order = search.improved(start)
         gpus = {job.name: job.gpus for job in order}
-        timing = partial(timer.timed, gpus, ())
+        timing: Timing = partial(timer.timed, ())
         ways = partial(_by_rates, order, model, timing)
+        moves = any(job.options for job in order)
+        if moves:
+            beside = SideBySide(instance, timing, timer.patience(_MOVING_SHARE))
+            timing, ways = beside.timed, partial(_with_moves, order, model, beside)
         with suppress(OutOfTimeError):  # Other placements may need fewer phases.
-            yield _grouped(instance, _SEARCHED, gpus, timing, ways)
+            yield _grouped(instance, _SEARCHED, gpus, timing, ways, moves)
 
 
 def _by_rates(
@@ -201,16 +207,24 @@ def _by_rates(
     yield FluidPolicy(own, model.fluids, timing)
 
 
+def _with_moves(
+    order: Sequence[FluidJob], model: FluidModel, beside: SideBySide, jobs: Mapping[str, Job | ShapedJob]
+) -> Iterator[RunningRule]:
+    """The one way for jobs that may move."""
+    yield MovingPolicy(order, model.fluids, beside)
+
+
 def _grouped(
     instance: Instance,
     name: str,
     gpus: Mapping[str, Sequence[str]],
     timing: Timing,
     ways: Callable[[Mapping[str, Job | ShapedJob]], Iterator[RunningRule]],
+    moves: bool = False,
 ) -> _PlacedGroups:
-    """The groups of a placement, each with phases by the first of its policies."""
+    """The groups of a placement, each with phases by the first of its policies; one of all jobs where some move."""
     groups, all_jobs = [], {job.name: job for job in instance.jobs}
-    for names in sharing_groups(instance, gpus):
+    for names in [[*all_jobs]] if moves else sharing_groups(instance, gpus):
         jobs = {name: all_jobs[name] for name in names}
         groups.append(_GroupSearch(instance, jobs, ways(jobs), timing))
     return _PlacedGroups(name, gpus, groups, instance.objective == "makespan")

@@ -17,6 +17,7 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased.phases import Gpus
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -34,7 +35,6 @@ class UntimedError(OutOfTimeError):
     """No cyclic plan was found of jobs on the GPUs that they have, time or not."""
 
 
-_Placements: TypeAlias = Mapping[str, Sequence[str]]
 _Key: TypeAlias = tuple[tuple[str, int, tuple[str, ...]], ...]
 
 
@@ -74,6 +74,11 @@ class PhaseTimer:
         end = time.monotonic() + share * (self._end - time.monotonic())
         return lambda: self._options.cancel.is_set() or time.monotonic() >= end
 
+    def patience(self, share: float) -> Callable[[], bool]:
+        """Says whether the time is over, or while there is no phased plan yet a share of the time that is left now."""
+        late = self.deadline(share)
+        return lambda: self.is_over or (self.first and late())
+
     def placed(self, solver: str, share: float, part: Instance) -> Plan | None:
         """A cyclic plan of some jobs, wherever they are, within their part of a share of the time that is left.
 
@@ -86,17 +91,17 @@ class PhaseTimer:
         own = len(part.jobs) / len(self._instance.jobs)
         return solve_listed(part, solver, self._within(share * own)).plan
 
-    def timed(self, gpus: Mapping[str, Sequence[str]], shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
+    def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int], gpus: Gpus) -> Plan:
         """A cyclic plan of jobs that run together.
 
         Parameters
         ----------
-        gpus
-            By name of a job, the names of its workers' GPUs.
         shelves
-            Plans that have the jobs there, as far as there are any.
+            Plans that have the jobs where they are, as far as there are any.
         counts
             Iterations of each job that runs.
+        gpus
+            Where the jobs are.
 
         Raises
         ------
@@ -116,12 +121,12 @@ class PhaseTimer:
         self._known[key] = plan
         return plan
 
-    def _first(self, part: Instance, gpus: _Placements, known: Timetable | None) -> Plan | None:
+    def _first(self, part: Instance, gpus: Gpus, known: Timetable | None) -> Plan | None:
         """Any cyclic plan."""
         found = _made(part, gpus, known, replace(self._within(1.0), target=_ANY))
         return None if found is None else found.plan
 
-    def _improved(self, part: Instance, gpus: _Placements, plan: Plan, key: _Key) -> Plan:
+    def _improved(self, part: Instance, gpus: Gpus, plan: Plan, key: _Key) -> Plan:
         """The best cyclic plan that annealing finds from one in a share of the time: other phases wait, too."""
         counts = {job.name: len(job.iterations) for job in plan.jobs}
         found = _made(part, gpus, _as_placed([plan], counts), self._within(1 / len(self._instance.jobs)))
@@ -144,7 +149,7 @@ class PhaseTimer:
         return Options(time_limit=limit, seed=asked.seed, threads=asked.threads, cancel=asked.cancel)
 
 
-def _made(part: Instance, gpus: _Placements, known: Timetable | None, options: Options) -> Result | None:
+def _made(part: Instance, gpus: Gpus, known: Timetable | None, options: Options) -> Result | None:
     """What a timing comes to, checked with the whole plan only; None where the time was over before it began."""
     timing = FixedPlacementTiming(gpus, known)
     with clock.limited(clock.Clock(options.time_limit, options.cancel)), suppress(OutOfTimeError):

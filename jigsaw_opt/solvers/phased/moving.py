@@ -1,0 +1,118 @@
+"""Phases of jobs that may pause and move: who runs where by an order, side by side at their own paces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from jigsaw_opt.problem.job import FreeDepth, Job
+from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, whole_counts
+from jigsaw_opt.solvers.phased.phases import Gpus, Progress, Running
+from jigsaw_opt.solvers.phased.side_by_side import SideBySide
+
+__all__ = ["MovingPolicy"]
+
+_MOST_LISTED = 512
+"""Iterations of all jobs in a period, as far as each part may have one period of its own."""
+_TRIED = 32
+"""Periods of each part that the whole period is tried with."""
+_OF_ONE = (1, 2, 4, 8)
+"""Iterations that a period of one job may have: where the mean of its levels counts, more round up less."""
+_WORTH_AN_ITERATION = 1e-5
+"""Share of the pace of all jobs for which a period may have one iteration more."""
+
+
+class _Part(NamedTuple):
+    """Jobs that share GPUs or links: iterations of each in a period of their own, its length, and their worth."""
+
+    counts: Mapping[str, int]
+    period_us: int
+    worth: float
+    most: int
+
+    def times(self, period_us: int, room: int) -> int:
+        """How often it fits into a period, if no more iterations than there is room for are listed."""
+        size = sum(self.counts.values())
+        return max(1, min(period_us // self.period_us, self.most, room // size))
+
+
+class MovingPolicy:
+    """Phases at the rates of an order of jobs some of which may move.
+
+    Parameters
+    ----------
+    order
+        Jobs of a group, those that come first in front.
+    jobs
+        Says at which rates they go, and where.
+    beside
+        Makes cyclic plans of parts and of phases.
+    """
+
+    def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs, beside: SideBySide) -> None:
+        self._order, self._jobs, self._beside = order, jobs, beside
+
+    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: Progress) -> Running:
+        """Jobs that run from now on, each part at its own period as far as one period has all of them."""
+        now = self._jobs.rates(self._order, progress)
+        gpus = {job.name: job.gpus for job in now}
+        parts = [*self._parts(jobs, now, progress, gpus)]
+        if not parts:
+            return Running({}, gpus)
+        best, most = dict[str, int](), -1.0
+        for period_us in _periods(parts):
+            counts, share = _filled(parts, period_us)
+            if share > most:
+                best, most = counts, share
+        return Running(best, gpus)
+
+    def _parts(
+        self, jobs: Mapping[str, Job | ShapedJob], now: Mapping[FluidJob, float], progress: Progress, gpus: Gpus
+    ) -> Iterator[_Part]:
+        placed = {job.name: job for job in now}
+        for names in self._beside.parts(gpus):
+            own = [placed[name] for name in names]
+            rates = {job.name: now[job] for job in own}
+            counts = self._counts(own, rates, gpus, progress.remaining, jobs[names[0]])
+            worth = sum(job.weight * progress.remaining[job.name] / rates[job.name] for job in own)
+            most = min(progress.remaining[name] // count for name, count in counts.items())
+            yield _Part(counts, self._beside.part(counts, gpus).objective, worth, most)
+
+    def _counts(
+        self,
+        own: Sequence[FluidJob],
+        rates: Mapping[str, float],
+        gpus: Gpus,
+        remaining: Mapping[str, int],
+        first: Job | ShapedJob,
+    ) -> dict[str, int]:
+        """Iterations of the jobs of a part; of one that is alone as many as its levels ask for."""
+        free = isinstance(first, Job) and isinstance(first.depth, FreeDepth)
+        alone = [{first.name: count} for count in (_OF_ONE if free else _OF_ONE[:1])]
+        found = whole_counts(own, rates)[:1] if len(own) > 1 else alone
+        tried = [{name: min(count, remaining[name]) for name, count in counts.items()} for counts in found]
+        if len(tried) == 1:
+            return tried[0]
+        return min(tried, key=lambda counts: self._beside.part(counts, gpus).objective / counts[first.name])
+
+
+def _periods(parts: Sequence[_Part]) -> list[int]:
+    """Periods that some part fills, and none is longer than."""
+    longest = max(part.period_us for part in parts)
+    tried = {times * part.period_us for part in parts for times in range(1, _TRIED + 1)}
+    tried |= {-(-longest // part.period_us) * part.period_us for part in parts}
+    return sorted(period_us for period_us in tried if period_us >= longest)
+
+
+def _filled(parts: Sequence[_Part], period_us: int) -> tuple[dict[str, int], float]:
+    """Iterations of all jobs in a period, and what share of the paces that comes to, by worth."""
+    room = max(1, _MOST_LISTED // len(parts))
+    counts: dict[str, int] = {}
+    share = 0.0
+    for part in parts:
+        times = part.times(period_us, room)
+        counts |= {name: times * count for name, count in part.counts.items()}
+        whole = times == part.most or times * part.period_us >= period_us
+        share += part.worth * (1.0 if whole else times * part.period_us / period_us)
+    return counts, share / sum(part.worth for part in parts) - _WORTH_AN_ITERATION * sum(counts.values())
