@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.text import counted
@@ -303,6 +303,30 @@ class Plan:
         part = altered(instance, jobs=jobs, horizon="cyclic", objective="period")
         period = phase.cycle_us
         return part, Plan.of_jobs(self.instance, "", "feasible", period, 0, period, phase.jobs, self.solver)
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """Names of the jobs that have other GPUs in another phase (specification: moves)."""
+        first: dict[str, tuple[str, ...]] = {}
+        parts = [job for _, _, phase in self.all_phases() for job in phase.jobs]
+        return tuple(dict.fromkeys(job.name for job in parts if first.setdefault(job.name, job.gpus) != job.gpus))
+
+    def require_no_moves(self, why: str) -> None:
+        """Refuse plans whose jobs move, for whoever needs each of them to stay on its GPUs.
+
+        Parameters
+        ----------
+        why
+            Who that is, as a sentence.
+
+        Raises
+        ------
+        InvalidInputError
+            Some job moves.
+        """
+        if self.moved:
+            named = f"job {self.moved[0]!r} of the plan has other GPUs in another phase"
+            raise InvalidInputError([Problem("$.groups", f"{named}; {why}")])
 
     def all_phases(self) -> Iterator[tuple[int, int, Phase]]:
         """Every phase with the number of its group and its own number in it."""

@@ -179,11 +179,10 @@ def _stretches(
     """The time of a job from 0 to its end; what takes no time is left out."""
     released = min(release_us, parts[0].phase.start_us)
     found, at = [Stretch("release", 0, released, {})], released
-    gpus = parts[0].job.gpus
     for part in parts:
         begin, phase = part.phase.start_us, part.phase
         kind: StretchKind = "before" if part is parts[0] else "seam"
-        found.append(Stretch(kind, at, begin, _held(gpus, others, at, begin)))
+        found.append(Stretch(kind, at, begin, _held(part.job.gpus, others, at, begin)))
         beside = tuple(job.name for job in phase.jobs if job.name != name)
         times, count = within[part.group, part.number][name], len(part.job.iterations)
         own = PhaseTime(part.group, part.number, beside, phase.cycle_us, phase.count, count, *times)

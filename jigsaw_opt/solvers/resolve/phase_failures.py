@@ -32,9 +32,15 @@ class PhaseFailures:
     ----------
     instance, plan
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
+
+    Raises
+    ------
+    InvalidInputError
+        Some job moves.
     """
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
+        plan.require_no_moves("what a failure does is found only where jobs stay on their GPUs")
         self._instance, self.cluster = instance, instance.cluster
         self._effects: list[list[tuple[Phase, FailureEffects]]] = []
         for group in plan.groups:
