@@ -15,7 +15,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, FluidPolicy
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
-from jigsaw_opt.solvers.phased.phases import Gpus, LastPhase, Progress
+from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, LastPhase
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
 
 MEMORY = {"x/0": 100, "x/1": 100}
@@ -63,9 +63,9 @@ def test_counts_are_rates_in_whole_numbers() -> None:
         job("slow", 1000, 30, 1.0, gpus=("x/1",), loads_us=((1, 30.0),)),
     ]
     policy = FluidPolicy(order, FluidJobs(MEMORY))
-    assert policy.running({}, Progress({"fast": 1000, "slow": 1000})).counts == {"fast": 3, "slow": 1}
+    assert policy.running({}, GroupProgress({"fast": 1000, "slow": 1000})).counts == {"fast": 3, "slow": 1}
     last = {job.name: LastPhase(job.gpus, 0, 0) for job in order}
-    assert policy.running({}, Progress({"fast": 2, "slow": 1000}, 0, last, 1)).counts == {"fast": 2, "slow": 1}
+    assert policy.running({}, GroupProgress({"fast": 2, "slow": 1000}, 0, last, 1)).counts == {"fast": 2, "slow": 1}
 
 
 def test_counts_are_those_whose_cyclic_plans_waste_least() -> None:
@@ -78,9 +78,9 @@ def test_counts_are_those_whose_cyclic_plans_waste_least() -> None:
         period_us = 22 if counts["a"] == 2 else 15 * counts["a"]
         return Plan.of_jobs("f", "", "feasible", period_us, 0, period_us, ())
 
-    assert FluidPolicy(alone, FluidJobs(MEMORY)).running({}, Progress({"a": 1000})).counts == {"a": 1}
+    assert FluidPolicy(alone, FluidJobs(MEMORY)).running({}, GroupProgress({"a": 1000})).counts == {"a": 1}
     measured = FluidPolicy(alone, FluidJobs(MEMORY), timing)
-    assert measured.running({}, Progress({"a": 1000})).counts == {"a": 2}
+    assert measured.running({}, GroupProgress({"a": 1000})).counts == {"a": 2}
     assert asked == [1, 2, 4, 8]
 
 
@@ -89,7 +89,7 @@ def test_counts_are_by_loads_where_no_cyclic_plan_is_made_in_time() -> None:
         raise OutOfTimeError("no time")
 
     policy = FluidPolicy([job("a", 1000, 10, 10.0)], FluidJobs(MEMORY), timing)
-    assert policy.running({}, Progress({"a": 1000})).counts == {"a": 1}
+    assert policy.running({}, GroupProgress({"a": 1000})).counts == {"a": 1}
 
 
 def test_the_search_finds_the_best_order_of_one_gpu() -> None:

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled
 from jigsaw_opt.solvers.kernels.fluid import FluidState, FluidTable, find_tight, run_fluid, set_rates
-from jigsaw_opt.solvers.phased.phases import Gpus, Progress, Running, Timing
+from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs, Timing
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 
 __all__ = ["FluidJob", "FluidJobs", "FluidPolicy", "whole_counts"]
@@ -111,7 +111,7 @@ class FluidJobs:
         (native or run_fluid)(table, state, numbers)
         return list(state.end_us)
 
-    def rates(self, order: Sequence[FluidJob], progress: Progress) -> dict[FluidJob, float]:
+    def rates(self, order: Sequence[FluidJob], progress: GroupProgress) -> dict[FluidJob, float]:
         """Iterations a microsecond of the jobs that run from now on, on the GPUs where they are then."""
         numbers = [self.number(job) for job in order]
         state = self._state(order, [float(progress.remaining.get(job.name, 0)) for job in order])
@@ -125,7 +125,7 @@ class FluidJobs:
         running = [(self._now(state, p, job), state.rate[p]) for p, job in enumerate(order) if state.rate[p]]
         return dict(running)
 
-    def _put(self, state: FluidState, p: int, job: FluidJob, progress: Progress) -> None:
+    def _put(self, state: FluidState, p: int, job: FluidJob, progress: GroupProgress) -> None:
         """Have a job that may move where its last phase had it, if that has just ended."""
         gpus, end_us, _ = progress.last[job.name]
         state.ready_us[p] = float(end_us + (job.restart_us or 0))
@@ -213,7 +213,7 @@ class FluidPolicy:
     def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs, timing: Timing | None = None) -> None:
         self._order, self._jobs, self._timing = order, jobs, timing
 
-    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: Progress) -> Running:
+    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
         """Iterations of each job that runs in a period, from how many are left, and where it is."""
         now = self._jobs.rates(self._order, progress)
         running, rates = [*now], {job.name: rate for job, rate in now.items()}
@@ -221,8 +221,8 @@ class FluidPolicy:
         found = whole_counts(running, rates) if len(running) > 1 else [dict.fromkeys(rates, count) for count in _OF_ONE]
         tried = [{name: min(count, progress.remaining[name]) for name, count in counts.items()} for counts in found]
         if self._timing is None or not tried[0]:
-            return Running(tried[0], gpus)
-        return Running(self._measured(running, rates, tried, gpus), gpus)
+            return RunningJobs(tried[0], gpus)
+        return RunningJobs(self._measured(running, rates, tried, gpus), gpus)
 
     def _measured(
         self, jobs: Sequence[FluidJob], rates: Mapping[str, float], tried: Sequence[dict[str, int]], gpus: Gpus

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, whole_counts
-from jigsaw_opt.solvers.phased.phases import Gpus, Progress, Running
+from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 
 __all__ = ["MovingPolicy"]
@@ -23,7 +23,7 @@ _WORTH_AN_ITERATION = 1e-5
 """Share of the pace of all jobs for which a period may have one iteration more."""
 
 
-class _Part(NamedTuple):
+class _SharingPart(NamedTuple):
     """Jobs that share GPUs or links: iterations of each in a period of their own, its length, and their worth."""
 
     counts: Mapping[str, int]
@@ -53,23 +53,23 @@ class MovingPolicy:
     def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs, beside: SideBySide) -> None:
         self._order, self._jobs, self._beside = order, jobs, beside
 
-    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: Progress) -> Running:
+    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
         """Jobs that run from now on, each part at its own period as far as one period has all of them."""
         now = self._jobs.rates(self._order, progress)
         gpus = {job.name: job.gpus for job in now}
         parts = [*self._parts(jobs, now, progress, gpus)]
         if not parts:
-            return Running({}, gpus)
+            return RunningJobs({}, gpus)
         best, most = dict[str, int](), -1.0
         for period_us in _periods(parts):
             counts, share = _filled(parts, period_us)
             if share > most:
                 best, most = counts, share
-        return Running(best, gpus)
+        return RunningJobs(best, gpus)
 
     def _parts(
-        self, jobs: Mapping[str, Job | ShapedJob], now: Mapping[FluidJob, float], progress: Progress, gpus: Gpus
-    ) -> Iterator[_Part]:
+        self, jobs: Mapping[str, Job | ShapedJob], now: Mapping[FluidJob, float], progress: GroupProgress, gpus: Gpus
+    ) -> Iterator[_SharingPart]:
         placed = {job.name: job for job in now}
         for names in self._beside.parts(gpus):
             own = [placed[name] for name in names]
@@ -77,7 +77,7 @@ class MovingPolicy:
             counts = self._counts(own, rates, gpus, progress.remaining, jobs[names[0]])
             worth = sum(job.weight * progress.remaining[job.name] / rates[job.name] for job in own)
             most = min(progress.remaining[name] // count for name, count in counts.items())
-            yield _Part(counts, self._beside.part(counts, gpus).objective, worth, most)
+            yield _SharingPart(counts, self._beside.part(counts, gpus).objective, worth, most)
 
     def _counts(
         self,
@@ -97,7 +97,7 @@ class MovingPolicy:
         return min(tried, key=lambda counts: self._beside.part(counts, gpus).objective / counts[first.name])
 
 
-def _periods(parts: Sequence[_Part]) -> list[int]:
+def _periods(parts: Sequence[_SharingPart]) -> list[int]:
     """Periods that some part fills, and none is longer than."""
     longest = max(part.period_us for part in parts)
     tried = {times * part.period_us for part in parts for times in range(1, _TRIED + 1)}
@@ -105,7 +105,7 @@ def _periods(parts: Sequence[_Part]) -> list[int]:
     return sorted(period_us for period_us in tried if period_us >= longest)
 
 
-def _filled(parts: Sequence[_Part], period_us: int) -> tuple[dict[str, int], float]:
+def _filled(parts: Sequence[_SharingPart], period_us: int) -> tuple[dict[str, int], float]:
     """Iterations of all jobs in a period, and what share of the paces that comes to, by worth."""
     room = max(1, _MOST_LISTED // len(parts))
     counts: dict[str, int] = {}

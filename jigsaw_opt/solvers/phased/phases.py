@@ -11,7 +11,17 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Phase, Plan, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["Gpus", "LastPhase", "PhasePolicy", "Progress", "Running", "RunningRule", "Timing", "compact", "phases_of"]
+__all__ = [
+    "Gpus",
+    "GroupProgress",
+    "LastPhase",
+    "PhasePolicy",
+    "RunningJobs",
+    "RunningRule",
+    "Timing",
+    "compact",
+    "phases_of",
+]
 
 Gpus = Mapping[str, Sequence[str]]
 """By name of a job, the names of its workers' or slots' GPUs."""
@@ -27,7 +37,7 @@ class LastPhase(NamedTuple):
     number: int
 
 
-class Running(NamedTuple):
+class RunningJobs(NamedTuple):
     """Jobs that run: iterations of each in a period, and where these and maybe others are."""
 
     counts: Mapping[str, int]
@@ -35,7 +45,7 @@ class Running(NamedTuple):
 
 
 @dataclass(slots=True)
-class Progress:
+class GroupProgress:
     """How far the jobs of a group are.
 
     Parameters
@@ -69,7 +79,7 @@ class Progress:
 class RunningRule(Protocol):
     """Says which jobs of a group run."""
 
-    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: Progress) -> Running:
+    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
         """Jobs that run from now on; none before a moment that is waited for.
 
         Parameters
@@ -102,7 +112,7 @@ class PhasePolicy:
     ratio: Callable[[Mapping[str, int]], dict[str, int]]
     gpus: Gpus
 
-    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: Progress) -> Running:
+    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
         """Jobs that have begun, and those that may run beside them."""
         remaining, begun = progress.remaining, progress.last
         running = [name for name in self.order if name in begun]
@@ -111,7 +121,7 @@ class PhasePolicy:
             if waits and (not running or self.admits(name, running)):
                 running.append(name)
         counts = self.ratio({name: remaining[name] for name in running}) if running else {}
-        return Running(counts, self.gpus)
+        return RunningJobs(counts, self.gpus)
 
 
 def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: Timing) -> list[Phase]:
@@ -127,7 +137,7 @@ def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: 
         Makes the cyclic plan of a phase.
     """
     phases: list[Phase] = []
-    progress = Progress({name: job.iterations for name, job in jobs.items()})
+    progress = GroupProgress({name: job.iterations for name, job in jobs.items()})
     remaining, last = progress.remaining, progress.last
     while remaining:
         running = policy.running(jobs, progress)
@@ -147,7 +157,7 @@ def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: 
     return phases
 
 
-def _phase(remaining: Mapping[str, int], running: Running, now: int, next_us: int | None, timing: Timing) -> Phase:
+def _phase(remaining: Mapping[str, int], running: RunningJobs, now: int, next_us: int | None, timing: Timing) -> Phase:
     """As many repetitions as every job has iterations for, or as there is time for before the next release."""
     plan = timing(running.counts, running.gpus)
     period_us = plan.period_us or plan.objective
