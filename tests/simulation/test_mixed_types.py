@@ -17,7 +17,7 @@ from jigsaw_opt.instances.gpus import GPU_TYPES
 from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.instances.recipes import BATCHES
 from jigsaw_opt.problem.gpu_types import matching_types
-from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.kinds import performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
@@ -302,3 +302,14 @@ def test_jobs_with_models_are_on_types_that_they_may_have(policy: str) -> None:
         second.restore(first.state())
         second.run()
         assert second.close().jobs == outcome.jobs
+
+
+def test_stages_take_longer_on_slower_types() -> None:
+    made = grid("1x4:a100+1x4:v100")
+    assert made is not None
+    stages = {"net": StageTimes(10_000, 20_000, 30_000, 60_000)}
+    performance = performance_of("stages", None, made, stages, "a100=1,v100=0.5")
+    jobs = [TraceJob(name, 0, "net", 4, 1000, gpu_types=(name,), ran_on="a100") for name in ("a100", "v100")]
+    for policy in ("interleave", "jigsaw", "fifo"):
+        fast, slow = finish_s(run(Setting(made, Workload("w", tuple(jobs)), performance, restart_us=0), find(policy)))
+        assert fast is not None and slow == pytest.approx(2 * fast, rel=1e-3), policy

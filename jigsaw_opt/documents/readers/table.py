@@ -16,6 +16,7 @@ from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.documents.readers.tally import Tally, Unfinished
 from jigsaw_opt.documents.readers.times import Zone, duration_us, is_missing, moment_us
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
+from jigsaw_opt.text import printable
 
 __all__ = ["Accept", "JobTable", "Row", "anything", "from_first", "headed"]
 
@@ -23,7 +24,7 @@ Accept = Callable[[TraceJob], Sequence[str]]
 """What is wrong with a job that is well written: larger than the cluster, say, or of an unknown model."""
 _MOST = Decimal(2**53 - 1)
 _MOST_REAL = Decimal("1e300")
-_LONGEST_QUOTE = 40
+_LONGEST_QUOTE, _LONGEST_LIST = 40, 300
 _NAMED_SEPARATOR = re.compile(r"sep=([,;\t])")
 """How spreadsheets say before the header what parts the cells."""
 _ZERO = re.compile(r"0+(\.0*)?")
@@ -106,7 +107,7 @@ class JobTable:
         named = _NAMED_SEPARATOR.fullmatch(head) if columns is None else None
         if named:
             number, head = next(lines, (2, ""))
-        self._last = last
+        self._last, self._read = last, set[str]()
         self._separator = separator or (named[1] if named else _separator_of(head))
         self._header = list(columns or ()) or (self._cells(number, head) if head else [])
         self._rows = ((number, self._cells(number, line)) for number, line in lines)
@@ -150,7 +151,8 @@ class JobTable:
             if not any(cells):
                 self.tally.remark("lines of empty cells passed over")
             elif len(cells) == len(self._header):
-                row = dict(zip(self._header, cells, strict=True))
+                row = _Cells(zip(self._header, cells, strict=True))
+                row.read = self._read
                 yield Row(self.lines, number, row, self._zone, self._separator == ";")
             else:
                 self.lines.add(number, f"{len(cells)} cells under {len(self._header)} columns")
@@ -195,6 +197,9 @@ class JobTable:
                 self.lines.add(number, problem)
             jobs.append(job)
             numbers.append(number)
+        unread = [name for name in self._header if jobs and name and name not in self._read]
+        for _ in unread:
+            self.tally.remark(f"columns that are not read ({', '.join(map(printable, unread))[:_LONGEST_LIST]})")
         self._refuse_repeats(jobs, numbers)
         if not jobs:
             self.lines.add(None, "has no job", self.tally.told())
@@ -218,6 +223,20 @@ class JobTable:
         except csv.Error as error:
             self.lines.add(number, f"is no line of CSV: {error}")
             return []
+
+
+class _Cells(dict[str, str]):
+    """The cells of a line by column, which note the columns that are read."""
+
+    read: set[str]
+
+    def __getitem__(self, column: str) -> str:
+        self.read.add(column)
+        return super().__getitem__(column)
+
+    def get(self, column: str, default: str = "") -> str:  # type: ignore[override]
+        self.read.add(column)
+        return super().get(column, default)
 
 
 class Row:
