@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Simulate the queue forward and print when the job starts; a signal meanwhile ends with what there is."""
     from jigsaw_opt.cli.output import ended, note, print_json
     from jigsaw_opt.cli.simulate_setting import tell_reading
+    from jigsaw_opt.simulation.predicting import predict_start
     from jigsaw_opt.simulation.reading import read_setting
-    from jigsaw_opt.simulation.start_prediction import predict_start
     from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
     from jigsaw_opt.system.interrupts import interrupt_flag
 

@@ -10,6 +10,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.cluster_queue import ClusterQueue
 from jigsaw_opt.scheduling.events import (
     ClusterEvent,
     JobCancelled,
@@ -28,6 +29,7 @@ from jigsaw_opt.scheduling.events import (
 from jigsaw_opt.scheduling.link_routes import LinkRoutes
 from jigsaw_opt.scheduling.live_job import LiveJob, News
 from jigsaw_opt.scheduling.performance import UNITS
+from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobAssignment
 from jigsaw_opt.scheduling.policy import Active, Moment, PolicySetting
 
@@ -323,6 +325,19 @@ class ClusterState:
             job.forget_pace()
         told = [index for index, job in self.jobs.items() if not job.held]
         self.shares, self.news, self.asked = (), News(told), True
+
+    def queue(self, memory: Plain) -> ClusterQueue:
+        """Return the jobs that the policy knows, or is to be told of, as a simulation goes on from them.
+
+        Parameters
+        ----------
+        memory
+            What the policy remembers.
+        """
+        moment = self.moment()
+        news = News(list(moment.arrived), list(moment.ended), list(moment.stopped))
+        dead = frozenset(self.dead)
+        return ClusterQueue(self.now_us, moment.jobs, self.next_job, memory, news, self.wake_us, moment.down, dead)
 
     def assignments(self) -> Mapping[str, JobAssignment]:
         """What each job that runs has, by name."""

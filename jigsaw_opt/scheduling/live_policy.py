@@ -13,15 +13,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.errors import JigsawError, PluginError, UsageError
+from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.report import Place
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import MOST_SLOWDOWN, Decision, Share
+from jigsaw_opt.scheduling.cluster_state import ClusterState
+from jigsaw_opt.scheduling.events import ServerAdded
+from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import Moment, Policy, PolicySetting
 from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
+from jigsaw_opt.scheduling.share_rules import check_shares
 from jigsaw_opt.text import printable
 
-__all__ = ["LivePolicy", "PolicyAnswer", "failures_of"]
+__all__ = ["LivePolicy", "PolicyAnswer", "enlarged_setting", "failures_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,3 +307,34 @@ def _told(error: BaseException) -> str:
     with suppress(Exception):
         return printable(f"{type(error).__name__}: {error}")
     return type(error).__name__
+
+
+def enlarged_setting(
+    event: ServerAdded,
+    state: ClusterState,
+    perform: Callable[[Cluster], Performance],
+    policy: Policy,
+    options: Mapping[str, str],
+) -> PolicySetting:
+    """Return the setting with one server more.
+
+    Raises
+    ------
+    UsageError
+        The performance model, the policy or a job cannot be there.
+    """
+    cluster, jobs = state.enlarged(event), [job.active for job in state.jobs.values()]
+    try:
+        with failures_of("it does not work"):
+            setting = replace(state.setting, cluster=cluster, performance=perform(cluster))
+            LivePolicy(policy, options, setting)
+            reason = next(filter(None, (setting.performance.unknown(one.job) for one in jobs)), None)
+            if reason is None and any(setting.performance.work(one.job) != one.work for one in jobs):
+                reason = "jobs would have other work to do"
+            if reason is None:
+                check_shares(setting, state.active, state.shares, (), "with it", remains=True)
+    except PluginError as error:
+        reason = str(error.__cause__)
+    if reason is not None:
+        raise UsageError(f"$.server: the cluster cannot have it: {reason}")
+    return setting

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError, require_a
@@ -14,7 +13,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.rules.report import Report
-from jigsaw_opt.problem.workload import LARGEST
+from jigsaw_opt.problem.workload import LARGEST, TraceJob
 from jigsaw_opt.scheduling.cluster_state import ClusterState
 from jigsaw_opt.scheduling.event_checks import check_event, without_effect
 from jigsaw_opt.scheduling.events import (
@@ -29,14 +28,15 @@ from jigsaw_opt.scheduling.events import (
 )
 from jigsaw_opt.scheduling.explaining import LiveExplanation, explained
 from jigsaw_opt.scheduling.live_job import News
-from jigsaw_opt.scheduling.live_policy import LivePolicy, failures_of
+from jigsaw_opt.scheduling.live_policy import LivePolicy, enlarged_setting
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.scheduling.plain import Plain, Shape, conforms, number, optional, whole
+from jigsaw_opt.scheduling.plain import Plain, check_arguments, number, optional, whole
 from jigsaw_opt.scheduling.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
 from jigsaw_opt.scheduling.policy import PolicySetting, choose
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
+from jigsaw_opt.scheduling.start_prediction import StartPrediction, predicted
 from jigsaw_opt.scheduling.state_document import check_step, decode_state, encode_state
 
 __all__ = ["LiveScheduler"]
@@ -92,7 +92,7 @@ class LiveScheduler:
     ) -> None:
         require_a(Cluster, cluster)
         require_no_caps(cluster.power_caps, "a live scheduler keeps none")
-        _check_arguments(seed=(seed, whole(LARGEST)), round_us=(round_us, TIME), restart_us=(restart_us, TIME))
+        check_arguments(seed=(seed, whole(LARGEST)), round_us=(round_us, TIME), restart_us=(restart_us, TIME))
         if performance is None:
             performance = _default_performance(models)
         self._policy, self._options = choose(policy)
@@ -159,7 +159,7 @@ class LiveScheduler:
         UsageError
             Time goes back, or an argument is no such number.
         """
-        _check_arguments(now_us=(now_us, TIME), budget_s=(budget_s, _BUDGET))
+        check_arguments(now_us=(now_us, TIME), budget_s=(budget_s, _BUDGET))
         with self._lock:
             return self._step(now_us, budget_s, None)
 
@@ -181,12 +181,9 @@ class LiveScheduler:
         UsageError
             There is no such job, or a decision is late: then the policy is still deciding.
         """
-        _check_arguments(job=(job, NAME), seconds=(seconds, number(0, LARGEST)))
+        check_arguments(job=(job, NAME), seconds=(seconds, number(0, LARGEST)))
         with self._lock:
-            if job not in self._state.numbers:
-                raise UsageError(f"there is no job {job!r}")
-            if self._asked.is_asked:
-                raise UsageError(f"{self._asked.name} is still deciding about {job!r}")
+            self._require_known(job)
             state = self._encoded()
 
         def twin() -> LiveScheduler:
@@ -195,6 +192,40 @@ class LiveScheduler:
             return made
 
         return explained(twin()._state, job, twin, seconds)
+
+    def when(self, job: str, past: Sequence[TraceJob] = (), samples: int = 200, seed: int = 0) -> StartPrediction:
+        """Say when a waiting job will start, by simulating its queue forward; nothing changes.
+
+        Parameters
+        ----------
+        job
+            Name of a job that waits.
+        past
+            Jobs that ended before, in this order, each with its duration and when it was submitted, on the clock of the
+            events. Run times and later arrivals are drawn from them. Without any, jobs last as they state.
+        samples, seed
+            How many simulations, and the seed of their draws.
+
+        Raises
+        ------
+        UsageError
+            There is no such job, it does not wait for the policy, or a decision is late.
+        """
+        check_arguments(job=(job, NAME), samples=(samples, whole(LARGEST, 1)), seed=(seed, whole(LARGEST)))
+        with self._lock:
+            self._require_known(job)
+            queue, setting = self._state.queue(self._asked.memory), self._state.setting
+            index = self._state.numbers[job]
+        if index not in queue.jobs or queue.jobs[index].share is not None:
+            raise UsageError(f"job {job!r} {'runs' if index in queue.jobs else 'is kept from the policy'}")
+        return predicted(setting, self._policy, self._options, queue, index, past, samples, seed)
+
+    def _require_known(self, job: str) -> None:
+        """Refuse to tell of a job that there is not, or that the policy is deciding about."""
+        if job not in self._state.numbers:
+            raise UsageError(f"there is no job {job!r}")
+        if self._asked.is_asked:
+            raise UsageError(f"{self._asked.name} is still deciding about {job!r}")
 
     def state(self) -> Plain:
         """All that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/2``.
@@ -266,7 +297,9 @@ class LiveScheduler:
             raise UsageError(*map(str, report.problems))
         event = event_of(entry)
         unread = tuple(without_effect(event, self._state, self._policy))
-        setting = self._enlarged(event) if isinstance(event, ServerAdded) else None
+        setting = None
+        if isinstance(event, ServerAdded):
+            setting = enlarged_setting(event, self._state, self._perform, self._policy, self._options)
         self._note(entry)
         if setting is not None:
             self._set_up(setting)
@@ -350,43 +383,9 @@ class LiveScheduler:
         self._asked.set_up(setting)
         self._begin_anew()
 
-    def _enlarged(self, event: ServerAdded) -> PolicySetting:
-        """Return the setting with one server more.
-
-        Raises
-        ------
-        UsageError
-            The performance model, the policy or a job cannot be there.
-        """
-        state = self._state
-        cluster, jobs = state.enlarged(event), [job.active for job in state.jobs.values()]
-        try:
-            with failures_of("it does not work"):
-                setting = replace(state.setting, cluster=cluster, performance=self._perform(cluster))
-                LivePolicy(self._policy, self._options, setting)
-                reason = next(filter(None, (setting.performance.unknown(one.job) for one in jobs)), None)
-                if reason is None and any(setting.performance.work(one.job) != one.work for one in jobs):
-                    reason = "jobs would have other work to do"
-                if reason is None:
-                    check_shares(setting, state.active, state.shares, (), "with it", remains=True)
-        except PluginError as error:
-            reason = str(error.__cause__)
-        if reason is not None:
-            raise UsageError(f"$.server: the cluster cannot have it: {reason}")
-        return setting
-
     def _round_up(self, time_us: int) -> int:
         step = self._state.setting.round_us or _SECOND_US
         return -(-time_us // step) * step
-
-
-def _check_arguments(**given: tuple[object, Shape]) -> None:
-    """Refuse arguments that have not their shape."""
-    report = Report()
-    for name, (value, shape) in given.items():
-        conforms(value, shape, name, report)
-    if report.problems:
-        raise UsageError(*map(str, report.problems))
 
 
 def _default_performance(models: Mapping[str, Model] | None) -> Callable[[Cluster], Performance]:

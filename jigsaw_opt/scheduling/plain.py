@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import shipped
 from jigsaw_opt.problem.rules.structure import compiled
@@ -23,6 +24,7 @@ __all__ = [
     "NumberLimits",
     "Plain",
     "Shape",
+    "check_arguments",
     "checked",
     "conforms",
     "fields",
@@ -45,6 +47,21 @@ ANYTHING: Shape = {}
 TRUTH: Shape = {"type": "boolean"}
 DEPTH: Shape = {"$ref": "#/$defs/depth"}
 """A depth rule, as in an instance."""
+
+
+def check_arguments(**given: tuple[object, Shape]) -> None:
+    """Refuse arguments of a caller that have not their shape.
+
+    Raises
+    ------
+    UsageError
+        With every one of them by its name.
+    """
+    report = Report()
+    for name, (value, shape) in given.items():
+        conforms(value, shape, name, report)
+    if report.problems:
+        raise UsageError(*map(str, report.problems))
 
 
 def whole(high: int = MOST, low: int = 0) -> Shape:

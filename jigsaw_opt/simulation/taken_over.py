@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.live_job import News
-from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.cluster_queue import ClusterQueue
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.notes import Life, Trigger
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.setting import Setting
 
-__all__ = ["ClusterQueue", "TakenOver"]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterQueue:
-    """The jobs of a cluster at a moment: those that wait and those that run.
-
-    Parameters
-    ----------
-    now_us
-        The time.
-    jobs
-        The jobs by number, in order of submission, those that run with their shares.
-    next_job
-        Number of the next job.
-    memory
-        What the policy remembers; None where it begins, with all jobs new to it.
-    news
-        What the policy has not been told.
-    wake_us
-        When it asked to be woken.
-    down, dead
-        GPUs of servers that are down, and links. They stay so.
-    """
-
-    now_us: int
-    jobs: Mapping[int, Active]
-    next_job: int
-    memory: Plain | None = None
-    news: News = field(default_factory=News)
-    wake_us: int | None = None
-    down: frozenset[int] = frozenset()
-    dead: frozenset[int] = frozenset()
+__all__ = ["TakenOver"]
 
 
 class TakenOver(Simulation):

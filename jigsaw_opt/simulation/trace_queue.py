@@ -9,11 +9,10 @@ from jigsaw_opt.documents.readers.times import moment_us
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import LARGEST, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
 from jigsaw_opt.scheduling.policy import Active
 from jigsaw_opt.simulation.placing import FreeGpus
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.start_prediction import PastJobs
-from jigsaw_opt.simulation.taken_over import ClusterQueue
 from jigsaw_opt.text import counted, nearest
 
 __all__ = ["TraceQueue", "queue_at", "time_in", "waiting_job"]

@@ -11,12 +11,14 @@ import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
 from jigsaw_opt.scheduling.live_job import News
+from jigsaw_opt.scheduling.start_prediction import StartPrediction
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.predicting import predict_start
 from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.start_prediction import PastJobs, StartPrediction, predict_start
-from jigsaw_opt.simulation.taken_over import ClusterQueue, TakenOver
+from jigsaw_opt.simulation.taken_over import TakenOver
 from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
 from tests.simulation.cases import SECOND, cluster, job, random_jobs, setting
 

@@ -5,102 +5,22 @@ jobs before (Smith, Taylor and Foster, JSSPP 1999). Described in docs/when.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import floor
+from dataclasses import replace
 from random import Random
 
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
+from jigsaw_opt.scheduling.policy import Active, Policy, PolicySetting
+from jigsaw_opt.scheduling.start_prediction import MOST_DAYS, StartPrediction
 from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.taken_over import ClusterQueue, TakenOver
-from jigsaw_opt.text import called, counted, duration, printable
+from jigsaw_opt.simulation.taken_over import TakenOver
 
-__all__ = ["PastJobs", "StartPrediction", "predict_start"]
+__all__ = ["predict_start", "predict_start_live"]
 
 _DAY_US = 86_400_000_000
 _HOUR_US = 3_600_000_000
-_MOST_DAYS = 128
-_SHARES = (0.5, 0.9)
-
-
-@dataclass(frozen=True, slots=True)
-class StartPrediction:
-    """When a waiting job starts, in simulations of its queue.
-
-    Parameters
-    ----------
-    job
-        Its name.
-    now_us
-        The time at which was asked.
-    starts_us
-        When it started in each simulation, the earliest first, without those in which it did not.
-    samples
-        How many simulations there were.
-    """
-
-    job: str
-    now_us: int
-    starts_us: tuple[int, ...]
-    samples: int
-
-    def interval_us(self, share: float) -> tuple[int | None, int | None]:
-        """Return between which times it starts with a probability of `share`; None for later than was simulated."""
-        rank = floor(round((self.samples + 1) * (1.0 - share) / 2, 6))
-        ranks = max(rank - 1, 0), min(self.samples - rank, self.samples - 1)
-        low, high = (self.starts_us[k] if k < len(self.starts_us) else None for k in ranks)
-        return low, high
-
-    @property
-    def median_us(self) -> int | None:
-        """The time by which it has started in half of the simulations; None for later than was simulated."""
-        return self.interval_us(0.0)[0]
-
-    def __str__(self) -> str:
-        half, most = (self._told(share) for share in _SHARES)
-        return (
-            f"{called('job', printable(self.job))} starts {half} with a probability of 50 %, and {most} with 90 %"
-            f" ({counted(self.samples, 'simulation')} of the queue)."
-        )
-
-    def _told(self, share: float) -> str:
-        low, high = (
-            None if time_us is None else duration(time_us - self.now_us) for time_us in self.interval_us(share)
-        )
-        if low is None:
-            return f"in more than {_MOST_DAYS} days, or never,"
-        return f"in {low} or later" if high is None else f"in {low}" if low == high else f"in {low} to {high}"
-
-    def plain(self) -> Plain:
-        """Return all figures as values of JSON."""
-        intervals = {f"{share:.0%}".removesuffix("%"): list(self.interval_us(share)) for share in _SHARES}
-        return {
-            "job": self.job,
-            "now_us": self.now_us,
-            "median_us": self.median_us,
-            "intervals_us": intervals,
-            "samples": self.samples,
-            "not_started": self.samples - len(self.starts_us),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class PastJobs:
-    """The jobs up to a moment, from which run times and arrivals are drawn.
-
-    Parameters
-    ----------
-    ended
-        Jobs that ended, in this order, each with its duration.
-    arrive
-        Whether later jobs arrive as they did before.
-    """
-
-    ended: tuple[TraceJob, ...]
-    arrive: bool = True
 
 
 def predict_start(
@@ -123,7 +43,8 @@ def predict_start(
     job
         Number of the job, which waits.
     past
-        What run times and arrivals are drawn from; None for jobs that last as they state, and no arrivals.
+        What run times and arrivals are drawn from; None for jobs that last as they state, and no arrivals: then there
+        is one simulation.
     samples
         How many simulations.
     seed
@@ -140,12 +61,31 @@ def predict_start(
         raise UsageError(f"there is at least 1 simulation, not {samples}")
     if past is not None and not past.ended:
         raise UsageError("no job has ended before, so there is nothing to tell how long jobs last")
+    if past is None:
+        samples = 1
     draws = _Draws(setting, queue, past)
     starts: list[int | None] = []
     while len(starts) < samples and not (starts and stop()):
         starts.append(_start_us(setting, queue, job, draws, f"{seed}/{len(starts)}"))
     found = tuple(sorted(start_us for start_us in starts if start_us is not None))
     return StartPrediction(queue.jobs[job].job.name, queue.now_us, found, len(starts))
+
+
+def predict_start_live(
+    known: PolicySetting,
+    policy: Policy,
+    options: Mapping[str, str],
+    queue: ClusterQueue,
+    job: int,
+    past: PastJobs | None,
+    samples: int,
+    seed: int,
+) -> StartPrediction:
+    """Do the same for a policy with options and what it knows; see `predict_start`."""
+    times = known.round_us, known.restart_us
+    nobody = Workload("queue", ())
+    setting = Setting(known.cluster, nobody, known.performance, None, *times, known.seed, None, policy, options)
+    return predict_start(setting, queue, job, past, samples, seed)
 
 
 class _Draws:
@@ -205,7 +145,7 @@ def _start_us(setting: Setting, queue: ClusterQueue, job: int, draws: _Draws, se
     """Return when a job starts in one simulation; None for later than can be simulated, or never."""
     jobs = draws.jobs(Random(seed))
     done, days = draws.done(jobs), 1
-    while days <= _MOST_DAYS:
+    while days <= MOST_DAYS:
         later = draws.arrivals(jobs, days, Random(f"{seed}/arrivals"))
         workload = Workload("queue", (*_numbered(jobs, queue), *later))
         simulation = TakenOver(replace(setting, workload=workload), queue, done, draws.ended)
