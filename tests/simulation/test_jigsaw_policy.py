@@ -131,7 +131,9 @@ def test_the_shortest_job_comes_first_and_nothing_waits_beside_free_gpus() -> No
 
 def test_jobs_of_unknown_segments_are_refused() -> None:
     with pytest.raises(UsageError, match="segments"):
-        JIGSAW.start(setting(job("a", 0, 1, 10)), {"depth": "free", "packing": "fill"})
+        JIGSAW.start(
+            setting(job("a", 0, 1, 10)), {"depth": "free", "packing": "fill", "hysteresis": "1", "aging": "none"}
+        )
 
 
 def test_a_pool_holds_narrow_jobs_beside_each_other() -> None:

@@ -56,7 +56,7 @@ def test_las_places_on_the_emptiest_servers_unless_told_to_pack() -> None:
     made = setting(job("a", 0, 1, 600), job("b", 0, 1, 600))
     moment = Moment(0, {k: Active(k, one, 1) for k, one in enumerate(made.workload.jobs)}, (), (0, 1))
     shares = {
-        option: LAS.start(made, {"threshold": "16", "placement": option}).decide(moment).shares
+        option: LAS.start(made, {"threshold": "16", "placement": option, "aging": "none"}).decide(moment).shares
         for option in LAS.options["placement"]
     }
     assert shares["emptiest"] == (Share((0,), (0,)), Share((1,), (4,)))
@@ -140,8 +140,9 @@ def test_jobs_are_in_order_of_submission() -> None:
 def test_registry() -> None:
     assert {"fifo", "las", "srtf"} <= set(names())
     assert find("las") is LAS
-    assert choose("srtf") == (SRTF, {"measure": "time", "placement": "packed"})
-    assert choose("las:placement=packed:threshold=4") == (LAS, {"threshold": "4", "placement": "packed"})
+    assert choose("srtf") == (SRTF, {"measure": "time", "placement": "packed", "hysteresis": "1", "aging": "none"})
+    options = {"threshold": "4", "placement": "packed", "aging": "none"}
+    assert choose("las:placement=packed:threshold=4") == (LAS, options)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,15 @@ def test_variants_differ_in_one_part() -> None:
     base |= {"round_s": 60.0, "restart_s": 30.0, "contention": "exclusive"}
     found = list(variants(base))
     assert all(base[it.part] != it.value for it in found)
-    assert {it.setting for it in found} == {"threshold", "placement", "round", "restart", "contention", "failures"}
+    assert {it.setting for it in found} == {
+        "threshold",
+        "aging",
+        "placement",
+        "round",
+        "restart",
+        "contention",
+        "failures",
+    }
     assert "las:threshold=64:placement=packed" in {it.value for it in found if it.setting == "threshold"}
     assert "las" in {it.value for it in found if it.setting == "placement"}
 

@@ -24,6 +24,7 @@ from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Scheduler
 from jigsaw_opt.simulation.blocks import Blocks, Team
+from jigsaw_opt.simulation.policies.aging import AGING, HYSTERESIS, Aging
 from jigsaw_opt.simulation.policies.interleave import Interleaving
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, PackedQueue, Timetables, fill, pack
 
@@ -49,11 +50,17 @@ class JigsawScheduler:
         period. Under the staircase every worker keeps its level for ever.
     columns
         Whether the packing is found by column generation, or by filling one server after the other.
+    hysteresis
+        How many starts count as time that is left of a job that does not run.
+    aging
+        Which jobs stand at the front of the queue because they have waited for long.
     """
 
     setting: ClusterSetting
     rule: str
     columns: bool
+    hysteresis: int
+    aging: Aging
     types: tuple[ServerType, ...] = field(init=False)
     servers: tuple[tuple[int, ...], ...] = field(init=False)
     memory: Memory = field(init=False)
@@ -84,6 +91,7 @@ class JigsawScheduler:
         self._learn(self._kind(active.job) for active in moment.jobs.values())
         widest = max(sum(len(self.setting.gpus_of[k]) for k in part) for part in self.setting.parts)
         order = sorted((one for one in moment.jobs.values() if one.job.gpus <= widest), key=self._left_us)
+        order = self.aging.order(order, moment.now_us)
         front = self._front(order)
         classes = tuple(self._class(active, len(order) - place) for place, active in enumerate(front))
         problem = replace(self.empty, types=self._types_up(moment.down), classes=self.empty.classes + classes)
@@ -102,7 +110,8 @@ class JigsawScheduler:
         places = Blocks(self.setting, self.servers, held, moment.down).place(apart)
         if len(places) < len(apart) != len(teams):
             places = Blocks(self.setting, self.servers, held, moment.down).place(teams)
-        return Decision(tuple(self._share(team, gpus, moment) for team, gpus in places.items()))
+        shares = tuple(self._share(team, gpus, moment) for team, gpus in places.items())
+        return Decision(shares, self.aging.next_us(moment, shares))
 
     def state(self) -> Plain:
         """The kinds of jobs so far and the patterns that the next packing begins with; timetables are found again."""
@@ -213,10 +222,10 @@ class JigsawScheduler:
         return chosen_depth(self.rule, gpus, self.empty.models[model].depth, ITERATIONS)
 
     def _left_us(self, active: Active) -> tuple[float, int]:
-        """GPU time that the job still keeps busy, with its start if it does not run."""
+        """GPU time that the job still keeps busy, with that of so many starts as are weighed if it does not run."""
         kind = self._kind(active.job)
         alone_us = self.setting.performance.alone_us(active.job) * (active.left / active.work)
-        start_us = 0 if active.share is not None else self.setting.restart_of(active.job)
+        start_us = 0 if active.share is not None else self.hysteresis * self.setting.restart_of(active.job)
         return active.job.gpus * (self.busy[kind] * alone_us + start_us), active.index
 
     def _front(self, order: Sequence[Active]) -> list[Active]:
@@ -306,15 +315,19 @@ class _Jigsaw:
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        return {"depth": _RULES, "packing": ("fill", "columns")}
+        return {"depth": _RULES, "packing": ("fill", "columns"), "hysteresis": HYSTERESIS, "aging": AGING}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
         if isinstance(setting.performance, Stages):
+            unread = [name for name in ("hysteresis", "aging") if options[name] != self.options[name][0]]
+            if unread:
+                raise UsageError(f"policy 'jigsaw' does not read {unread[0]} where jobs are known by stages")
             bent = options["depth"] != "full"
             return Interleaving(setting, setting.performance, "exact", known=True, timing="planned", staircase=bent)
         if not isinstance(setting.performance, Profiled):
             raise UsageError("policy 'jigsaw' needs jobs whose models are known by segments or by stages")
-        return JigsawScheduler(setting, options["depth"], options["packing"] == "columns")
+        columns, hysteresis = options["packing"] == "columns", int(options["hysteresis"])
+        return JigsawScheduler(setting, options["depth"], columns, hysteresis, Aging(options["aging"]))
 
 
 JIGSAW = _Jigsaw()

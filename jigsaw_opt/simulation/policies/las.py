@@ -15,6 +15,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
 from jigsaw_opt.simulation.placing import by_priority, too_wide
+from jigsaw_opt.simulation.policies.aging import AGING, Aging
 
 __all__ = ["LAS"]
 
@@ -26,6 +27,7 @@ class _LasScheduler:
     setting: ClusterSetting
     threshold: int
     placement: str
+    aging: Aging
     upper: list[int] = field(default_factory=list)
     lower: list[int] = field(default_factory=list)
 
@@ -38,9 +40,10 @@ class _LasScheduler:
         self.upper = [k for k in candidates if jobs[k].gpu_us < self.threshold]
         self.lower = [k for k in self.lower if k in jobs]
         self.lower += [k for k in candidates if jobs[k].gpu_us >= self.threshold]
-        order = [jobs[k] for k in (*self.upper, *self.lower)]
+        order = self.aging.order([jobs[k] for k in (*self.upper, *self.lower)], moment.now_us)
         shares = by_priority(self.setting, order, self.placement, moment.down)
-        return Decision(shares, self._next_fall(moment.now_us, jobs, shares))
+        times = self._next_fall(moment.now_us, jobs, shares), self.aging.next_us(moment, shares)
+        return Decision(shares, min((time_us for time_us in times if time_us is not None), default=None))
 
     def state(self) -> Plain:
         return {"upper": self.upper, "lower": self.lower}
@@ -68,10 +71,13 @@ class _Las:
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        return {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed", "consolidated")}
+        placements = ("emptiest", "packed", "consolidated")
+        return {"threshold": ("16", "1", "4", "64"), "placement": placements, "aging": AGING}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _LasScheduler:
-        return _LasScheduler(setting, int(options["threshold"]) * _HOUR_US, options["placement"])
+        return _LasScheduler(
+            setting, int(options["threshold"]) * _HOUR_US, options["placement"], Aging(options["aging"])
+        )
 
 
 LAS = _Las()

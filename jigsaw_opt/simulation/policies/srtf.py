@@ -10,6 +10,7 @@ from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
 from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, too_wide
+from jigsaw_opt.simulation.policies.aging import AGING, HYSTERESIS, Aging
 
 __all__ = ["SRTF"]
 
@@ -19,6 +20,8 @@ class _SrtfScheduler(Stateless):
     setting: ClusterSetting
     service: bool
     placement: str
+    hysteresis: int
+    aging: Aging
     alone_us: dict[int, int] = field(default_factory=dict)
 
     def refuses(self, job: TraceJob) -> str | None:
@@ -28,8 +31,9 @@ class _SrtfScheduler(Stateless):
         for index in moment.ended:
             self.alone_us.pop(index, None)  # unless it had ended before the simulation was put aside
         self._note(moment, moment.arrived)
-        order = sorted(moment.jobs.values(), key=self._remaining)
-        return Decision(by_priority(self.setting, order, self.placement, moment.down))
+        order = self.aging.order(sorted(moment.jobs.values(), key=self._remaining), moment.now_us)
+        shares = by_priority(self.setting, order, self.placement, moment.down)
+        return Decision(shares, self.aging.next_us(moment, shares))
 
     def restore(self, state: Plain, moment: Moment) -> None:
         Stateless.restore(self, state, moment)
@@ -42,7 +46,12 @@ class _SrtfScheduler(Stateless):
             self.alone_us[index] = gpus * self.setting.performance.alone_us(job)
 
     def _remaining(self, active: Active) -> tuple[float, int]:
-        return self.alone_us[active.index] * (active.left / active.work), active.index
+        """Return the time that a job has left; one that does not run must have so much less to take GPUs."""
+        left_us = self.alone_us[active.index] * (active.left / active.work)
+        if active.share is None and self.hysteresis:
+            gpus = active.job.gpus if self.service else 1
+            left_us += self.hysteresis * gpus * self.setting.restart_of(active.job)
+        return left_us, active.index
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +62,11 @@ class _Srtf:
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        return {"measure": ("time", "service"), "placement": PLACEMENTS}
+        return {"measure": ("time", "service"), "placement": PLACEMENTS, "hysteresis": HYSTERESIS, "aging": AGING}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SrtfScheduler:
-        return _SrtfScheduler(setting, options["measure"] == "service", options["placement"])
+        service, aging = options["measure"] == "service", Aging(options["aging"])
+        return _SrtfScheduler(setting, service, options["placement"], int(options["hysteresis"]), aging)
 
 
 SRTF = _Srtf()

@@ -1,0 +1,79 @@
+"""Restart costs and aging under preemptive policies: who takes GPUs from whom, and who comes first at last."""
+
+from __future__ import annotations
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.policy import choose
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.records import SimulationOutcome
+from tests.simulation.cases import SECOND, cluster, job, setting
+
+HOUR = 3600
+
+
+def under(policy: str, *jobs: TraceJob, restart_s: int = 0, gpus: int = 4) -> SimulationOutcome:
+    made = setting(*jobs, cluster=cluster(1, gpus), round_us=0, restart_s=restart_s)
+    simulation = Simulation(made.under(policy))
+    simulation.run()
+    return simulation.close()
+
+
+def starts_h(outcome: SimulationOutcome) -> list[float]:
+    return [(record.start_us or 0) / SECOND / HOUR for record in outcome.jobs]
+
+
+@pytest.mark.parametrize(("hysteresis", "restarts"), [(0, 1), (1, 0), (2, 0)])
+def test_a_job_that_is_hardly_shorter_takes_no_gpus(hysteresis: int, restarts: int) -> None:
+    """After 100 s, 70 of them behind the start, the first has 1000 - 70 s left and the other 920 s: less than 30 s."""
+    jobs = (job("a", 0, 4, 1000), job("b", 100, 4, 920))
+    outcome = under(f"srtf:hysteresis={hysteresis}", *jobs, restart_s=30)
+    assert sum(record.restarts for record in outcome.jobs) == restarts
+
+
+def test_a_job_that_is_much_shorter_still_takes_them() -> None:
+    jobs = (job("a", 0, 4, 1000), job("b", 100, 4, 200))
+    outcome = under("srtf:hysteresis=4", *jobs, restart_s=30)
+    assert [record.restarts for record in outcome.jobs] == [1, 0]
+    assert under("srtf", *jobs, restart_s=30).jobs == outcome.jobs
+
+
+def crowd(wide: int) -> tuple[TraceJob, ...]:
+    """Two jobs of one GPU at a time for 60 hours, and a job of `wide` GPUs that is longer than any."""
+    small = [job(f"s{k}", k * HOUR, 1, 2 * HOUR) for k in range(60)]
+    return (*small[:1], job("wide", 60, wide, 3 * HOUR), *small[1:])
+
+
+@pytest.mark.parametrize("policy", ["srtf", "las:threshold=1"])
+def test_aging_bounds_waiting(policy: str) -> None:
+    """It waits until the small jobs run out, or for so many hours as aging says; then it keeps its GPUs to its end."""
+    jobs = crowd(4)
+    before, after = under(policy, *jobs), under(f"{policy}:aging=10", *jobs)
+    assert starts_h(under("srtf", *jobs))[1] > 60
+    assert starts_h(after)[1] == pytest.approx(10 + 60 / HOUR, abs=1e-9) or policy != "srtf"
+    assert after.jobs[1].restarts == 0 or policy != "srtf"
+    assert (after.jobs[1].finish_us or 0) < (before.jobs[1].finish_us or 0)
+
+
+def test_aged_jobs_start_in_order_of_submission() -> None:
+    jobs = (
+        *(job(f"s{k}", k * HOUR, 4, HOUR) for k in range(20)),
+        *(job(f"l{k}", k + 1, 4, 9 * HOUR) for k in range(3)),
+    )
+    outcome = under("srtf:aging=5", *jobs)
+    made = setting(*jobs).workload.jobs
+    long = [record for record in outcome.jobs if made[record.index].name.startswith("l")]
+    starts = [record.start_us or 0 for record in long]
+    assert starts == sorted(starts)
+    assert starts[0] == (5 * HOUR + 1) * SECOND
+    assert starts[1] == starts[0] + 9 * HOUR * SECOND, "the first of them keeps its GPUs"
+
+
+def test_values_of_the_options() -> None:
+    for words in ("srtf:aging=none", "las:aging=7", "jigsaw:aging=24:hysteresis=0", "srtf:hysteresis=1000"):
+        choose(words)
+    for words in ("srtf:aging=soon", "srtf:hysteresis=-1", "las:aging=1.5"):
+        with pytest.raises(UsageError, match="whole number"):
+            choose(words)
