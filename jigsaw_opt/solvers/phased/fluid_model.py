@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["FluidModel"]
+__all__ = ["FluidModel", "kind_of"]
 
 _ITERATIONS = 16
 """Of the job with most of them; levels are averaged over so many, and the others have fewer in proportion."""
@@ -53,7 +53,7 @@ class FluidModel:
         self._generator = CandidateGenerator(self._ample.data, rng)
         layout = self._data.layout
         self._servers = instance.cluster.servers
-        kinds = {it.name: _kind(it) for it in self._servers}
+        kinds = {it.name: kind_of(it) for it in self._servers}
         self.fluids = FluidJobs({name: layout.memory[gpu] for name, gpu in self._data.number.items()}, kinds)
         self._name = {gpu: name for name, gpu in self._data.number.items()}
         self._known: dict[tuple[int, tuple[int, ...]], FluidJob | None] = {}
@@ -108,7 +108,7 @@ class FluidModel:
         if job.restart_us is None or len(self._jobs) * len(self._name) > _MOST_MOVING:
             return None
         options: list[FluidJob] = []
-        for server in {_kind(it): it for it in reversed(self._servers) if it.gpus >= job.workers}.values():
+        for server in {kind_of(it): it for it in reversed(self._servers) if it.gpus >= job.workers}.values():
             option = self.on(index, [f"{server.name}/{k}" for k in range(job.workers)])
             options += [replace(option, anywhere=True)] if option is not None else []
         if not options:
@@ -127,7 +127,7 @@ class FluidModel:
                 yield option
 
 
-def _kind(server: Server) -> tuple[str, int, int, int]:
+def kind_of(server: Server) -> tuple[str, int, int, int]:
     """What alike servers have in common."""
     return server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us
 

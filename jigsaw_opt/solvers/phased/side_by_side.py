@@ -12,6 +12,7 @@ from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, ShapedJobPlan, Transfer
+from jigsaw_opt.solvers.phased.fluid_model import kind_of
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
 from jigsaw_opt.solvers.phased.shelves import sharing_groups
 
@@ -37,8 +38,8 @@ class SideBySide:
         self._stop = stop
         self._instance, self._timing, self._routes = instance, timing, Routes(instance.cluster)
         self._asked = {job.name: job for job in instance.jobs if isinstance(job, Job)}
-        self._types = {server.name: server.gpu_type for server in instance.cluster.servers}
-        self._alone: dict[tuple[tuple[str, int, tuple[str, ...]], ...], Plan] = {}
+        self._servers = {server.name: server for server in instance.cluster.servers}
+        self._alone: dict[tuple[str, int, tuple[object, ...]], Plan] = {}
 
     def parts(self, gpus: Gpus) -> list[list[str]]:
         """Names of the jobs of each part."""
@@ -54,9 +55,12 @@ class SideBySide:
         """
         if self._stop():
             raise OutOfTimeError("no time was left for phases of jobs that move")
-        key = tuple((name, count, tuple(gpus[name])) for name, count in counts.items())
         if len(counts) > 1:
             return self._timing(counts, gpus)
+        [(name, count)] = counts.items()
+        there, servers = tuple(gpus[name]), [self._servers[gpu.rsplit("/", 1)[0]] for gpu in gpus[name]]
+        # What a job does alone on one server it does on any that is like it.
+        key = name, count, kind_of(servers[0]) if len({*servers}) == 1 else there
         if key not in self._alone:
             plan = self._timing(counts, gpus)
             [job] = plan.jobs
@@ -64,12 +68,13 @@ class SideBySide:
                 soon, end_us = self._soonest(job)
                 plan = Plan.of_jobs(plan.instance, "", "feasible", end_us, 0, end_us, (soon,))
             self._alone[key] = plan
-        return self._alone[key]
+        found = self._alone[key]
+        return found.with_jobs((replace(found.jobs[0], gpus=there),))
 
     def _soonest(self, job: JobPlan) -> tuple[JobPlan, int]:
         """The same levels with every operation as soon as it can be, and the end of the last one."""
         model = self._instance.models[self._asked[job.name].model]
-        ready_us = [model.block_us(self._types[gpu.rsplit("/", 1)[0]]) for gpu in job.gpus]
+        ready_us = [model.block_us(self._servers[gpu.rsplit("/", 1)[0]].gpu_type) for gpu in job.gpus]
         now, iterations = 0, []
         for it in job.iterations:
             placed = [*zip(it.blocks, ready_us, strict=True)]

@@ -47,7 +47,7 @@ _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _
 """What places jobs on the cyclic horizon, and how many iterations of a job there are in a period at most."""
 _PLACING_SHARE = 0.4
 """Of what is left, for placing by `auto`, which takes part only within a time limit."""
-_MOVING_SHARE = 0.5
+_MOVING_SHARE = 0.8
 """Of what is left, for phases of jobs that move where there is no other plan yet."""
 _SEARCHED = "local search"
 _PROMISING = 1.02
