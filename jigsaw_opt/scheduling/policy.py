@@ -39,12 +39,7 @@ __all__ = [
 ]
 
 GROUP = "jigsaw_opt.policies"
-_OWN = {
-    "kueue": "jigsaw_opt.simulation.policies.kueue:KUEUE",
-    "multifactor": "jigsaw_opt.simulation.policies.multifactor:MULTIFACTOR",
-    "priority": "jigsaw_opt.simulation.policies.priority:PRIORITY",
-    "recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED",
-}
+_OWN = {"recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED"}
 """What is found by name without being registered; ``recorded`` stands where a policy does and is none."""
 PRIORITIES = frozenset({"weight", "foreground"})
 """What jobs say of their priority. A policy that has `reads` reads those of them, and any other may read all."""
