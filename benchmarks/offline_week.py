@@ -2,7 +2,8 @@
 
 Run it as ``python benchmarks/offline_week.py [--servers N] [--load L] [--seconds S] [--seed K] [POLICY...]``. Jobs are
 drawn as in ``cluster_efficiency.py`` (``JIGSAW_SHARED``), for few servers. All releases and iterations are known to the
-phased plan (`solve_phased`, sum of completions), whose jobs never move. Policies see a job when it is submitted, may
+phased plan (`solve_phased`, sum of completions), whose jobs stay on their GPUs or, with moves, go on elsewhere at no
+cost. Policies see a job when it is submitted, may
 preempt and move it, and pay nothing for a start. The bound is one of all plans of the instance.
 """
 

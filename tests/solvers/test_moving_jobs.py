@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,9 +11,17 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.problem import Cluster, FreeDepth, FullDepth, Instance, Job, Link, Model, Segment, Server
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_listed_first, solve_phased
+from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs
 from jigsaw_opt.solvers.phased.limits import bounded_instance, phased_bound
+from jigsaw_opt.solvers.phased.moving import MovingPolicy
+from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress
+from jigsaw_opt.solvers.phased.shelves import cyclic_part
+from jigsaw_opt.solvers.phased.side_by_side import SideBySide
+from jigsaw_opt.solvers.phased.timer import UntimedError
 from tests.phased_referee import accepts
 
 ONE = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 30),))
@@ -54,12 +63,12 @@ def test_plans_are_correct_where_jobs_may_move() -> None:
         assert result.bound is not None and result.bound <= result.plan.objective
 
 
-def gpu_hog(restart_us: int | None, objective: str = "weighted_completion") -> Instance:
+def gpu_hog(restart_us: int | None) -> Instance:
     """Two long jobs of one GPU each, and later a short one that needs both GPUs, and a short one that needs one."""
     long = [Job(name, "one", 1, 100, restart_us=restart_us) for name in "ab"]
     wide = Job("wide", "one", 2, 5, release_us=205, restart_us=restart_us)
     short = Job("short", "one", 1, 10, release_us=500, restart_us=restart_us)
-    return Instance("hog", TWO, {"one": ONE}, (*long, wide, short), "finite", objective)
+    return Instance("hog", TWO, {"one": ONE}, (*long, wide, short), "finite", "weighted_completion")
 
 
 def test_who_pauses_and_may_move_makes_room_in_memory() -> None:
@@ -146,3 +155,21 @@ def test_random_jobs_that_move_have_correct_plans(seed: int) -> None:
 
 def test_solve_tries_phases_where_jobs_may_move() -> None:
     assert is_listed_first(gpu_hog(None), Options()) and not is_listed_first(gpu_hog(0), Options())
+
+
+def test_of_jobs_that_cannot_be_timed_together_the_last_one_waits() -> None:
+    instance = gpu_hog(0)
+    jobs = {job.name: job for job in instance.jobs[:2]}
+    fluids = FluidJobs({"x/0": 100, "x/1": 100})
+    one = FluidJob("b", 100, 1, 0, None, ("x/0",), 10, ((0, 4.0),), 10, 20, 0)
+    order = [one, replace(one, name="a")]
+
+    def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
+        if len(counts) > 1:
+            raise UntimedError("not together")
+        plan = solve_listed(cyclic_part(instance, counts), "greedy", Options()).plan
+        assert plan is not None
+        return plan
+
+    policy = MovingPolicy(order, fluids, SideBySide(instance, timing, lambda: False))
+    assert policy.running(jobs, GroupProgress({"a": 100, "b": 100})).counts.keys() == {"b"}

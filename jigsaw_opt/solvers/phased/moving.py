@@ -10,6 +10,7 @@ from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, whole_counts
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
+from jigsaw_opt.solvers.phased.timer import UntimedError
 
 __all__ = ["MovingPolicy"]
 
@@ -70,14 +71,32 @@ class MovingPolicy:
     def _parts(
         self, jobs: Mapping[str, Job | ShapedJob], now: Mapping[FluidJob, float], progress: GroupProgress, gpus: Gpus
     ) -> Iterator[_SharingPart]:
-        placed = {job.name: job for job in now}
+        place = {job.name: number for number, job in enumerate(now)}
+        running = [*now]
         for names in self._beside.parts(gpus):
-            own = [placed[name] for name in names]
-            rates = {job.name: now[job] for job in own}
-            counts = self._counts(own, rates, gpus, progress.remaining, jobs[names[0]])
-            worth = sum(job.weight * progress.remaining[job.name] / rates[job.name] for job in own)
-            most = min(progress.remaining[name] // count for name, count in counts.items())
-            yield _SharingPart(counts, self._beside.part(counts, gpus).objective, worth, most)
+            own = [running[number] for number in sorted(place[name] for name in names)]
+            yield self._part(jobs, own, now, progress, gpus)
+
+    def _part(
+        self,
+        jobs: Mapping[str, Job | ShapedJob],
+        own: Sequence[FluidJob],
+        now: Mapping[FluidJob, float],
+        progress: GroupProgress,
+        gpus: Gpus,
+    ) -> _SharingPart:
+        """Jobs that share anything; where no cyclic plan of them is found, the last one waits."""
+        rates = {job.name: now[job] for job in own}
+        counts = self._counts(own, rates, gpus, progress.remaining, jobs[own[0].name])
+        try:
+            period_us = self._beside.part(counts, gpus).objective
+        except UntimedError:
+            if len(own) == 1:
+                raise
+            return self._part(jobs, own[:-1], now, progress, gpus)
+        worth = sum(job.weight * progress.remaining[job.name] / rates[job.name] for job in own)
+        most = min(progress.remaining[name] // count for name, count in counts.items())
+        return _SharingPart(counts, period_us, worth, most)
 
     def _counts(
         self,
