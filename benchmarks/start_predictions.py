@@ -1,7 +1,7 @@
 """How often jobs start within the intervals that `jigsaw when` foretells, on weeks that it has not seen.
 
 Run it as ``python benchmarks/start_predictions.py [--trace FORMAT:FILE...] [--cluster WORDS] [--questions N]
-[--samples N] [--seed N] [POLICY...]``. The weeks of a trace (``JIGSAW_SHARED``; by default the three of Philly, one
+[--samples N] [--seed N] [POLICY...]``. The weeks of a trace (``JIGSAW_SHARED``; by default two of Philly, one
 after the other) are simulated under a policy. Then questions are put at random moments after the first week: when will
 a random one of the jobs start that wait? What happened before the moment is all that is known. The table counts how
 often the true start lies in the intervals.
@@ -26,7 +26,7 @@ from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.trace_queue import queue_at
 
 WEEK_US = 7 * 86_400_000_000
-PHILLY = tuple(f"philly:cluster/philly/philly_jobs_2017w{week}.csv" for week in (44, 46, 48))
+PHILLY = tuple(f"philly:cluster/philly/philly_jobs_2017w{week}.csv" for week in (46, 48))
 POLICIES = ("fifo", "backfill:default_limit=168")
 HEADS = ("policy", "questions", "50 %", "90 %", "median wait h", "median width of 90 % h", "before", "after")
 
@@ -35,9 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("policies", nargs="*", default=list(POLICIES))
     parser.add_argument("--trace", nargs="+", default=list(PHILLY), help="FORMAT:FILE of each week")
-    parser.add_argument("--cluster", default="32x8:v100")
-    parser.add_argument("--questions", type=int, default=100)
-    parser.add_argument("--samples", type=int, default=99)
+    parser.add_argument("--cluster", default="48x8:v100")
+    parser.add_argument("--questions", type=int, default=60)
+    parser.add_argument("--samples", type=int, default=19)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     cluster = grid(arguments.cluster)

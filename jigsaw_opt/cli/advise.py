@@ -141,11 +141,18 @@ def _tell(arguments: argparse.Namespace, advisor: Advisor, advice: Advice) -> No
 
 def _print(advisor: Advisor, advice: Advice) -> None:
     from jigsaw_opt.cli.output import print_table
-    from jigsaw_opt.sweeps.advice_words import assumed, calibration, headline, in_percent, settings_that_matter
+    from jigsaw_opt.sweeps.advice_words import (
+        assumed,
+        calibration,
+        headline,
+        in_percent,
+        longest_waits,
+        settings_that_matter,
+    )
 
     if told := calibration(advisor, advice):
         print(told)
-    print(headline(advice) + "\n")
+    print(" ".join(filter(None, (headline(advice), longest_waits(advice)))) + "\n")
     rows = []
     for it in advice.policies:
         change = it.change.get(advice.measure)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TypedDict
 
@@ -30,8 +31,10 @@ class SimulationSummary:
         Hours from submission to end.
     weighted_completion_h
         The mean with the jobs' weights.
-    mean_waiting_h, median_waiting_h
+    mean_waiting_h, median_waiting_h, p99_waiting_h
         Hours from submission to the first start, over the jobs that started.
+    longest_waiting_h, longest_waiting_gpus
+        The longest wait of a job, of one that has not started up to the end, and how many GPUs that job asks for.
     makespan_h
         Hours from the first submission to the end: the last of a job, or where the simulation was stopped.
     gpu_hours, mean_gpu_hours
@@ -75,6 +78,9 @@ class SimulationSummary:
     weighted_completion_h: float | None
     mean_waiting_h: float | None
     median_waiting_h: float | None
+    p99_waiting_h: float | None
+    longest_waiting_h: float | None
+    longest_waiting_gpus: int | None
     makespan_h: float
     gpu_hours: float
     mean_gpu_hours: float
@@ -101,6 +107,12 @@ class SimulationSummary:
     availability: float
 
 
+def _waited(setting: Setting, end_us: int, record: JobRecord) -> tuple[int, int]:
+    """Return how long a job waited for its first start, or for the end of the simulation, and its GPUs."""
+    job = setting.workload.jobs[record.index]
+    return (end_us if record.start_us is None else record.start_us) - job.submit_us, job.gpus
+
+
 def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary:
     """The measures of a simulation that was closed.
 
@@ -116,6 +128,7 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
     completions = [completion_us(setting, record) / _HOUR_US for record in ended]
     weights = [jobs[record.index].weight for record in ended]
     waits = [(r.start_us - jobs[r.index].submit_us) / _HOUR_US for r in outcome.jobs if r.start_us is not None]
+    longest_us, gpus = max(map(partial(_waited, setting, outcome.end_us), outcome.jobs), default=(0, 0))
     ratios = [fairness(setting, record) for record in ended]
     span_us = max(1, outcome.end_us - jobs[0].submit_us)
     capacity_us = setting.gpu_count * span_us
@@ -132,6 +145,9 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         weighted_completion_h=_mean([c * w for c, w in zip(completions, weights, strict=True)], sum(weights)),
         mean_waiting_h=_mean(waits),
         median_waiting_h=quantile(waits, 0.5),
+        p99_waiting_h=quantile(waits, 0.99),
+        longest_waiting_h=longest_us / _HOUR_US if outcome.jobs else None,
+        longest_waiting_gpus=gpus if outcome.jobs else None,
         makespan_h=span_us / _HOUR_US,
         gpu_hours=held_us / _HOUR_US,
         mean_gpu_hours=held_us / _HOUR_US / max(1, len(outcome.jobs)),

@@ -14,7 +14,16 @@ from jigsaw_opt.sweeps.advice import MEASURES, Advice, Advisor, Effect
 from jigsaw_opt.sweeps.assumptions import assumptions, seeds_told
 from jigsaw_opt.sweeps.intervals import MeanInterval
 
-__all__ = ["advice_document", "assumed", "calibration", "doubt", "headline", "in_percent", "settings_that_matter"]
+__all__ = [
+    "advice_document",
+    "assumed",
+    "calibration",
+    "doubt",
+    "headline",
+    "in_percent",
+    "longest_waits",
+    "settings_that_matter",
+]
 
 _SHOWN = 3
 _WAITING = ("mean_waiting_h", "median_waiting_h")
@@ -72,6 +81,16 @@ def calibration(advisor: Advisor, advice: Advice) -> str:
     )
 
 
+def longest_waits(advice: Advice) -> str:
+    """Return who waits longest under today's policy and under the best, in a sentence; empty where nothing tells."""
+    told = []
+    for it in sorted(advice.policies, key=lambda it: it.policy != advice.today):
+        hours, gpus = (it.figures.get(name) for name in ("longest_waiting_h", "longest_waiting_gpus"))
+        if it.policy in (advice.today, advice.best) and hours is not None and gpus is not None:
+            told.append(f"{hours.mean:.4g} h under {it.policy} (a job of {gpus.mean:.4g} GPUs)")
+    return f"The longest wait is {' and '.join(told)}." if told else ""
+
+
 def _otherwise(advice: Advice, unit: str) -> str:
     """Return what today's policy comes to with another option, as a sentence after the answer."""
     if advice.otherwise is None:
@@ -119,6 +138,7 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
     return {
         "calibration": calibration(advisor, advice) or None,
         "headline": headline(advice),
+        "longest_waits": longest_waits(advice) or None,
         "measure": advice.measure,
         "today": advice.today,
         "best": advice.best,

@@ -28,7 +28,8 @@ def test_two_jobs_one_after_the_other() -> None:
     assert summary.median_completion_h == 1.0
     assert summary.p99_completion_h == 3.0
     assert summary.weighted_completion_h == (1 + 3 * 3) / 4
-    assert (summary.mean_waiting_h, summary.median_waiting_h) == (0.5, 0.0)
+    assert (summary.mean_waiting_h, summary.median_waiting_h, summary.p99_waiting_h) == (0.5, 0.0, 1.0)
+    assert (summary.longest_waiting_h, summary.longest_waiting_gpus) == (1.0, 8)
     assert summary.makespan_h == 3.0
     assert (summary.gpu_hours, summary.mean_gpu_hours) == (24.0, 12.0)
     assert summary.utilisation == 1.0
@@ -37,6 +38,14 @@ def test_two_jobs_one_after_the_other() -> None:
     # Two jobs share 8 GPUs in the life of the first, so its fair time is two hours; 4/3 jobs in the life of the second.
     assert [fairness(made, record) for record in outcome.jobs] == pytest.approx([1 / 2, 3 / (2 * 4 / 3)])
     assert summary.unfair_share == 0.5
+
+
+def test_the_longest_wait_may_be_that_of_a_job_that_never_starts() -> None:
+    made = setting(job("a", 0, 4, 5 * HOUR), job("starves", HOUR, 8, 20 * HOUR), job("b", HOUR, 4, HOUR), restart_s=0)
+    simulation = Simulation(made.under(SRTF))
+    simulation.run(until_us=4 * HOUR * SECOND)
+    summary = summarise(made, simulation.close())
+    assert (summary.longest_waiting_h, summary.longest_waiting_gpus, summary.p99_waiting_h) == (3.0, 8, 0.0)
 
 
 def test_a_job_that_waits_for_nothing_is_treated_unfairly() -> None:
