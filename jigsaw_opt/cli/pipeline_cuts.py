@@ -106,6 +106,11 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     source = "/dev/stdin" if arguments.partition == "-" else arguments.partition
     graph, choices = layer_graph(read_file(source), arguments.partition, arguments.gpu_type), _choices(arguments)
     if arguments.profile_batch is not None:
+        if graph.batch not in (None, arguments.profile_batch):
+            raise UsageError(
+                f"--profile-batch {arguments.profile_batch}: {arguments.partition} says that {graph.batch} samples "
+                "were measured; --batch says how many a step has"
+            )
         graph = replace(graph, batch=arguments.profile_batch)
     _require_split(arguments, graph)
     limit = 30.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit

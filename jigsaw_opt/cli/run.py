@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         goes_on_from(arguments.checkpoint)
     instance, plan = checked_plan(source, path)
     if arguments.partition is not None:
-        settings = replace(settings, cuts=_cuts(arguments.partition, instance, plan))
+        settings = replace(settings, **_parts(arguments.partition, instance, plan))
     _say_who_has_own_settings(arguments, instance)
     require_torch()
     _warn_of_estimates(instance)
@@ -123,13 +123,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _cuts(path: Path, instance: Instance, plan: Plan) -> tuple[str, ...]:
-    """First modules of the stages of a pipeline, but for the first stage, by its partition."""
-    from jigsaw_opt.cli.source import model_parts_of
+def _parts(path: Path, instance: Instance, plan: Plan) -> dict[str, Any]:
+    """Stages of a pipeline by its partition, and the first module of each but the first."""
+    from jigsaw_opt.cli.source import partition_of_pipeline
     from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+    from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
 
-    job, layout = pipeline_of(instance, plan)
-    return tuple(modules[0] for modules in model_parts_of(instance, job, layout.stages, path)[1:])
+    flow = flow_schedule(instance)
+    job, layout = pipeline_of(instance, plan) if flow is None else (flow.job, flow.layout)
+    parts = partition_of_pipeline(instance, job, layout.stages, path).stages
+    return {"parts": parts, "cuts": tuple(part.nodes[0] for part in parts[1:])}
 
 
 def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> str:

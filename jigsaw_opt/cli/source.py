@@ -9,6 +9,7 @@ from jigsaw_opt.errors import CheckFailedError
 from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
+    from jigsaw_opt.planning.partition.result import Partition
     from jigsaw_opt.planning.pipeline.model_parts import ModelParts
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.layers import LayerGraph
@@ -16,7 +17,15 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.replay import Replay
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["checked_plan", "layer_graph", "model_parts_of", "of_another", "picture_of", "replay_of"]
+__all__ = [
+    "checked_plan",
+    "layer_graph",
+    "model_parts_of",
+    "of_another",
+    "partition_of_pipeline",
+    "picture_of",
+    "replay_of",
+]
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
@@ -111,6 +120,17 @@ def model_parts_of(
     InvalidInputError
         Either cannot be read, or is of another pipeline; with every problem.
     """
+    return _partition_and_parts(instance, job, stages, partition_path, layers_path)[1]
+
+
+def partition_of_pipeline(instance: Instance, job: int, stages: int, path: Path) -> Partition:
+    """Return the partition that a pipeline was made of; parameters and errors as of `model_parts_of`."""
+    return _partition_and_parts(instance, job, stages, path, None)[0]
+
+
+def _partition_and_parts(
+    instance: Instance, job: int, stages: int, partition_path: Path, layers_path: Path | None
+) -> tuple[Partition, ModelParts]:
     from jigsaw_opt.documents import read_layers
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.planning.partition.document import decode_partition
@@ -122,4 +142,4 @@ def model_parts_of(
     layers = None if layers_path is None else read_layers(read_file(layers_path), str(layers_path))
     asked = instance.jobs[job]
     assert isinstance(asked, ShapedJob), "a pipeline has a shape"
-    return model_parts(partition, asked.shape, stages, layers, source)
+    return partition, model_parts(partition, asked.shape, stages, layers, source)

@@ -63,7 +63,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
         raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
     request.plan.require_no_moves("jobs that move are not carried out")
     entry = stages_entry(request.instance, request.trusted, request.cuts)
-    stages = None if entry is None else _stages(request, entry)
+    stages = None if entry is None else _stages(request, {**entry, "parts": request.parts})
     if request.baseline == "alone":
         foreground_of(request)
     require_torch()

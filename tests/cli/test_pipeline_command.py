@@ -341,3 +341,16 @@ def test_no_file_is_written_where_one_cannot_be_made(tmp_path: Path, monkeypatch
     given = ["pipeline", str(profile), "--stages", "2", "--micro-batches", "1", "--work-limit", "1", "--threads", "1"]
     assert main([*given, *outputs]) == 2
     assert list(tmp_path.iterdir()) == [profile]
+
+
+def test_the_samples_that_a_profile_states_are_not_overridden(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer = {"forward_us": 3, "backward_us": 7, "parameter_bytes": 1, "activation_bytes": 5}
+    tree = {"format": "jigsaw-layers/1", "batch": 4, "layers": [layer | {"name": name} for name in "ab"]}
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(tree))
+    cut = ["pipeline", str(path), "--stages", "2", "--micro-batches", "2", "-q", "--profile-batch"]
+    assert main([*cut, "8"]) == 2
+    assert "says that 4 samples were measured" in capsys.readouterr().err
+    assert main([*cut, "4"]) == 0

@@ -44,6 +44,17 @@ def chain(rank: int, world: int, device: torch.device) -> dict[str, Any]:
     return {"model": made, "loader": data, "loss": nn.functional.mse_loss, "optimiser": sgd}
 
 
+def apart(rank: int, world: int, device: torch.device) -> dict[str, Any]:
+    """The same with other batches in each process."""
+    return chain(rank, world, device) | {"loader": [(torch.full((4, WIDTH), float(rank)), torch.ones(4, WIDTH))]}
+
+
+def uneven(rank: int, world: int, device: torch.device) -> dict[str, Any]:
+    """Four layers, and a last batch that is smaller."""
+    data = [(torch.randn(size, WIDTH), torch.randn(size, WIDTH)) for size in (6, 3)]
+    return net(rank, world, device) | {"loader": data}
+
+
 def sgd(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     """An optimiser with momentum."""
     return torch.optim.SGD(parameters, 0.3, momentum=0.9)

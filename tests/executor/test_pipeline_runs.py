@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import time
 from collections import OrderedDict
@@ -33,6 +34,7 @@ from jigsaw_opt.documents import (  # noqa: E402
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of  # noqa: E402
 from jigsaw_opt.errors import InvalidInputError, UsageError  # noqa: E402
 from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402
+from jigsaw_opt.executor.pipeline.agreement import compare_modules, compare_sent  # noqa: E402
 from jigsaw_opt.executor.pipeline.own_stages import stage_modules  # noqa: E402
 from jigsaw_opt.executor.pipeline.records import StepRecord  # noqa: E402
 from jigsaw_opt.executor.pipeline.timed_stage import ActionLog, TimedStage, pipeline_runtime  # noqa: E402
@@ -44,6 +46,9 @@ from jigsaw_opt.executor.replay.records import Part, RankReport  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa: E402
 from jigsaw_opt.executor.run_plan import run_plan  # noqa: E402
 from jigsaw_opt.instances.catalogue import load  # noqa: E402
+from jigsaw_opt.planning.partition.costs import Level  # noqa: E402
+from jigsaw_opt.planning.partition.document import decode_partition, partition_tree  # noqa: E402
+from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage  # noqa: E402
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous  # noqa: E402
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402
 from jigsaw_opt.planning.pipeline.schedule import schedule_of  # noqa: E402
@@ -219,6 +224,58 @@ def test_an_asynchronous_pipeline_is_measured(tmp_path: Path, capsys: pytest.Cap
     copies = AsyncStage(300, 500, replicas=2)
     with pytest.raises(InvalidInputError, match="some stage has copies"):
         stages_entry(asynchronous([copies, AsyncStage(10, 10)], "flow").instance, ["own:net"])
+
+
+def partition_of(file: Path, nodes: list[list[str]], sent: int) -> Path:
+    """A partition of two stages that take as long as those of the fixture `files`."""
+    stages = [
+        Stage(tuple(own), 1, 1e-3, 900, 1701 if k == 0 else 1800, 288, 1, (1 - k) * sent, 1e-3)
+        for k, own in enumerate(nodes)
+    ]
+    outer = (OuterStage(1, (0, 1), 1, 1e-3), OuterStage(1, (1, 2), 1, 1e-3))
+    found = Partition("released", True, (Level(2, 10**9),), 1.0, 1.0, 1.0, tuple(stages), outer, 2, 4)
+    file.write_text(json.dumps(partition_tree(found)))
+    return file
+
+
+def test_a_model_is_compared_with_the_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    modules, _ = stage_modules("own:net", piped.net(0, 2, torch.device("cpu"))["model"], ["2"], 2)
+    for nodes in ([["0", "1"], ["2", "3"]], [["0-1"], ["2-3"]]):
+        parts = decode_partition(partition_of(tmp_path / "cut.json", nodes, 128).read_bytes()).stages
+        compare_modules("own:net", modules, parts, True)
+        compare_sent(0, 128, parts)
+        assert not capsys.readouterr().err
+    compare_modules("own:net", [nn.Sequential(OrderedDict({"0": nn.Linear(2, 2), "1": nn.Tanh()})), modules[1]],
+                    decode_partition(partition_of(tmp_path / "cut.json", [["0", "1"], ["3"]], 128).read_bytes()).stages,
+                    True)  # fmt: skip
+    assert capsys.readouterr().err == "warning: stage 0 has 24 bytes of parameters, and the partition says 288\n"
+    compare_sent(0, 256, parts)
+    assert capsys.readouterr().err == "warning: stage 0 sends 256 bytes of a micro-batch, and the partition says 128\n"
+    longer = decode_partition(partition_of(tmp_path / "cut.json", [["0"], ["2", "4", "5"]], 128).read_bytes()).stages
+    with pytest.raises(InvalidInputError, match=r"\$.stages\[1\].nodes: has 4, 5, and what own:net returns has 2, 3"):
+        compare_modules("own:net", modules, longer, True)
+
+
+@pytest.mark.slow
+def test_batches_are_the_same_in_all_processes_and_of_one_size(
+    files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flow = tmp_path / "flow.json", tmp_path / "flow.plan.json"
+    options = ("--forward-us", "300,300,300", "--backward-us", 500, "--schedule", "async", "-q")
+    assert run("pipeline", *options, "-o", flow[0], "--plan", flow[1]) == 0
+    assert run("run", *flow, "--trust", "piped:apart") == 2
+    assert "is not that of process 0: all processes" in capfd.readouterr().err
+    cuts = partition_of(tmp_path / "cut.json", [["0", "1"], ["2", "3"]], 64)
+    assert run("run", *files, "--trust", "piped:uneven", "--partition", cuts) == 2
+    assert "a batch has 3 samples, and the first one had 6" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_asynchronous_pipeline_is_cut_by_its_partition(tmp_path: Path) -> None:
+    cuts = partition_of(tmp_path / "cut.json", [["0", "1"], ["2", "3"]], 64)
+    flow = tmp_path / "flow.json", tmp_path / "flow.plan.json"
+    assert run("pipeline", cuts, "--schedule", "async", "-q", "-o", flow[0], "--plan", flow[1]) == 0
+    assert run("run", *flow, "--trust", "piped:net", "--partition", cuts, "--iterations", 3) == 0
 
 
 def replay_from(of: Case, found: list[RankReport], machine: dict[str, str | int], passes: int | None = 1) -> Replay:

@@ -46,6 +46,7 @@ class HostedBurst(HostedStages):
         super().__init__(request, schedule, entry, clock, device)
         self._gpus, self._groups = schedule.gpus, groups
         self._own = {*schedule.actions_of(self.rank, 0)}
+        self.require_same_batches(groups[max(self._gpus)])
         self._rows = self._row_of_each()
 
     def run_passes(self) -> list[float]:

@@ -53,6 +53,7 @@ class FlowProcess(StageHost):
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._clock = ReplayClock(self.control)
         super().__init__(request, schedule, entry, self._clock, device)
+        self.require_same_batches(self.control)
         self._last = schedule.layout.stages - 1
         self.stage = StashedStage(self.modules[self.rank], self.worker.end, self._is_first)
         self.versions: list[int] = []

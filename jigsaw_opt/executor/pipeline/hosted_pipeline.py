@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from jigsaw_opt.executor.pipeline.agreement import compare_sent
 from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
 from jigsaw_opt.executor.pipeline.timed_stage import TimedStage, pipeline_runtime
 from jigsaw_opt.executor.replay.clock import ReplayClock
@@ -40,6 +41,7 @@ class HostedPipeline(HostedStages):
     ) -> None:
         super().__init__(request, schedule, entry, clock, device)
         logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
+        self.require_same_batches(groups[schedule.processes])
         self._file, self._orders = schedule, list[Any]()
         own, layout, log, group = self.worker.own, schedule.layout, self._log, groups[schedule.processes]
         self._stages = [TimedStage(it, s, layout.stages, device, log, group) for s, it in own.modules.items()]
@@ -65,6 +67,13 @@ class HostedPipeline(HostedStages):
         )
         self._log.counts_bytes = False
         return [float(loss.detach()) for loss in losses]
+
+    def warm_up(self, times: int) -> None:
+        """Take steps as the class that it extends does, and tell where stages send other sizes than planned."""
+        super().warm_up(times)
+        for stage in self._stages:
+            if not stage.is_last:
+                compare_sent(stage.stage_index, stage.sent_bytes, self.parts)
 
     def saved_bytes(self) -> int:
         """What the forward passes in flight saved at most."""

@@ -14,6 +14,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.batch_source import BatchSource
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
 from jigsaw_opt.executor.own_fields import fields_of, unknown_keys
+from jigsaw_opt.executor.pipeline.agreement import compare_modules
 from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.request import ReplaySettings
 from jigsaw_opt.executor.worker import OPTIMISERS
@@ -81,7 +82,7 @@ def own_stages(
     Raises
     ------
     InvalidInputError
-        The function does not take these arguments.
+        The function does not take these arguments, or the model is not that of the partition.
     UsageError
         What it returns is no model in so many stages, or something is missing.
     PluginError
@@ -93,6 +94,8 @@ def own_stages(
         made = function(**arguments)
         found = _fields(name, made)
         modules, names = stage_modules(name, found["model"], entry["cuts"], stages)
+        if parts := entry.get("parts"):
+            compare_modules(name, modules, parts, given["rank"] == 0)
         mine = {stage: modules[stage].to(device) for stage in own}
         loss = found["loss"].to(device) if isinstance(found["loss"], nn.Module) else found["loss"]
         trained = [p for module in mine.values() for p in module.parameters() if p.requires_grad]

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
 from jigsaw_opt.executor.own_code import told
+from jigsaw_opt.executor.pipeline.agreement import require_same_batch
 from jigsaw_opt.executor.pipeline.own_stages import own_stages
 from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
 from jigsaw_opt.executor.pipeline.timed_stage import ActionLog
@@ -46,6 +47,8 @@ class StageHost:
         Its stages by number.
     worker : StageWorker
         What trains them.
+    parts : sequence of Stage
+        Stages of the partition, if there is one.
     """
 
     def __init__(
@@ -66,7 +69,14 @@ class StageHost:
         own = own_stages(entry, place, given, stages, schedule.stages, settings)
         self.modules = own.modules
         self.worker = StageWorker(self.rank, own, settings.seed, device)
+        self.parts = entry.get("parts", ())
         self._is_first, self._is_last = 0 in stages, schedule.stages - 1 in stages
+
+    def require_same_batches(self, group: dist.ProcessGroup | None) -> None:
+        """Raise `UsageError` where the first batch is another one in some process of a group."""
+        before = self.worker.state()
+        require_same_batch(*self.worker.begin(1), group)
+        self.worker.load(before)
 
 
 _TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parents[1])

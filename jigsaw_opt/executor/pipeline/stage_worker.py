@@ -45,7 +45,7 @@ class StageWorker:
 
     def __init__(self, number: int, own: OwnStages, seed: int, device: torch.device) -> None:
         self.number, self.own, self.iteration = number, own, 0
-        self._seed, self._device = seed, device
+        self._seed, self._device, self._samples = seed, device, 0
 
     def begin(self, micro_batches: int, number: int | None = None) -> tuple[tuple[Any, ...], Any]:
         """Clear the gradients; return what the first stage takes, and the targets, of the next batch.
@@ -60,7 +60,7 @@ class StageWorker:
         Raises
         ------
         UsageError
-            It cannot be split so.
+            It cannot be split so, or has not as many samples as the first one.
         """
         number = self.iteration if number is None else number
         self.own.optimiser.zero_grad()
@@ -76,6 +76,12 @@ class StageWorker:
             )
         if (size := sizes.pop()) % micro_batches:
             raise UsageError(f"a batch has {size} samples, which {micro_batches} micro-batches do not divide")
+        self._samples = self._samples or size
+        if size != self._samples:
+            raise UsageError(
+                f"a batch has {size} samples, and the first one had {self._samples}: batches of a job in stages are of "
+                "one size, so leave out a smaller last one (drop_last=True of a DataLoader)"
+            )
         begin_draws(draw_number(self._seed, 1 + self.number, number))
         return given, targets
 

@@ -141,6 +141,8 @@ class TimedStage(PipelineStage):
     ----------
     saved_bytes : int
         The most that a forward pass saved for the backward pass, where the log had it counted.
+    sent_bytes : int
+        What a forward pass put out, where the log had it counted.
     """
 
     def __init__(
@@ -153,7 +155,7 @@ class TimedStage(PipelineStage):
         group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__(module, index, stages, device, group=group)
-        self._log, self.saved_bytes = log, 0
+        self._log, self.saved_bytes, self.sent_bytes = log, 0, 0
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
         """Run a forward pass."""
@@ -182,6 +184,8 @@ class TimedStage(PipelineStage):
             return kept[0]  # type: ignore[no-any-return]
 
         self.saved_bytes = max(self.saved_bytes, *saved_by_segment(forward, self.submod.parameters(), 1))
+        outputs = kept[0] if isinstance(kept[0], (tuple, list)) else kept
+        self.sent_bytes = sum(output.nbytes for output in outputs)
         return kept[0]
 
 

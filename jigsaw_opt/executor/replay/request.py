@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jigsaw_opt.errors import argument
+from jigsaw_opt.planning.partition.result import Stage
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
@@ -54,6 +55,8 @@ class ReplaySettings:
         ``module:function`` that may be imported.
     cuts
         First modules of the stages of a pipeline that has no entry, but for the first stage.
+    parts
+        Stages of the partition that the pipeline was made of, which those of the model are compared with.
     optimiser, options, averaging, seed
         How all jobs train; the seed is that of parameters and data of the
         first job, the next number that of the next job.
@@ -76,6 +79,7 @@ class ReplaySettings:
     threads: int = 1
     trusted: tuple[str, ...] = ()
     cuts: tuple[str, ...] = ()
+    parts: tuple[Stage, ...] = ()
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     options: Mapping[str, Any] = field(default_factory=lambda: {"lr": 0.01, "momentum": 0.9})
     averaging: Literal["avg_w_count", "avg"] = "avg_w_count"

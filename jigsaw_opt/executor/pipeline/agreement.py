@@ -1,0 +1,85 @@
+"""Whether what the user's function returns is what was planned, and the same in all processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import combinations
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.planning.partition.result import Stage
+from jigsaw_opt.text import named
+
+__all__ = ["compare_modules", "compare_sent", "require_same_batch"]
+
+
+def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Stage], tells: bool) -> None:
+    """Compare the stages of a model with those of the partition that the pipeline was made of.
+
+    Parameters
+    ----------
+    name
+        Who returned the model.
+    modules
+        By stage, its part of a `Sequential`.
+    parts
+        Stages of the partition.
+    tells
+        Whether sizes that differ, which may be meant, are told on standard error.
+
+    Raises
+    ------
+    InvalidInputError
+        The partition lists modules that a stage does not have.
+    """
+    problems = []
+    for number, (module, part) in enumerate(zip(modules, parts, strict=True)):
+        known = [child for child, _ in module.named_children()]
+        runs = {f"{first}-{last}" for first, last in combinations(known, 2)}
+        if missing := [node for node in part.nodes if node not in known and node not in runs]:
+            wrong = f"has {named(missing)}, and what {name} returns has {named(known)} there"
+            problems.append(Problem(f"the partition: $.stages[{number}].nodes", wrong))
+    if problems:
+        raise InvalidInputError(problems)
+    for number, (module, part) in enumerate(zip(modules, parts, strict=True) if tells else ()):
+        size = sum(parameter.nbytes for parameter in module.parameters())
+        _tell(f"stage {number} has {size:,} bytes of parameters", size, part.parameter_bytes)
+
+
+def compare_sent(number: int, sent_bytes: int, parts: Sequence[Stage]) -> None:
+    """Tell where a stage sends other bytes of a micro-batch than planned, as with other samples than were profiled."""
+    if parts and sent_bytes:
+        _tell(f"stage {number} sends {sent_bytes:,} bytes of a micro-batch", sent_bytes, parts[number].output_bytes)
+
+
+def _tell(what: str, found: int, planned: int) -> None:
+    if found != planned:
+        print(f"warning: {what}, and the partition says {planned:,}", file=sys.stderr, flush=True)
+
+
+def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.ProcessGroup | None) -> None:
+    """Compare the first batch of all processes of a job.
+
+    Raises
+    ------
+    UsageError
+        They differ, so that inputs and targets would not belong together.
+    """
+    digest = sha256()
+    for tensor in (*inputs, targets):
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    found: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(found, digest.hexdigest(), group=group)
+    other = next((rank for rank, one in enumerate(found) if one != found[0]), None)
+    if other is not None:
+        raise UsageError(
+            f"the first batch of process {other} is not that of process 0: "
+            "all processes of a job in stages take the same batches, so draw them alike whatever the rank"
+        )
