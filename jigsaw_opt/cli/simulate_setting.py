@@ -135,11 +135,11 @@ def parts_of(arguments: argparse.Namespace, workload: str, policy: str, seed: in
 
 
 def tell_reading(settings: Iterable[Setting]) -> None:
-    """Say on standard error what was left out of each workload, and what else was decided in reading it, once."""
+    """Say on standard error what was left out of each workload, what else was decided, and what is not read, once."""
     from jigsaw_opt.cli.output import note
 
-    workloads = (one.workload for one in settings)
-    for line in dict.fromkeys(f"{workload.name}: {line}" for workload in workloads for line in workload.reading_told()):
+    told = ((one.workload.name, line) for one in settings for line in (*one.workload.reading_told(), *one.unread()))
+    for line in dict.fromkeys(f"{name}: {line}" for name, line in told):
         note(line)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import STATED, Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
-from jigsaw_opt.scheduling.policy import RESTART_US, ROUND_US, ClusterSetting, Policy, PolicySetting, choose
+from jigsaw_opt.scheduling.policy import PRIORITIES, RESTART_US, ROUND_US, ClusterSetting, Policy, PolicySetting, choose
 from jigsaw_opt.simulation.outages import Failures
 from jigsaw_opt.text import counted, readable
 
@@ -67,6 +67,18 @@ class Setting(ClusterSetting):
         """
         chosen, values = choose(policy)
         return replace(self, policy=chosen, options=values | options, words={**self.words, "policy": told(policy)})
+
+    def unread(self) -> list[str]:
+        """Return sentences on what jobs say of their priority and the policy does not read; none without a policy."""
+        if self.policy is None:
+            return []
+        ignored = PRIORITIES.difference(getattr(self.policy, "reads", PRIORITIES))
+        having = {
+            "a weight": sum(job.weight != 1 for job in self.workload.jobs) if "weight" in ignored else 0,
+            "a place in the foreground": sum(job.foreground for job in self.workload.jobs) * ("foreground" in ignored),
+        }
+        name = self.policy.name
+        return [f"jobs with {what}, which policy {name!r} does not read: {n:,}" for what, n in having.items() if n]
 
     def inputs(self) -> str:
         """Text that tells equal simulations from others."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance, save_instance
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import load
@@ -147,3 +148,18 @@ def test_inputs_tell_requests_apart(trace: str) -> None:
     changes += [{"round_s": 1.0}, {"restart_s": 1.0}, {"seed": 1}, {"contention": "fair"}]
     changes += [{"contention": "degraded:0"}, {"contention": "degraded:1"}]
     assert len({inputs(), *(inputs(**change) for change in changes)}) == len(changes) + 1
+
+
+def test_what_the_policy_does_not_read_of_priorities_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("name,submit_s,gpus,duration_s,weight,foreground\na,0,1,10,3,1\nb,0,1,10,1,1\n")
+    told = []
+    for number, policy in enumerate(("fifo", "separate")):
+        run = ["simulate", "--workload", str(path), "--cluster", "1x4", "--policy", policy]
+        assert main([*run, "-o", str(tmp_path / str(number))]) == 0
+        told.append([line for line in capsys.readouterr().err.splitlines() if "does not read" in line])
+    weight = f"{path}: jobs with a weight, which policy"
+    foreground = f"{path}: jobs with a place in the foreground, which policy 'fifo' does not read: 2"
+    assert told == [[f"{weight} 'fifo' does not read: 1", foreground], [f"{weight} 'separate' does not read: 1"]]
