@@ -6,6 +6,7 @@ import copy
 import json
 import re
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -238,22 +239,24 @@ def partition_of(file: Path, nodes: list[list[str]], sent: int) -> Path:
     return file
 
 
-def test_a_model_is_compared_with_the_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_compared_with_the_partition(tmp_path: Path) -> None:
+    def parts_of(nodes: list[list[str]]) -> tuple[Stage, ...]:
+        return decode_partition(partition_of(tmp_path / "cut.json", nodes, 128).read_bytes()).stages
+
     modules, _ = stage_modules("own:net", piped.net(0, 2, torch.device("cpu"))["model"], ["2"], 2)
-    for nodes in ([["0", "1"], ["2", "3"]], [["0-1"], ["2-3"]]):
-        parts = decode_partition(partition_of(tmp_path / "cut.json", nodes, 128).read_bytes()).stages
-        compare_modules("own:net", modules, parts, True)
-        compare_sent(0, 128, parts)
-        assert not capsys.readouterr().err
-    compare_modules("own:net", [nn.Sequential(OrderedDict({"0": nn.Linear(2, 2), "1": nn.Tanh()})), modules[1]],
-                    decode_partition(partition_of(tmp_path / "cut.json", [["0", "1"], ["3"]], 128).read_bytes()).stages,
-                    True)  # fmt: skip
-    assert capsys.readouterr().err == "warning: stage 0 has 24 bytes of parameters, and the partition says 288\n"
-    compare_sent(0, 256, parts)
-    assert capsys.readouterr().err == "warning: stage 0 sends 256 bytes of a micro-batch, and the partition says 128\n"
-    longer = decode_partition(partition_of(tmp_path / "cut.json", [["0"], ["2", "4", "5"]], 128).read_bytes()).stages
+    right = parts_of([["0", "1"], ["2", "3"]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for parts in (right, parts_of([["0-1"], ["2-3"]])):
+            compare_modules("own:net", modules, parts, True)
+        compare_sent(0, 128, right)
+    small = nn.Sequential(OrderedDict({"0": nn.Linear(2, 2), "1": nn.Tanh()}))
+    with pytest.warns(UserWarning, match="stage 0 has 24 bytes of parameters, and the partition says 288"):
+        compare_modules("own:net", [small, modules[1]], right, True)
+    with pytest.warns(UserWarning, match="stage 0 sends 256 bytes of a micro-batch, and the partition says 128"):
+        compare_sent(0, 256, right)
     with pytest.raises(InvalidInputError, match=r"\$.stages\[1\].nodes: has 4, 5, and what own:net returns has 2, 3"):
-        compare_modules("own:net", modules, longer, True)
+        compare_modules("own:net", modules, parts_of([["0"], ["2", "4", "5"]]), True)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import warnings
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import combinations
@@ -31,7 +31,7 @@ def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Sta
     parts
         Stages of the partition.
     tells
-        Whether sizes that differ, which may be meant, are told on standard error.
+        Whether sizes that differ, which may be meant, are told as a warning.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def compare_sent(number: int, sent_bytes: int, parts: Sequence[Stage]) -> None:
 
 def _tell(what: str, found: int, planned: int) -> None:
     if found != planned:
-        print(f"warning: {what}, and the partition says {planned:,}", file=sys.stderr, flush=True)
+        warnings.warn(f"{what}, and the partition says {planned:,}", UserWarning, stacklevel=3)
 
 
 def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.ProcessGroup | None) -> None:
