@@ -113,8 +113,9 @@ class _Draws:
         seen = {index: one.job for index, one in self._queue.jobs.items()}
         if self.past is None:
             return seen
+        periods: dict[object, float] = {}
         return {
-            index: lasting(job, self._times.draw(job, self.run_us[index], random)) if _is_drawn(job) else job
+            index: lasting(job, self._times.draw(job, self.run_us[index], random, periods)) if _is_drawn(job) else job
             for index, job in seen.items()
         }
 

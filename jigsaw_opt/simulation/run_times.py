@@ -19,6 +19,8 @@ __all__ = ["RunTimes", "arrivals", "lasting"]
 
 _ENOUGH = 5
 """From so many jobs that lasted longer a run time is drawn; where there are fewer, from a wider group."""
+_ALIKE = 0.5
+"""So often a run time has the rank, among those that are longer, that others of its group have in a simulation."""
 _DAY_US = 86_400_000_000
 
 
@@ -35,33 +37,53 @@ class RunTimes:
 
     def __init__(self, ended: Iterable[tuple[TraceJob, int]], running: Iterable[tuple[TraceJob, int]] = ()) -> None:
         self._groups: dict[object, list[tuple[int, bool]]] = {}
-        for is_over, jobs in ((True, ended), (False, running)):
-            for job, lasted_us in jobs:
-                for group in _groups(job):
-                    self._groups.setdefault(group, []).append((lasted_us, is_over))
-        for times in self._groups.values():
-            times.sort()
+        known = [*((job, us, True) for job, us in ended), *((job, us, False) for job, us in running)]
+        for job, lasted_us, is_over in sorted(known, key=lambda one: one[0].submit_us):
+            for group in _groups(job):
+                self._groups.setdefault(group, []).append((lasted_us, is_over))
+        self._sorted = {group: sorted(times) for group, times in self._groups.items()}
 
-    def draw(self, job: TraceJob, run_us: int, random: Random) -> int:
+    def draw(self, job: TraceJob, run_us: int, random: Random, periods: dict[object, float] | None = None) -> int:
         """Draw how many microseconds a job lasts that has run for `run_us`, which is less; at most its time limit.
 
         Where no job lasted longer, it lasts `x` times as long as it has run with probability `1 / x`.
+
+        Parameters
+        ----------
+        job, run_us
+            The job, and for how long it has run.
+        random
+            Draws.
+        periods
+            Of which period of the past, from 0 to 1, the run times of each group are in this simulation, to which this
+            adds: jobs of a group that wait have run times of jobs that were submitted one after the other, since
+            people submit alike jobs together. None for jobs of all times.
         """
-        lasted_us = max(run_us + 1, self._drawn(job, run_us, random))
+        lasted_us = max(run_us + 1, self._drawn(job, run_us, random, periods))
         if job.time_limit_us is not None:
             lasted_us = max(run_us + 1, min(lasted_us, job.time_limit_us))
         return min(LARGEST, lasted_us)
 
-    def _drawn(self, job: TraceJob, run_us: int, random: Random) -> int:
+    def _drawn(self, job: TraceJob, run_us: int, random: Random, periods: dict[object, float] | None) -> int:
         times: Sequence[tuple[int, bool]] = ()
+        group: object = None
         for group in _groups(job):
-            times = self._groups.get(group, ())
+            times = self._sorted.get(group, ())
             longer = bisect_right(times, (run_us, True))
             if sum(is_over for _, is_over in times[longer : longer + 4 * _ENOUGH]) >= _ENOUGH:
                 break
         known_us = run_us
+        if periods is not None and not run_us and times:
+            in_order = self._groups[group]
+            first = int(periods.setdefault(group, random.random()) * max(1, len(in_order) - _ENOUGH + 1))
+            known_us, is_over = in_order[first + random.randrange(min(_ENOUGH, len(in_order)))]
+            if is_over:
+                return known_us
         while (longer := bisect_right(times, (known_us, True))) < len(times):
-            known_us, is_over = times[random.randrange(longer, len(times))]
+            rank = random.random()
+            if periods is not None and random.random() < _ALIKE:
+                rank = periods.setdefault(("rank", group), rank)
+            known_us, is_over = times[longer + int(rank * (len(times) - longer))]
             if is_over:
                 return known_us
         return int(max(1, known_us) / (1.0 - random.random()))
@@ -72,6 +94,9 @@ def _groups(job: TraceJob) -> Iterator[object]:
     if job.user is not None:
         yield job.user, job.gpus
         yield job.user
+    if job.queue is not None:
+        yield "queue", job.queue, job.gpus
+        yield "queue", job.queue
     yield job.gpus
     yield None
 

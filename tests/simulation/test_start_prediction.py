@@ -58,6 +58,20 @@ def test_run_times_are_of_the_same_user_and_size_where_there_are_enough() -> Non
     assert set(drawn(times, of(None, 2))) == {10, 80, 800}
 
 
+def test_run_times_of_a_simulation_are_of_one_period_of_each_group() -> None:
+    """A user's first jobs lasted 10, the last 90; in one simulation all that wait are of neighbours of five."""
+    past = [(job("x", k, 1, 1), 10 if k < 50 else 90) for k in range(100)]
+    times = RunTimes([(replace(one, user="a"), us) for one, us in past])
+    random, kinds = Random(3), Counter[tuple[int, ...]]()
+    for _ in range(400):
+        periods: dict[object, float] = {}
+        kinds[tuple(sorted({times.draw(of("a"), 0, random, periods) for _ in range(30)}))] += 1
+    assert kinds[(10,)] + kinds[(90,)] > 370
+    assert kinds[(10,)] == pytest.approx(200, abs=40)
+    one_rank = [times.draw(of("a"), 5, random, {("rank", ("a", 1)): 0.0}) for _ in range(400)]
+    assert one_rank.count(10) == pytest.approx(300, abs=40), "half of them have the rank of their group"
+
+
 def test_run_times_keep_limits_and_go_beyond_what_was_seen() -> None:
     times = RunTimes([(of("a"), 100)] * 9)
     assert set(drawn(times, of("a", time_limit_us=60))) == {60}
@@ -139,16 +153,16 @@ def test_a_job_starts_when_the_one_before_ends() -> None:
     """One job has held all GPUs for half an hour; half of those that last longer take one hour, half two."""
     past = PastJobs(tuple(job(f"p{k}", 0, 4, seconds) for k, seconds in enumerate([60, HOUR, 2 * HOUR] * 6)), False)
     given, queue = one_server(past, (job("runs", 0, 4, 1), HOUR // 2), (job("waits", 0, 4, 1), None), now_s=9 * HOUR)
-    found = predict_start(given, queue, 1, past, samples=99, seed=3)
+    found = predict_start(given, queue, 1, past, samples=399, seed=3)
     starts = Counter((start_us - queue.now_us) // (HOUR_US // 2) for start_us in found.starts_us)
     assert starts.keys() == {1, 3}
-    assert starts[1] == pytest.approx(49.5, abs=12)
+    assert starts[1] == pytest.approx(199.5, abs=30)
     assert found.interval_us(0.9) == (queue.now_us + HOUR_US // 2, queue.now_us + 3 * HOUR_US // 2)
     assert str(found).startswith(
         "job waits starts in 30 min to 1.5 h with a probability of 50 %, and in 30 min to 1.5 h"
     )
-    assert predict_start(given, queue, 1, past, samples=99, seed=3) == found
-    assert predict_start(given, queue, 1, past, samples=99, seed=4) != found
+    assert predict_start(given, queue, 1, past, samples=399, seed=3) == found
+    assert predict_start(given, queue, 1, past, samples=399, seed=4) != found
 
 
 def test_later_arrivals_delay_a_job_that_they_may_overtake() -> None:
