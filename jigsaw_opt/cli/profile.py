@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jigsaw_opt.executor.links import LinkProfile
     from jigsaw_opt.executor.profiling import ModelProfile
     from jigsaw_opt.problem.model import Model
@@ -120,20 +118,20 @@ def _measured(
             trusted=arguments.trust,
         )
         model = measured.model(arguments.gpu_type or name, own_entry)
-        _tell(measured, own_entry)
+        _tell(measured, own_entry is None and arguments.to == "model")
     if arguments.all_reduce:
         links = measure_all_reduces(arguments.all_reduce, arguments.repeats, device)
     return measured, model, links, name
 
 
-def _tell(measured: ModelProfile, entry: Mapping[str, Any] | None) -> None:
+def _tell(measured: ModelProfile, lacks_entry: bool) -> None:
     """Say what makes a profile less useful."""
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.executor.profiling import told_wide
 
     if measured.wide_levels:
         note(f"note: {told_wide(measured)}: measure again when the machine is idle")
-    if entry is None:
+    if lacks_entry:
         note(
             'note: the model has no "executor" entry: the function takes no rank, world and device, or has no optimiser'
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -92,10 +93,33 @@ def subject_of(name: str, made: Any, is_of_worker: bool) -> OwnSubject | None:
     found = fields_of(made, _SPELLINGS)
     if not {"model", "batch"} <= found.keys():
         return _refused(made)
-    if is_of_worker and found.get("optimiser") is not None and fields_of(made, {"loader": ("loader",)}):
-        training_fields(name, made)
-        return OwnSubject(**found, is_training=True)
+    loader = fields_of(made, {"batch": ("loader",)})
+    if isinstance(loader.get("batch"), (list, tuple)):
+        found["batch"] = partial(iter, loader["batch"])  # a list would be taken for a batch
+    if is_of_worker and loader:
+        if _is_in_stages(found):
+            return _whole(found)
+        if found.get("optimiser") is not None:
+            training_fields(name, made)
+            return OwnSubject(**found, is_training=True)
     return OwnSubject(found["model"], found["batch"], found.get("loss"), found.get("optimiser"))
+
+
+def _is_in_stages(found: Mapping[str, Any]) -> bool:
+    """Whether it is as only a pipeline takes it: a list of stages, or an optimiser as a function of parameters."""
+    optimiser = found.get("optimiser")
+    is_function = callable(optimiser) and not isinstance(optimiser, torch.optim.Optimizer)
+    return is_function or isinstance(found["model"], (list, tuple))
+
+
+def _whole(found: Mapping[str, Any]) -> OwnSubject:
+    """The stages of a pipeline as one model, whose modules they are, with an optimiser of all its parameters."""
+    model, optimiser = found["model"], found.get("optimiser")
+    if isinstance(model, (list, tuple)) and all(isinstance(stage, nn.Module) for stage in model):
+        model = nn.Sequential(*model)
+    if isinstance(model, nn.Module) and optimiser is not None and not isinstance(optimiser, torch.optim.Optimizer):
+        optimiser = optimiser([p for p in model.parameters() if p.requires_grad])
+    return OwnSubject(model, found["batch"], found.get("loss"), optimiser)
 
 
 def _refused(made: Any) -> OwnSubject:

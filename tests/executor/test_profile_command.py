@@ -35,6 +35,11 @@ def training(rank, world, device, rows=8, rate=1e-3):
     optimiser = torch.optim.AdamW(model.parameters(), rate)
     return {"model": model, "optimizer": optimiser, "loader": loader, "loss": nn.CrossEntropyLoss(), "schedule": None}
 
+def stages(rank, world, device):
+    model, inputs, targets = parts()
+    data = [(inputs, targets), (inputs, targets)]
+    return {"model": list(model), "optimiser": torch.optim.AdamW, "loader": data, "loss": nn.CrossEntropyLoss()}
+
 def plateau(rank, world, device):
     made = training(rank, world, device)
     return made | {"schedule": torch.optim.lr_scheduler.ReduceLROnPlateau(made["optimizer"])}
@@ -82,6 +87,7 @@ def command(own: str, function: str, *options: str) -> int:
         ("pair", ["--cuts", "2", "--optimiser", "adam"], None, 4),
         ("mapping", ["--cuts", "1,2"], None, 3),
         ("training", ["--cuts", "2", "--argument", "rows=12"], {"arguments": {"rows": 12}, "cuts": ["1", "2"]}, 4),
+        ("stages", ["--cuts", "1,2"], None, 4),
         ("units", ["--batch", "4"], {"arguments": {}, "batch_size": 4}, 3),
     ],
 )
