@@ -130,6 +130,8 @@ def _torch_csv(arguments: argparse.Namespace) -> bytes:
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     found = torch_schedule(instance, plan, form)
     _tell_others(instance, found.job)
+    if found.recomputed:
+        note(f"{_recomputing(found.recomputed)}, which the file has no word for: what runs it must see to it")
     note(f"a schedule for torch.distributed.pipelining as PyTorch {KNOWN_TORCH} reads it, in the format {form}")
     return found.csv.encode()
 
@@ -140,6 +142,26 @@ def _tell_others(instance: Instance, pipeline: int) -> None:
     others = [job.name for number, job in enumerate(instance.jobs) if number != pipeline]
     if others:
         note(f"left out: job{'s' * (len(others) > 1)} {', '.join(others)}; the file has the pipeline alone")
+
+
+def _recomputing(stages: Sequence[int]) -> str:
+    """Which stages compute activations again, as the beginning of a sentence."""
+    from jigsaw_opt.text import named
+
+    one = len(stages) == 1
+    return f"stage{'' if one else 's'} {named(list(map(str, stages)), len(stages))} recompute{'s' if one else ''}"
+
+
+def _tell_recomputed(stages: Sequence[int], whole: int, framework: str) -> None:
+    """Say how far the setting of a framework for all stages is from what the plan has."""
+    from jigsaw_opt.cli.output import note
+
+    if stages:
+        others = "" if len(stages) == whole else "; the other stages, which the plan has without, will take longer"
+        note(
+            f"{_recomputing(stages)} activations: {framework} has one setting for all stages, "
+            f"and keeps the input of each layer, where the plan keeps that of a stage{others}"
+        )
 
 
 def _torchtitan(arguments: argparse.Namespace) -> bytes:
@@ -158,8 +180,9 @@ def _torchtitan(arguments: argparse.Namespace) -> bytes:
     found = torch_schedule(instance, plan)
     stages = found.layout.stages
     parts = torchtitan_names(model_parts_of(instance, found.job, stages, arguments.partition, arguments.layers))
-    made = torchtitan_configuration(parts, found.layout, str(csv), arguments.batch)
+    made = torchtitan_configuration(parts, found.layout, str(csv), arguments.batch, found.recomputed)
     _tell_others(instance, found.job)
+    _tell_recomputed(found.recomputed, stages, "TorchTitan")
     if arguments.batch is None:
         note("--batch says how many samples a step has; the configuration has one for each micro-batch")
     note(f"a configuration for TorchTitan {KNOWN_TORCHTITAN}; later versions take these values in ParallelismConfig")
@@ -172,8 +195,9 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
 
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.cli.source import checked_plan, model_parts_of
-    from jigsaw_opt.planning.pipeline.megatron import megatron_layout
-    from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+    from jigsaw_opt.planning.pipeline.megatron import MEGATRON_RECOMPUTES, megatron_layout
+    from jigsaw_opt.planning.pipeline.recognising import pipeline_of, recomputed_stages
+    from jigsaw_opt.problem.shape import ShapedJob
     from jigsaw_opt.text import counted
 
     instance, plan = checked_plan(arguments.instance, arguments.plan)
@@ -181,9 +205,15 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
     parts = model_parts_of(instance, job, layout.stages, arguments.partition, arguments.layers)
     text = megatron_layout(parts, layout, _kinds(arguments.layout_of))
     _tell_others(instance, job)
+    asked = instance.jobs[job]
+    assert isinstance(asked, ShapedJob), "a pipeline has a shape"
+    recomputed = recomputed_stages(asked.shape)
+    _tell_recomputed(recomputed, layout.stages, "Megatron")
+    again = f" {MEGATRON_RECOMPUTES}" if recomputed else ""
     virtual = counted(layout.stages // layout.gpus, "virtual stage")
     note(f"{virtual} a rank; Megatron orders passes itself, not as the plan does")
-    return f"--pipeline-model-parallel-size {layout.gpus} --pipeline-model-parallel-layout {quote(text)}\n".encode()
+    line = f"--pipeline-model-parallel-size {layout.gpus} --pipeline-model-parallel-layout {quote(text)}{again}\n"
+    return line.encode()
 
 
 def _kinds(text: str | None) -> list[tuple[str, str]]:

@@ -113,3 +113,10 @@ def net(
     loader = torch.utils.data.DataLoader(data, batch_size=samples, shuffle=True)  # type: ignore[arg-type]
     optimiser = torch.optim.AdamW(model.parameters(), 1e-2)
     return {"model": model, "loader": loader, "loss": nn.functional.mse_loss, "optimizer": optimiser}
+
+
+def deep(rank: int, world: int, device: torch.device) -> dict[str, Any]:
+    """Six layers of 64 numbers a sample with dropout, as a `Sequential`, and a batch of sixteen."""
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Dropout(0.1)) for _ in range(6)))
+    data = [(torch.randn(16, 64), torch.randn(16, 64)) for _ in range(2)]
+    return {"model": model, "loader": data, "loss": nn.functional.mse_loss}

@@ -123,6 +123,7 @@ def test_a_configuration_is_toml(gpu_of: tuple[int, ...], style: str) -> None:
             "pipeline_parallel_microbatch_size": 2,
             "module_fqns_per_model_part": [list(part) for part in parts],
         },
+        "activation_checkpoint": {"mode": "none"},
     }
 
 
@@ -192,6 +193,27 @@ def test_files_of_the_command_line(pipeline: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr()
     assert printed.out == "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|ttL'\n"
     assert "1 virtual stage a rank; Megatron orders passes itself" in printed.err
+
+
+def test_stages_that_recompute_are_told(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = json.loads(Path("cut.json").read_text())
+    tree["stages"][0]["recompute"] = True
+    Path("cut.json").write_text(json.dumps(tree))
+    assert main(["pipeline", "cut.json", "--micro-batches", "4", "-o", "i.json", "--plan", "p.json"]) == 0
+    wanted = {
+        "torchtitan": ["--batch", "8", "-o", "run.toml"],
+        "megatron-layout": ["--layout-of", "middle=t", "-o", "-"],
+    }
+    for form, options in wanted.items():
+        capsys.readouterr()
+        assert main([*EXPORT, form, *options]) == 0
+        printed = capsys.readouterr()
+        assert "stage 0 recomputes activations" in printed.err and "the other stages" in printed.err
+        assert ("--recompute-granularity full" in printed.out) == (form == "megatron-layout")
+    text = Path("run.toml").read_text()
+    assert tomllib.loads(text)["activation_checkpoint"] == {"mode": "full"} and "in parts 0" in text
+    assert main(["export", "i.json", "p.json", "--to", "torch-csv", "-o", "-"]) == 0
+    assert "stage 0 recomputes, which the file has no word for" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,10 @@ class HostedPipeline(HostedStages):
         self.require_same_batches(groups[schedule.processes])
         self._file, self._orders = schedule, list[Any]()
         own, layout, log, group = self.worker.own, schedule.layout, self._log, groups[schedule.processes]
-        self._stages = [TimedStage(it, s, layout.stages, device, log, group) for s, it in own.modules.items()]
+        self._stages = [
+            TimedStage(module, stage, layout.stages, device, log, group, stage in schedule.recomputed)
+            for stage, module in own.modules.items()
+        ]
         self._runtime = pipeline_runtime(self._stages, layout, own.loss, self._log)
         with TemporaryDirectory() as folder:
             path = Path(folder, "schedule.csv")
@@ -76,14 +79,19 @@ class HostedPipeline(HostedStages):
                 compare_sent(stage.stage_index, stage.sent_bytes, self.parts)
 
     def saved_bytes(self) -> int:
-        """What the forward passes in flight saved at most."""
-        by_stage = {stage.stage_index: stage.saved_bytes for stage in self._stages}
+        """What is saved at most for the micro-batches in flight."""
+        kept, saved = (
+            {it.stage_index: getattr(it, name) for it in self._stages} for name in ("kept_bytes", "saved_bytes")
+        )
         most = 0
         for iteration in range(len(self._orders)):
             held = 0
             for action in self._file.actions_of(self.rank, iteration):
                 kind = action.lstrip("0123456789")[0]
-                saved = by_stage[int(action.partition(kind)[0])]
-                held += {"F": saved, "I": 0, "B": -saved, "W": -saved}[kind]
+                stage = int(action.partition(kind)[0])
+                held += {"F": kept[stage], "I": saved[stage] - kept[stage], "B": saved[stage] - kept[stage], "W": 0}[
+                    kind
+                ]
                 most = max(most, held)
+                held -= {"F": 0, "I": 0, "B": saved[stage], "W": saved[stage]}[kind]
         return most

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.executor.memory import saved_by_segment
+from jigsaw_opt.executor.pipeline.recomputing import recomputed
 from jigsaw_opt.executor.pipeline.records import Action
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
@@ -136,11 +137,16 @@ class TimedStage(PipelineStage):
         Of this process.
     group
         The processes of the pipeline, in its order; None for all.
+    recomputes
+        Whether it keeps its input alone, and computes its activations again before its backward pass.
 
     Attributes
     ----------
     saved_bytes : int
-        The most that a forward pass saved for the backward pass, where the log had it counted.
+        The most that is saved for the backward pass of a micro-batch, where the log had it counted.
+    kept_bytes : int
+        The part of it that is there from the forward pass on: all, or the input alone, which the first stage has in
+        any case.
     sent_bytes : int
         What a forward pass put out, where the log had it counted.
     """
@@ -153,9 +159,11 @@ class TimedStage(PipelineStage):
         device: torch.device,
         log: ActionLog,
         group: dist.ProcessGroup | None = None,
+        recomputes: bool = False,
     ) -> None:
         super().__init__(module, index, stages, device, group=group)
-        self._log, self.saved_bytes, self.sent_bytes = log, 0, 0
+        self._log, self._recomputes = log, recomputes
+        self.saved_bytes = self.kept_bytes = self.sent_bytes = 0
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
         """Run a forward pass."""
@@ -163,6 +171,15 @@ class TimedStage(PipelineStage):
             return self._counted(fwd_chunk_id, *args, **kwargs)
         with self._log.action(f"{self.stage_index}F{fwd_chunk_id}"):
             return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+
+    def forward_maybe_with_nosync(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the module."""
+        if self._log.counts_bytes:
+            given = 0 if self.is_first else sum(it.nbytes for it in args if isinstance(it, Tensor))
+            self.kept_bytes = max(self.kept_bytes, given)
+        elif self._recomputes:
+            return recomputed(self.submod, *args, **kwargs)
+        return super().forward_maybe_with_nosync(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
@@ -184,6 +201,10 @@ class TimedStage(PipelineStage):
             return kept[0]  # type: ignore[no-any-return]
 
         self.saved_bytes = max(self.saved_bytes, *saved_by_segment(forward, self.submod.parameters(), 1))
+        if self._recomputes:
+            self.saved_bytes += self.kept_bytes
+        else:
+            self.kept_bytes = self.saved_bytes
         outputs = kept[0] if isinstance(kept[0], (tuple, list)) else kept
         self.sent_bytes = sum(output.nbytes for output in outputs)
         return kept[0]

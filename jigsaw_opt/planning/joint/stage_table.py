@@ -100,7 +100,9 @@ class StageTable:
             tuple(int(self.sent_bytes[end]) for end in cut.ends[:-1]),
             column(self.static_bytes),
             tuple(small if more else large for small, large, more in zip(given, kept, again, strict=True)),
-            recomputed_bytes=tuple(large * more for large, more in zip(kept, again, strict=True)) if any(again) else (),
+            recomputed_bytes=tuple(max(1, large) * more for large, more in zip(kept, again, strict=True))
+            if any(again)
+            else (),
         )
         if self.choices.first_stage == "whole":
             costs = costs.first_whole()

@@ -17,10 +17,12 @@ from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.rules.report import quoted
 from jigsaw_opt.text import named
 
-__all__ = ["MEGATRON_KINDS", "megatron_layout"]
+__all__ = ["MEGATRON_KINDS", "MEGATRON_RECOMPUTES", "megatron_layout"]
 
 MEGATRON_KINDS = "EtmL-"
 """Kinds of modules; ``-`` is what Megatron places itself, as the last normalisation."""
+MEGATRON_RECOMPUTES = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+"""What has Megatron keep the input of each layer alone, in all stages."""
 _USUAL = (
     (re.compile(r"(.*\.)?(embeddings?|tok_embeddings|embed_tokens|word_embeddings|wte)"), "E"),
     (re.compile(r"(.*\.)?((layers?|blocks?|h)\.?[0-9]+)"), "t"),

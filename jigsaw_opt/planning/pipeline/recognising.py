@@ -14,7 +14,7 @@ from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 
-__all__ = ["flow_of", "layout_of", "only_pipeline", "orders_of", "pipeline_of"]
+__all__ = ["flow_of", "layout_of", "only_pipeline", "orders_of", "pipeline_of", "recomputed_stages"]
 
 _BLOCK = re.compile(r"([FBW])(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})")
 """Kind, micro-batch and stage."""
@@ -68,6 +68,11 @@ def only_pipeline(instance: Instance) -> tuple[int, PipelineLayout]:
         report.raise_if_any()
         raise InvalidInputError([Problem("$.jobs", "has no pipeline", "jigsaw pipeline -o INSTANCE makes one")])
     return next(iter(found.items()))
+
+
+def recomputed_stages(shape: Shape) -> tuple[int, ...]:
+    """Return the stages of a pipeline that compute activations again, which are held from the backward pass on."""
+    return tuple(sorted({_pass(hold.start).stage for hold in shape.holds if hold.start.startswith("B")}))
 
 
 def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) -> Orders:

@@ -52,7 +52,8 @@ class PipelineCosts:
         held up to that of the input's; empty for all.
     recomputed_bytes
         By stage, what is computed again when its backward pass begins, and held besides up to the end of its last
-        backward pass; the time for it is part of `backward_us`. Empty for nothing.
+        backward pass, at least a byte, and 0 where nothing is; the time for it is part of `backward_us`. Empty for
+        nothing.
     """
 
     forward_us: tuple[int, ...]

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Literal, Protocol
 
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
-from jigsaw_opt.planning.pipeline.recognising import flow_of, only_pipeline, orders_of, pipeline_of
+from jigsaw_opt.planning.pipeline.recognising import flow_of, only_pipeline, orders_of, pipeline_of, recomputed_stages
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Execution, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
@@ -82,12 +82,15 @@ class TorchSchedule:
         By rank, its actions.
     planned
         By action, the name of the block that it carries out; none of actions that send and receive.
+    recomputed
+        Stages that compute their activations again before their backward pass, which the file has no word for.
     """
 
     job: int
     layout: PipelineLayout
     ranks: tuple[tuple[str, ...], ...]
     planned: dict[str, str]
+    recomputed: tuple[int, ...] = ()
 
     @property
     def stages(self) -> int:
@@ -148,6 +151,11 @@ class TorchSchedules:
     def layout(self) -> PipelineLayout:
         """Layout of the pipeline."""
         return self.iterations[0].layout
+
+    @property
+    def recomputed(self) -> tuple[int, ...]:
+        """Stages that compute their activations again before their backward pass."""
+        return self.iterations[0].recomputed
 
     @property
     def stages(self) -> int:
@@ -219,7 +227,9 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
     ranks = [[actions[it] for it in order] for order in orders]
     if form == "compute_comms":
         ranks = _with_messages(_times(instance, plan, job, iteration), layout, orders, actions, number)
-    return TorchSchedule(job, layout, tuple(map(tuple, ranks)), {actions[it]: _name(it) for it in actions})
+    planned, asked = {actions[it]: _name(it) for it in actions}, instance.jobs[job]
+    assert isinstance(asked, ShapedJob), "a pipeline has a shape"
+    return TorchSchedule(job, layout, tuple(map(tuple, ranks)), planned, recomputed_stages(asked.shape))
 
 
 def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedules:

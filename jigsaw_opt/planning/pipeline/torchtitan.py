@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.pipeline.model_parts import ModelParts
@@ -34,7 +35,9 @@ def _paths(match: re.Match[str]) -> tuple[str, ...]:
     return ("tok_embeddings",) if match[0] == "embeddings" else ("norm", "output")
 
 
-def torchtitan_configuration(parts: ModelParts, layout: PipelineLayout, csv: str, batch: int | None) -> str:
+def torchtitan_configuration(
+    parts: ModelParts, layout: PipelineLayout, csv: str, batch: int | None, recomputed: Sequence[int] = ()
+) -> str:
     """Return the configuration, in TOML.
 
     Parameters
@@ -47,6 +50,9 @@ def torchtitan_configuration(parts: ModelParts, layout: PipelineLayout, csv: str
         Path of the schedule's file.
     batch
         Samples of a step on a rank; None for one each micro-batch.
+    recomputed
+        Stages that compute activations again. TorchTitan has one mode for all of them, which recomputes some
+        activations where nothing is said.
 
     Raises
     ------
@@ -68,6 +74,8 @@ def torchtitan_configuration(parts: ModelParts, layout: PipelineLayout, csv: str
         "pipeline_parallel_schedule_csv": csv,
         "pipeline_parallel_microbatch_size": samples,
     }
+    mode = "full" if recomputed else "none"
+    which = f"  # the plan recomputes in parts {', '.join(map(str, recomputed))}" if recomputed else ""
     rows = "".join(f"    {json_text(part)},\n" for part in parts)
     return (
         f"# {layout.stages} stages on {gpus} ranks, {layout.micro_batches} micro-batches; "
@@ -75,4 +83,5 @@ def torchtitan_configuration(parts: ModelParts, layout: PipelineLayout, csv: str
         f"[training]\nlocal_batch_size = {layout.micro_batches * samples}\n\n[parallelism]\n"
         + "".join(f"{key} = {json_text(value)}\n" for key, value in values.items())
         + f"module_fqns_per_model_part = [\n{rows}]\n"
+        + f'\n[activation_checkpoint]\nmode = "{mode}"{which}\n'
     )
