@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import InfeasibleError, UsageError
-from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous
+from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, _building_block, asynchronous
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.recognising import orders_of
 from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule, peak_bytes, require_memory, schedule_of
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
 
 
 def even(name: str, gpus: int, batches: int, split: bool = True) -> PipelineProblem:
@@ -150,6 +153,31 @@ def test_equal_stages_need_the_minibatches_of_the_paper() -> None:
     assert fewer.latency_us <= 2 * fewer.pace_us
     assert fewer.pace_us == 6
     assert check(fewer.instance, fewer.plan) == ()
+
+
+def test_the_pace_is_the_least_that_keeps_the_minibatches_in_flight() -> None:
+    # At 10600 a backward pass would be pushed back by a turn.
+    found = asynchronous([AsyncStage(3600, 7000, transfer_us=5), AsyncStage(3600, 7000)], "steady", in_flight=2)
+    assert (found.pace_us, found.latency_us) == (10605, 21210)
+    rng = random.Random(5)
+
+    def draw(copies: list[int]) -> AsyncStage:
+        return AsyncStage(rng.randint(1, 40), rng.randint(1, 60), rng.choice(copies), transfer_us=rng.randint(0, 9))
+
+    for _ in range(100):
+        stages, in_flight = [draw([1, 1, 2, 3]) for _ in range(rng.randint(1, 5))], rng.randint(1, 5)
+        found = asynchronous(stages, "steady", in_flight)
+        slowest = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
+        for pace in range(slowest, found.pace_us):
+            block, _ = _building_block(stages, pace)
+            assert block[-1][0] + stages[0].backward_us > in_flight * pace
+    for _ in range(6):
+        stages, in_flight = [draw([1]) for _ in range(rng.randint(2, 3))], rng.randint(1, 3)
+        found = asynchronous(stages, "steady", in_flight)
+        solved = solve(found.instance, options=Options(work_limit=2000))
+        assert solved.status == "optimal"
+        assert solved.plan is not None
+        assert solved.plan.period_us == found.pace_us
 
 
 def test_steady_state_keeps_memory_and_wants_a_minibatch() -> None:

@@ -147,34 +147,39 @@ def _least_pace(stages: Sequence[AsyncStage], in_flight: int | None) -> tuple[in
     """The pace, the starts of a minibatch at it, and how long that takes."""
     pace = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
     while True:
-        starts = _building_block(stages, pace)
+        starts, fits = _building_block(stages, pace)
         latency = starts[-1][0] + stages[0].backward_us
         if in_flight is None or latency <= in_flight * pace:
             return pace, starts, latency
-        pace = max(pace + 1, ceil_div(latency, in_flight))
+        # A slower pace shortens the latency only where a pass that is pushed back fits a turn earlier.
+        pace = min([ceil_div(latency, in_flight), *fits])
 
 
-def _building_block(stages: Sequence[AsyncStage], pace: int) -> Starts:
-    """Earliest starts of the passes of one minibatch so that those of others, a pace later each, are not in the way."""
+def _building_block(stages: Sequence[AsyncStage], pace: int) -> tuple[Starts, list[int]]:
+    """Earliest starts of the passes of one minibatch so that those of others, a pace later each, are not in the way.
+
+    With them come, for each backward pass that is pushed back, the least pace at which it fits a turn earlier.
+    """
     forward: Starts = []
     ready = 0
     for number, stage in enumerate(stages):
         forward.append((ready, number))
         ready += stage.forward_us + stage.transfer_us
     backward: Starts = []
+    fits: list[int] = []
     ready -= stages[-1].transfer_us
     for number in reversed(range(len(stages))):
         stage, begin = stages[number], forward[number][0]
         turn = stage.replicas * pace
-        # On its copy, the backward pass lies between the end of the forward pass and the next forward pass.
-        behind = (ready - begin) % turn
-        if behind < stage.forward_us:
-            ready += stage.forward_us - behind
-        elif behind + stage.backward_us > turn:
-            ready += turn - behind + stage.forward_us
+        # On its copy, the backward pass lies between the end of a forward pass and the next forward pass.
+        turns = (ready - begin + stage.backward_us - 1) // turn
+        free = begin + turns * turn + stage.forward_us
+        if ready < free:
+            fits.append(ceil_div(ready - begin + stage.backward_us, turns * stage.replicas))
+            ready = free
         backward.append((ready, number))
         ready += stage.backward_us + (stages[number - 1].transfer_us if number else 0)
-    return [*forward, *backward]
+    return [*forward, *backward], fits
 
 
 def _by_stage(starts: Starts, count: int) -> list[tuple[int, int]]:
