@@ -148,11 +148,12 @@ def _print(advisor: Advisor, advice: Advice) -> None:
         in_percent,
         longest_waits,
         settings_that_matter,
+        who_loses,
     )
 
     if told := calibration(advisor, advice):
         print(told)
-    print(" ".join(filter(None, (headline(advice), longest_waits(advice)))) + "\n")
+    print("\n".join((" ".join(filter(None, (headline(advice), longest_waits(advice)))), *who_loses(advice))) + "\n")
     rows = []
     for it in advice.policies:
         change = it.change.get(advice.measure)

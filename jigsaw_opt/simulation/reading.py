@@ -37,6 +37,7 @@ from jigsaw_opt.simulation.failure_words import are_times, failures_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.outages import Failures
 from jigsaw_opt.simulation.setting import Setting, told
+from jigsaw_opt.simulation.time_limits import with_time_limits
 from jigsaw_opt.simulation.wide_jobs import (
     most_gpus_for,
     require_choice,
@@ -128,7 +129,8 @@ def changed(setting: Setting, **parts: Any) -> Setting:
     setting
         As it was read.
     parts
-        Any of ``policy``, ``contention``, ``failures``, ``round_s`` and ``restart_s``, as `simulate` takes them.
+        Any of ``policy``, ``contention``, ``failures``, ``round_s`` and ``restart_s``, as `simulate` takes them, and
+        ``time_limits``, as `with_time_limits` does.
 
     Raises
     ------
@@ -143,6 +145,8 @@ def changed(setting: Setting, **parts: Any) -> Setting:
             made[name] = failures_of(part, cluster, setting.seed)
         elif name in ("round_s", "restart_s"):
             made[f"{name.removesuffix('_s')}_us"] = _microseconds(name.removesuffix("_s"), part)
+        elif name == "time_limits":
+            made["workload"] = with_time_limits(setting.workload, part, setting.performance)
     words = {**setting.words, **{name: told(part) for name, part in parts.items()}}
     one = replace(setting, words=words, **made)
     return one.under(parts["policy"]) if "policy" in parts else one

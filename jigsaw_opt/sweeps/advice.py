@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from jigsaw_opt.errors import JigsawError, UsageError
@@ -12,11 +12,12 @@ from jigsaw_opt.simulation.policies.recorded import RECORDED
 from jigsaw_opt.simulation.reading import changed, read_settings
 from jigsaw_opt.simulation.recorded import simulation_of, why_no_record
 from jigsaw_opt.sweeps.intervals import MeanInterval
+from jigsaw_opt.sweeps.job_times import JobChanges, job_changes
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import task_of
 from jigsaw_opt.sweeps.sweep import sweep
 from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
-from jigsaw_opt.sweeps.variants import Variant, variants
+from jigsaw_opt.sweeps.variants import Variant, limit_variants, reads_limits, variants
 from jigsaw_opt.text import nearest
 
 __all__ = ["MEASURES", "Advice", "Advisor", "Effect", "PolicyFigures"]
@@ -34,6 +35,7 @@ MEASURES = {
     "worst_fairness": "worst finish-time fairness",
     "unfair_share": "share of jobs above a fair share's time",
     "gpu_hours": "GPU-hours held",
+    "restarts": "restarts",
     "mean_restarts": "restarts a job",
 }
 """Measures that are compared, and what tables call them."""
@@ -115,6 +117,10 @@ class Advice:
         today's, or another policy than today's is not the best.
     against_otherwise
         The change from that to the best policy, as in `PolicyFigures`.
+    job_changes
+        What the best policy changes against today's job by job, with the first seed; None where today's is the best.
+    under_limits
+        By other time limits of the jobs, where either policy reads limits, the change from today's policy to the best.
     """
 
     measure: str
@@ -128,6 +134,8 @@ class Advice:
     left_out: Mapping[str, str]
     otherwise: PolicyFigures | None = None
     against_otherwise: MeanInterval | None = None
+    job_changes: JobChanges | None = None
+    under_limits: Mapping[str, MeanInterval] = field(default_factory=dict)
 
 
 class Advisor:
@@ -199,8 +207,9 @@ class Advisor:
         self._todays = [] if best == self.today else self._possible(todays, self.today)
         others = () if best == RECORDED.name else variants({**self.words, "policy": best})
         self._variants = self._possible(others, best)
+        limits = limit_variants(self.today) if best != self.today else ()
         every = [
-            *(_changes_of(self.today, it) for it in self._todays),
+            *(_changes_of(self.today, it) for it in (*self._todays, *self._possible(limits, self.today))),
             *(_changes_of(best, it) for it in self._variants),
         ]
         self._run(every, record, engine, report, stopped)
@@ -226,6 +235,8 @@ class Advisor:
             dict(self.left_out),
             otherwise,
             against,
+            self._job_changes(best, record),
+            self._under_limits(best, record),
         )
 
     # Simulations --------------------------------------------------------------------------------------------
@@ -273,7 +284,11 @@ class Advisor:
         """A task a seed, remembered."""
         if changes not in self._tasks:
             parts = dict(changes)
-            self._tasks[changes] = {seed: task_of(changed(it, **parts)) for seed, it in self.settings.items()}
+            compared = parts.keys() == {"policy"} and parts["policy"] in self.policies
+            self._tasks[changes] = {
+                seed: task_of(changed(it, **parts), with_jobs=compared and seed == self.seeds[0])
+                for seed, it in self.settings.items()
+            }
         return self._tasks[changes]
 
     def _fitting(self) -> Iterable[str]:
@@ -327,6 +342,28 @@ class Advisor:
             return None, None
         rows = (self._rows(_changes_of(words), record) for words in (found.policy, best))
         return found, _changes(*rows).get(self.measure)
+
+    def _job_changes(self, best: str | None, record: Record) -> JobChanges | None:
+        """Return what the best policy changes job by job, with the first seed, where rows have all jobs."""
+        seed, jobs = self.seeds[0], self.settings[self.seeds[0]].workload.jobs
+        if best in (None, self.today):
+            return None
+        rows = (self._rows(_changes_of(words), record).get(seed, {}) for words in (self.today, str(best)))
+        before, after = (row.get("job_times", ()) for row in rows)
+        return job_changes(jobs, before, after) if len(before) == len(after) == len(jobs) else None
+
+    def _under_limits(self, best: str | None, record: Record) -> dict[str, MeanInterval]:
+        """Return by other time limits the change from today's policy to the best, where either reads limits."""
+        policies = (self.today, str(best))
+        found: dict[str, MeanInterval] = {}
+        if best in (None, self.today):
+            return found
+        for it in next((it for it in map(tuple, map(limit_variants, policies)) if it), ()):
+            rows = (self._rows(_changes_of(p, it if reads_limits(p) else None), record) for p in policies)
+            change = _changes(*rows).get(self.measure)
+            if change is not None:
+                found[it.after] = change
+        return found
 
     def _effects(self, best: str, record: Record) -> list[Effect]:
         """Changes of the best policy's settings that were simulated, the greatest first."""

@@ -13,6 +13,8 @@ from jigsaw_opt.simulation.recorded import most_gpus
 from jigsaw_opt.sweeps.advice import MEASURES, Advice, Advisor, Effect
 from jigsaw_opt.sweeps.assumptions import assumptions, seeds_told
 from jigsaw_opt.sweeps.intervals import MeanInterval
+from jigsaw_opt.sweeps.job_times import JobChanges
+from jigsaw_opt.text import counted
 
 __all__ = [
     "advice_document",
@@ -23,11 +25,14 @@ __all__ = [
     "in_percent",
     "longest_waits",
     "settings_that_matter",
+    "who_loses",
 ]
 
 _SHOWN = 3
 _WAITING = ("mean_waiting_h", "median_waiting_h")
-_IN_ORDER = ("fifo", "backfill")
+_IN_USE = ("fifo", "backfill", "multifactor", "priority", "kueue")
+"""Policies that clusters run: they know no more of jobs than what users say."""
+_LIMITS = {"half": "half of those stated", "double": "double", "exact": "those that each job just keeps"}
 _ALL = 100.0
 """Per cent: no measure is below 0, so none falls by more."""
 
@@ -59,16 +64,17 @@ def headline(advice: Advice) -> str:
 def calibration(advisor: Advisor, advice: Advice) -> str:
     """Return how far a simulation is from what the trace says happened; empty where that is not compared with.
 
-    Of the policies that start jobs in order of submission, the one counts whose mean waiting is the nearest.
+    Of the policies that clusters run the one counts whose mean waiting is the nearest; of all, where none was compared.
     """
     if advice.today != RECORDED.name:
         return ""
     found = {it.policy: [it.figures.get(name) for name in _WAITING] for it in advice.policies}
     waits = {words: [one.mean for one in own if one is not None] for words, own in found.items()}
     truth = waits.pop(advice.today)
-    known = {words: own for words, own in waits.items() if own and choose(words)[0].name in _IN_ORDER}
+    simulated = {words: own for words, own in waits.items() if own}
+    known = {words: own for words, own in simulated.items() if choose(words)[0].name in _IN_USE} or simulated
     if not known or not truth:
-        return "Calibration: none, as neither fifo nor backfill was simulated."
+        return "Calibration: none, as no simulation has ended."
     nearest = min(known, key=lambda words: abs(known[words][0] - truth[0]))
     mean, median = known[nearest]
     setting = advisor.settings[advisor.seeds[0]]
@@ -89,6 +95,62 @@ def longest_waits(advice: Advice) -> str:
         if it.policy in (advice.today, advice.best) and hours is not None and gpus is not None:
             told.append(f"{hours.mean:.4g} h under {it.policy} (a job of {gpus.mean:.4g} GPUs)")
     return f"The longest wait is {' and '.join(told)}." if told else ""
+
+
+def who_loses(advice: Advice) -> tuple[str, ...]:
+    """Return what the best policy costs: restarts, whom it hits, who waits longest, what limits do; none without one.
+
+    Each is a line.
+    """
+    if advice.best in (None, advice.today):
+        return ()
+    lines = [_restarts(advice)]
+    if (found := advice.job_changes) is not None:
+        lines += [_later(advice, found), _waits(advice, found)]
+    if advice.under_limits:
+        changes = advice.under_limits.items()
+        told = ", ".join(f"with {_LIMITS[words]} {_signed(it.mean)} %{doubt(it)}" for words, it in changes)
+        lines.append(f"Other time limits would make the change this: {told}.")
+    return tuple(lines)
+
+
+def _restarts(advice: Advice) -> str:
+    figures = {it.policy: it.figures for it in advice.policies}
+    counts = (figures[words].get("restarts") for words in (str(advice.best), advice.today))
+    new, old = (0.0 if it is None else it.mean for it in counts)
+    each = figures[str(advice.best)].get("mean_restarts")
+    a_job = "" if each is None else f" ({each.mean:.2g} a job)"
+    return f"Restarts: {advice.best} stops or moves jobs {new:,.0f} times{a_job}, {advice.today} {old:,.0f} times."
+
+
+def _later(advice: Advice, found: JobChanges) -> str:
+    first = f"Who loses: {found.later:,} of {counted(found.jobs, 'job')} end later than under {advice.today}"
+    if not found.hit:
+        return f"{first}."
+    hit = sorted((it for it in found.sizes if it.hit), key=lambda it: -it.hit)[:_SHOWN]
+    sizes = ", ".join(f"{it.hit:,} of the {it.jobs:,} with {_gpus(it.name)}" for it in hit)
+    users = ", ".join(f"{it.name} ({it.hit:,} of {it.jobs:,})" for it in found.users[:_SHOWN] if it.hit)
+    by_user = f"; by user {users}" if users else ""
+    worst = (
+        f"Hit worst are {counted(found.hit, 'job')}, a tenth of all at most, by {found.hit_later_h:.4g} h in the mean"
+    )
+    return f"{first}. {worst}: {sizes}{by_user}."
+
+
+def _waits(advice: Advice, found: JobChanges) -> str:
+    new, old = found.waits_after, found.waits_before
+    most = ", ".join(f"{count:,} with {_gpus(name)}" for name, count in [*new.sizes.items()][:_SHOWN])
+    of_these = f": {most}" if most else ""
+    return (
+        f"Without GPUs before and between their runs: one job in a hundred for {new.p99_h:.4g} h or more under"
+        f" {advice.best} ({old.p99_h:.4g} h under {advice.today}){of_these}. The longest time, {new.longest_h:.4g} h"
+        f" ({old.longest_h:.4g} h), has {new.job}, with {counted(new.gpus, 'GPU')}."
+    )
+
+
+def _gpus(size: str) -> str:
+    """Return a class of sizes with its unit."""
+    return f"{size} GPU{'' if size == '1' else 's'}"
 
 
 def _otherwise(advice: Advice, unit: str) -> str:
@@ -139,6 +201,7 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
         "calibration": calibration(advisor, advice) or None,
         "headline": headline(advice),
         "longest_waits": longest_waits(advice) or None,
+        "who_loses": who_loses(advice),
         "measure": advice.measure,
         "today": advice.today,
         "best": advice.best,
@@ -154,6 +217,8 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
             }
             for it in advice.policies
         ],
+        "job_changes": None if advice.job_changes is None else asdict(advice.job_changes),
+        "under_limits": {words: _plain_change(change) for words, change in advice.under_limits.items()},
         "settings": [_effect(it) for it in settings_that_matter(advice)],
         "changes": [_effect(it) for it in advice.all_effects],
         "assumed": assumed(advisor, advice),

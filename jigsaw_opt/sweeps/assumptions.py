@@ -13,6 +13,7 @@ from jigsaw_opt.sweeps.advice import MEASURES
 from jigsaw_opt.sweeps.bench.summary import grouped
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.task import SweepTask
+from jigsaw_opt.sweeps.variants import reads_limits
 from jigsaw_opt.text import counted
 
 __all__ = ["assumed_in_sweep", "assumptions", "seeds_told"]
@@ -30,7 +31,6 @@ _CONTENTION = {
     "exclusive": "exclusive: transfers are planned and leave each other alone",
     "fair": "fair: jobs that span servers divide the links among them, all the time",
 }
-_BY_ESTIMATES = ("backfill", "multifactor")
 _KNOW_LENGTHS = ("interleave", "jigsaw", "sjf_bco", "srtf")
 
 
@@ -60,7 +60,7 @@ def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[s
     yield "restart", f"a start on other GPUs takes {words['restart_s']:g} s without progress"
     yield "round", f"decisions every {words['round_s']:g} s" if words["round_s"] else "decisions at once"
     yield "failures", str(words["failures"] or "none")
-    estimating = dict.fromkeys(name for policy in policies if (name := choose(policy)[0].name) in _BY_ESTIMATES)
+    estimating = dict.fromkeys(choose(policy)[0].name for policy in policies if reads_limits(policy))
     if estimating:
         limited = [job for job in jobs if job.time_limit_us is not None]
         outlived = sum((job.duration_us or 0) > (job.time_limit_us or 0) for job in limited)

@@ -21,6 +21,7 @@ from jigsaw_opt.simulation.reading import read_settings
 from jigsaw_opt.simulation.recorded import simulation_of
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.sweeps.folder import SweepKind
+from jigsaw_opt.sweeps.job_times import are_job_times, job_times
 from jigsaw_opt.sweeps.record import is_number
 from jigsaw_opt.sweeps.task import SweepTask
 
@@ -29,6 +30,9 @@ __all__ = ["SIMULATIONS", "cells", "is_row", "measure", "rows_csv", "simulations
 _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
 _MEASURES = frozenset(field.name for field in fields(SimulationSummary))
+_JOB_TIMES = "job_times"
+_JOBS = "\n" + _JOB_TIMES
+"""What makes the inputs of a simulation others where the times of its jobs are told."""
 
 
 def simulations(
@@ -53,19 +57,30 @@ def simulations(
     return list({task.key: task for task in map(task_of, settings)}.values())
 
 
-def task_of(setting: Setting) -> SweepTask:
-    """The task that simulates a setting."""
-    key = hashlib.sha256(setting.inputs().encode()).hexdigest()
-    return SweepTask(key, measure, (setting,), setting.words)
+def task_of(setting: Setting, with_jobs: bool = False) -> SweepTask:
+    """Return the task that simulates a setting; its row has the times of all jobs too where they are asked for."""
+    inputs = setting.inputs() + (_JOBS if with_jobs else "")
+    key = hashlib.sha256(inputs.encode()).hexdigest()
+    return SweepTask(key, measure, (setting, with_jobs), setting.words)
 
 
-def measure(setting: Setting) -> dict[str, Any]:
-    """Simulate to the end, and tell the measures and what it cost; where it raised, only ``error`` and the cost."""
+def measure(setting: Setting, with_jobs: bool = False) -> dict[str, Any]:
+    """Simulate to the end, and tell the measures and what it cost; where it raised, only ``error`` and the cost.
+
+    Parameters
+    ----------
+    setting
+        What is simulated.
+    with_jobs
+        Whether ``job_times`` tells the times of all jobs, as `job_times` does.
+    """
     began, cpu = time.monotonic(), time.process_time()
     try:
         simulation = simulation_of(setting)
         simulation.run()
-        outcome: dict[str, Any] = asdict(summarise(simulation.setting, simulation.close()))
+        records = simulation.close()
+        outcome: dict[str, Any] = asdict(summarise(simulation.setting, records))
+        outcome |= {_JOB_TIMES: job_times(records)} if with_jobs else {}
     except (JigsawError, InvariantError) as error:
         outcome = {"error": str(error)}
     seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu
@@ -73,11 +88,16 @@ def measure(setting: Setting) -> dict[str, Any]:
 
 
 def is_row(row: Mapping[str, Any]) -> bool:
-    """Whether a row has an error, or all measures and each a number or None; whatever else is no text is one too."""
+    """Whether a row has an error, or all measures and each a number or None; whatever else is no text is one too.
+
+    Times of jobs may be there, and are whole numbers then.
+    """
     error = row.get("error", 0)
     if error is not None:
         return isinstance(error, str)
-    values = [value for value in row.values() if not isinstance(value, str)]
+    if not are_job_times(row.get(_JOB_TIMES, [])):
+        return False
+    values = [value for name, value in row.items() if name != _JOB_TIMES and not isinstance(value, str)]
     return row.keys() >= _MEASURES and all(value is None or is_number(value) for value in values)
 
 

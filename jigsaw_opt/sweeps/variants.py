@@ -9,8 +9,9 @@ from typing import Any
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.contention import CONTENTIONS
 from jigsaw_opt.simulation.setting import told
+from jigsaw_opt.simulation.time_limits import AS_STATED, TIME_LIMITS
 
-__all__ = ["Variant", "policy_words", "variants"]
+__all__ = ["Variant", "limit_variants", "policy_words", "reads_limits", "variants"]
 
 _FACTORS = (0.25, 4.0)
 _ROUND_S, _RESTART_S = 60.0, 30.0
@@ -44,7 +45,8 @@ def variants(parts: Mapping[str, Any]) -> Iterator[Variant]:
     """Every simulation that differs from another in one setting, the policy itself aside.
 
     Options of the policy take each of their other values, the round and the time of a start a quarter and four times
-    theirs, contention its other kinds; failures, where there are any, are left out.
+    theirs, contention its other kinds, time limits what `limit_variants` says; failures, where there are any, are left
+    out.
 
     Parameters
     ----------
@@ -69,8 +71,20 @@ def variants(parts: Mapping[str, Any]) -> Iterator[Variant]:
     for kind in CONTENTIONS[:2]:
         if kind != parts["contention"]:
             yield Variant("contention", str(told(parts["contention"])), kind, False, "contention", kind)
+    yield from limit_variants(parts["policy"])
     if parts["failures"]:
         yield Variant("failures", str(told(parts["failures"])), "none", False, "failures", "")
+
+
+def limit_variants(policy: str) -> Iterator[Variant]:
+    """Every change of the jobs' time limits where a policy, in words, reads them."""
+    for words in TIME_LIMITS if reads_limits(policy) else ():
+        yield Variant("time limits", AS_STATED, words, False, "time_limits", words)
+
+
+def reads_limits(policy: str) -> bool:
+    """Return whether a policy, in words, goes by what users say of how long their jobs run: it has ``estimates``."""
+    return "estimates" in choose(policy)[1]
 
 
 def policy_words(name: str, known: Mapping[str, object], options: Mapping[str, str]) -> str:

@@ -81,6 +81,7 @@ def advice(*changes: MeanInterval) -> str:
     ]
     document = {
         "headline": "las",
+        "who_loses": ["Restarts: las stops or moves jobs 2 times, fifo 0 times."],
         "measure": "mean_completion_h",
         "today": "fifo",
         "best": "las",
@@ -99,6 +100,7 @@ def advice(*changes: MeanInterval) -> str:
 def test_advice_says_how_sure_a_change_is(browser: Chrome, tmp_path: Path) -> None:
     sure, doubtful = MeanInterval(-9.0, 2.0), MeanInterval(-1.0, 2.0)
     show(browser, tmp_path, advice(sure, doubtful, MeanInterval(-5.0, 0.0), MeanInterval.of([3.0])))
+    assert browser.execute_script("return document.getElementById('loses').textContent").startswith("Restarts: las")
     verdicts = [cells[2].replace("\n", ", ") for cells in browser.execute_script(CELLS, "#policies")]
     assert verdicts == [
         "−9.0 %, −11.0 % … −7.0 %, beyond chance",

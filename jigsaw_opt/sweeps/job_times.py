@@ -1,0 +1,176 @@
+"""What two policies come to job by job: who loses, of which sizes and users, and who waits longest."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TypeAlias
+
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.metrics import quantile
+from jigsaw_opt.simulation.records import SimulationOutcome
+
+__all__ = ["Group", "JobChanges", "JobTimes", "Waits", "are_job_times", "job_changes", "job_times", "size_class"]
+
+_HOUR_US = 3_600_000_000
+_TENTH, _LONGEST = 0.1, 0.99
+JobTimes: TypeAlias = Sequence[Sequence[int | None]]
+"""By job in the order of the workload: when it ended or None, and for how long it held GPUs, in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a change of policy does to jobs that have something in common.
+
+    Parameters
+    ----------
+    name
+        What they have in common, such as ``5-8`` GPUs, or their user.
+    jobs, later, hit
+        How many jobs there are, how many of them end later than before, and how many are among the tenth of all jobs
+        that is hit worst.
+    before_h, after_h
+        Mean hours from submission to end.
+    """
+
+    name: str
+    jobs: int
+    later: int
+    hit: int
+    before_h: float
+    after_h: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Who waits longest under a policy: all time from submission to end without GPUs counts.
+
+    Parameters
+    ----------
+    p99_h, longest_h
+        Hours that 99 % of the jobs do not exceed, and those of the job that waits longest.
+    job, gpus
+        That job's name, and how many GPUs it asks for.
+    sizes
+        How many of the jobs that wait at least `p99_h`, and at all, ask for how many GPUs, the most jobs first.
+    """
+
+    p99_h: float
+    longest_h: float
+    job: str
+    gpus: int
+    sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanges:
+    """What a change of policy does job by job.
+
+    Parameters
+    ----------
+    jobs
+        Those that end under both policies.
+    later
+        Those of them that end later than before.
+    hit
+        Those of the tenth of `jobs` that is hit worst which end later: `later` at most.
+    hit_later_h
+        By how many hours these end later in the mean; 0 where there are none.
+    sizes
+        By how many GPUs jobs ask for, the fewest first.
+    users
+        By user where the trace tells users, those with the most jobs in `hit` first.
+    waits_before, waits_after
+        Who waits longest under either policy.
+    """
+
+    jobs: int
+    later: int
+    hit: int
+    hit_later_h: float
+    sizes: Sequence[Group]
+    users: Sequence[Group]
+    waits_before: Waits
+    waits_after: Waits
+
+
+def job_times(outcome: SimulationOutcome) -> list[list[int | None]]:
+    """Return when each job ended, or None, and for how long it held GPUs, as values of JSON."""
+    held: Counter[int] = Counter()
+    for stint in outcome.stints:
+        held[stint.job] += stint.end_us - stint.start_us
+    return [[record.finish_us, held[record.index]] for record in outcome.jobs]
+
+
+def are_job_times(value: object) -> bool:
+    """Return whether a value of a row is what `job_times` gives."""
+    return isinstance(value, list) and all(isinstance(it, list) and len(it) == 2 and _are_times(*it) for it in value)
+
+
+def _are_times(finish_us: object, held_us: object) -> bool:
+    return (finish_us is None or type(finish_us) is int) and type(held_us) is int
+
+
+def size_class(gpus: int) -> str:
+    """Return the class of a number of GPUs: each class goes up to a power of two, as in ``5-8``."""
+    most = 1 << (gpus - 1).bit_length()
+    return str(most) if most <= 2 else f"{most // 2 + 1}-{most}"
+
+
+def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes) -> JobChanges | None:
+    """Return what a change of policy does job by job; None where no job ends under both policies.
+
+    Parameters
+    ----------
+    jobs
+        Of the workload.
+    before, after
+        Times of these jobs under either policy.
+    """
+    lasting = {
+        k: (old - jobs[k].submit_us, new - jobs[k].submit_us)
+        for k, ((old, _), (new, _)) in enumerate(zip(before, after, strict=True))
+        if old is not None and new is not None
+    }
+    if not lasting:
+        return None
+    delay_us = {k: new - old for k, (old, new) in lasting.items()}
+    worst = sorted(delay_us, key=lambda k: -delay_us[k])[: math.ceil(_TENTH * len(delay_us))]
+    hit = frozenset(k for k in worst if delay_us[k] > 0)
+
+    def groups(name_of: Callable[[TraceJob], str | None]) -> list[Group]:
+        members: dict[str, list[int]] = {}
+        for k in lasting:
+            if (name := name_of(jobs[k])) is not None:
+                members.setdefault(name, []).append(k)
+        return [_group(name, own, lasting, hit) for name, own in members.items()]
+
+    users = groups(lambda job: job.user)
+    sizes = groups(lambda job: size_class(job.gpus))
+    return JobChanges(
+        len(lasting),
+        sum(it > 0 for it in delay_us.values()),
+        len(hit),
+        fmean(delay_us[k] for k in hit) / _HOUR_US if hit else 0.0,
+        sorted(sizes, key=lambda it: int(it.name.rpartition("-")[2])),
+        sorted(users, key=lambda it: (-it.hit, -it.later, it.name)),
+        _waits(jobs, {k: old - (before[k][1] or 0) for k, (old, _) in lasting.items()}),
+        _waits(jobs, {k: new - (after[k][1] or 0) for k, (_, new) in lasting.items()}),
+    )
+
+
+def _group(name: str, own: Sequence[int], lasting: Mapping[int, tuple[int, int]], hit: frozenset[int]) -> Group:
+    before, after = ([lasting[k][which] for k in own] for which in (0, 1))
+    later = sum(new > old for old, new in zip(before, after, strict=True))
+    return Group(name, len(own), later, len(hit.intersection(own)), fmean(before) / _HOUR_US, fmean(after) / _HOUR_US)
+
+
+def _waits(jobs: Sequence[TraceJob], waited_us: Mapping[int, int]) -> Waits:
+    longest = max(waited_us, key=lambda k: (waited_us[k], jobs[k].gpus))
+    p99_us = quantile(list(waited_us.values()), _LONGEST) or 0
+    starved = Counter(size_class(jobs[k].gpus) for k, us in waited_us.items() if us and us >= p99_us)
+    job = jobs[longest]
+    return Waits(p99_us / _HOUR_US, waited_us[longest] / _HOUR_US, job.name, job.gpus, dict(starved.most_common()))
