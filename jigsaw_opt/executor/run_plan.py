@@ -47,8 +47,8 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     CheckFailedError
         The plan breaks a rule.
     InvalidInputError
-        A job of the plan moves, a shaped job is no pipeline, or there are several; models do not say how they are
-        built, a job of the foreground or a checkpoint is not there; with every problem.
+        A shaped job is no pipeline, or there are several; models do not say how they are built, a job of the foreground
+        or a checkpoint is not there; with every problem.
     MissingEngineError
         PyTorch is not installed.
     RunFailedError
@@ -61,7 +61,6 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     violations = check(request.instance, request.plan)
     if violations:
         raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
-    request.plan.require_no_moves("jobs that move are not carried out")
     entry = stages_entry(request.instance, request.trusted, request.cuts)
     stages = None if entry is None else _stages(request, {**entry, "parts": request.parts})
     if request.baseline == "alone":

@@ -201,13 +201,14 @@ def _span_us(
 
 
 def _most_planned(request: ReplayRequest, gpu: str) -> int:
-    """The most memory that a GPU's workers need in a phase, those of jobs that pause in it included."""
+    """The most memory that a GPU's workers need in a phase, with those of jobs that pause in it and keep theirs."""
     most, whole = 0, [_joined(parts) for parts in jobs_in_phases(request.instance, request.plan)]
     for parts in phase_parts(request.instance, request.plan):
         for number, part in enumerate(parts):
             later = {job for other in parts[number + 1 :] for job in other.numbers}
             earlier = {job for other in parts[:number] for job in other.numbers}
-            paused = (later & earlier).difference(part.numbers)
+            absent = (later & earlier).difference(part.numbers)
+            paused = [job for job in absent if request.instance.jobs[job].restart_us is None]
             present = [*part.plan.jobs, *(whole[job] for job in paused)]
             most = max(most, _planned_memory(request.instance, present, gpu))
     return most

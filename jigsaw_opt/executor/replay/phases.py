@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, ShapedJobPlan
 
-__all__ = ["PhasePart", "jobs_in_phases", "phase_parts"]
+__all__ = ["PhasePart", "jobs_in_phases", "phase_parts", "restarts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +74,30 @@ def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | Shaped
         for part in group:
             for number, job in zip(part.numbers, part.plan.jobs, strict=True):
                 found[number].append(job)
+    return found
+
+
+def restarts(instance: Instance, parts: Sequence[PhasePart], number: int) -> dict[int, int]:
+    """Jobs that a phase builds anew as they have moved or were absent before it (specification: moves).
+
+    Parameters
+    ----------
+    instance
+        The whole one.
+    parts, number
+        All phases of a group, and which of them is meant.
+
+    Returns
+    -------
+    dict
+        By number of a job with a ``restart_us``, the number of its last phase before. A job that follows at once on the
+        same GPUs has no restart, one without a ``restart_us`` never.
+    """
+    found, gpus = {}, [dict(zip(part.numbers, (job.gpus for job in part.plan.jobs), strict=True)) for part in parts]
+    for job in parts[number].numbers:
+        earlier = next((k for k in reversed(range(number)) if job in gpus[k]), None)
+        if earlier is None or instance.jobs[job].restart_us is None:
+            continue
+        if earlier < number - 1 or gpus[earlier][job] != gpus[number][job]:
+            found[job] = earlier
     return found

@@ -20,12 +20,13 @@ from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica, WorkerPlace,
 from jigsaw_opt.executor.pipeline.hosted_pipeline import HostedPipeline
 from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
 from jigsaw_opt.executor.processes import allow_children, keep_to_share, report_so_far
+from jigsaw_opt.executor.replay.absent import AbsentWorkers
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Store, TCPStore, Windows
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, used_gpus
-from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts
+from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts, restarts
 from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.run import Run
@@ -75,7 +76,7 @@ class _RankProcess:
     Attributes
     ----------
     ranks : list of tuple of int
-        By job, the rank of each worker or slot.
+        By job, the rank of each worker or slot in its first phase.
     """
 
     def __init__(self, request: ReplayRequest, usual: PhasePart | None, stages: StagedRun | None) -> None:
@@ -90,17 +91,16 @@ class _RankProcess:
         self._levels = [
             _distinct_levels([*parts, *([more[job]] if job in more else [])]) for job, parts in enumerate(jobs)
         ]
-        self._exchanges = [
-            GradientExchange(ranks, Averaging(request.averaging)) if isinstance(job, Job) else None
-            for ranks, job in zip(self.ranks, request.instance.jobs, strict=True)
-        ]
-        self._stage_groups = {} if stages is None else stage_groups(stages.schedule)
         groups = phase_parts(request.instance, request.plan)
+        self._exchanges = self._make_exchanges(chain.from_iterable(groups))
+        self._stage_groups = {} if stages is None else stage_groups(stages.schedule)
         hosts = [self._hosts(parts) for parts in groups]
         # All processes make the groups of all, as torch asks.
         controls = [dist.new_group(ranks, TIMEOUT, "gloo") for ranks in hosts]
         own = next(group for group, ranks in enumerate(hosts) if self.rank in ranks)
         self._all_parts, self._phases = list(chain.from_iterable(groups)), groups[own]
+        self._restarts = [restarts(request.instance, groups[own], number) for number in range(len(groups[own]))]
+        self._absent = AbsentWorkers(controls[own])
         self._clock = ReplayClock(self.control)
         self._own_clock = self._clock.among(controls[own], hosts[own][0])
         self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
@@ -116,7 +116,21 @@ class _RankProcess:
 
     def _hosts(self, parts: list[PhasePart]) -> list[int]:
         """Ranks of the processes that a group has workers in."""
-        return sorted({rank for part in parts for job in part.numbers for rank in self.ranks[job]})
+        return sorted({rank for part in parts for ranks in self._ranks_in(part).values() for rank in ranks})
+
+    def _ranks_in(self, part: PhasePart) -> dict[int, tuple[int, ...]]:
+        """By job of a phase, the rank of each worker or slot."""
+        jobs = zip(part.numbers, part.plan.jobs, strict=True)
+        return {number: tuple(map(self.gpus.index, job.gpus)) for number, job in jobs}
+
+    def _make_exchanges(self, parts: Iterable[PhasePart]) -> dict[tuple[int, tuple[int, ...]], GradientExchange]:
+        """Make the exchange of every data-parallel job on all GPUs that it has in some phase."""
+        averaging, found = Averaging(self.request.averaging), dict[tuple[int, tuple[int, ...]], GradientExchange]()
+        for part in parts:
+            for job, ranks in self._ranks_in(part).items():
+                if isinstance(self.request.instance.jobs[job], Job) and (job, ranks) not in found:
+                    found[job, ranks] = GradientExchange(ranks, averaging)
+        return found
 
     def _so_far(self) -> RankReport:
         """Return what has been measured, while the work goes on."""
@@ -124,13 +138,14 @@ class _RankProcess:
         parts = [*ended, *([running.part()] if running is not None and not running.ended else [])]
         return RankReport(parts, {}, self.memory, self.done)
 
-    def _host(self, job: int) -> HostedReplica | HostedStages:
-        """Build the worker or the stages of a job that stay in this process."""
-        request, asked, exchange = self.request, self.request.instance.jobs[job], self._exchanges[job]
-        if not isinstance(asked, Job) or exchange is None:
+    def _host(self, job: int, ranks: tuple[int, ...]) -> HostedReplica | HostedStages:
+        """Build the worker or the stages of a job, on processes of these ranks, that stay in this one."""
+        request, asked = self.request, self.request.instance.jobs[job]
+        if not isinstance(asked, Job):
             assert self._stages is not None, "what is in stages is said"
             return hosted_stages(request, self._stages, self._clock, self.device, self._stage_groups)
-        seed, model, number = request.seed + job, request.instance.models[asked.model], self.ranks[job].index(self.rank)
+        seed, model, number = request.seed + job, request.instance.models[asked.model], ranks.index(self.rank)
+        exchange = self._exchanges[job, ranks]
         replica: Replica | OwnReplica
         recipe: TrainingRecipe | OwnRecipe
         if model.executor is not None and "train" in model.executor:
@@ -173,7 +188,7 @@ class _RankProcess:
         self.done = self._done()
         digests: dict[tuple[int, int], str] = {}
         for number, part in enumerate(self._phases):
-            self._enter(part)
+            self._enter(number)
             if number == 0:
                 if self.device.type == "cuda":
                     torch.cuda.reset_peak_memory_stats(self.device)
@@ -185,7 +200,7 @@ class _RankProcess:
             ended = {job: it for job, it in self._replicas.items() if job not in staying}
             digests |= {(job, it.worker.number): it.parameters_sha256() for job, it in ended.items()}
             if self._usual is None:
-                self._leave(ended)
+                self._leave([*ended, *self._put_aside(number)])
         if self._usual is not None:
             for job, hosted in self._replicas.items():
                 hosted.worker.load(self._initial[job])
@@ -203,13 +218,20 @@ class _RankProcess:
             raise UsageError(f"the checkpoint has all of {passes} passes over the plan; {more}")
         return done
 
-    def _enter(self, part: PhasePart) -> None:
-        """Build the workers of this process whose jobs begin."""
-        for job in part.numbers:
-            if self.rank not in self.ranks[job] or job in self._replicas:
+    def _enter(self, number: int) -> None:
+        """Build the workers of this process whose jobs begin in a phase, or go on here after a restart."""
+        part = self._phases[number]
+        for job, ranks in self._ranks_in(part).items():
+            state, earlier = None, self._restarts[number].get(job)
+            if earlier is not None:
+                state = self._absent.bring(job, self._ranks_in(self._phases[earlier])[job], ranks)
+            if self.rank not in ranks or job in self._replicas:
                 continue
-            self._replicas[job] = replica = self._host(job)
-            if self._checkpoint is not None and self.request.resume:
+            self._replicas[job] = replica = self._host(job, ranks)
+            if state is not None:
+                replica.worker.load(state)
+                replica.saved = replica.worker.iteration  # in the checkpoint since the end of the phase before
+            elif self._checkpoint is not None and self.request.resume:
                 self._checkpoint.resume(replica, self.done[job])
             initial = replica.worker.state()
             self._warm_up(replica)
@@ -217,8 +239,17 @@ class _RankProcess:
             if self._usual is not None:
                 self._initial[job] = initial
 
+    def _put_aside(self, number: int) -> list[int]:
+        """Keep the states of the workers that are here in a phase and restart later; return the jobs."""
+        leaving = {job for later in self._restarts for job, earlier in later.items() if earlier == number}
+        found = {job: it for job, it in self._replicas.items() if job in leaving}
+        for replica in found.values():
+            assert isinstance(replica, HostedReplica), "stages are in no phase that counts repetitions"
+            self._absent.put(replica)
+        return [*found]
+
     def _leave(self, ended: Iterable[int]) -> None:
-        """Let the workers of jobs that have ended go, so that others have their memory."""
+        """Let the workers of jobs that have ended or restart later go, so that others have their memory."""
         for job in ended:
             self._replicas.pop(job).close()
         if self.device.type == "cuda":
@@ -243,6 +274,7 @@ class _RankProcess:
             run.checkpoint, run.every = self._checkpoint, request.every
         self._ended = (*self._ended, run.carry_out())
         run.close()
+        self._running = None  # it refers to workers that may be let go
 
 
 def device_of_process(request: ReplayRequest, local: int) -> torch.device:
