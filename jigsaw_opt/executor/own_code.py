@@ -39,7 +39,7 @@ def blame_own_code(what: str) -> Iterator[None]:
         yield
     except (JigsawError, torch.OutOfMemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if own_line(error) is None:
             raise
         raise PluginError(f"{what}: {told(error)}") from error

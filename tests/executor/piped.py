@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import Any
 
 import torch
@@ -22,16 +23,18 @@ WIDTH = 8
 
 
 class Fault(nn.Module):
-    """Ends the process in its forward pass after so many, or raises."""
+    """In its forward pass after so many, kills its process, ends it, or raises."""
 
-    def __init__(self, after: int, kills: bool) -> None:
+    def __init__(self, after: int, what: str) -> None:
         super().__init__()
-        self.left, self.kills = after, kills
+        self.left, self.what = after, what
 
     def forward(self, inputs: Tensor) -> Tensor:
         self.left -= 1
         if self.left < 0:
-            if self.kills:
+            if self.what == "exit":
+                sys.exit(0)
+            if self.what == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ValueError("a fault on purpose")
         return inputs
@@ -107,7 +110,7 @@ def net(
     """Four layers with dropout, as a `Sequential` that the entry cuts, an optimiser with a state, and shuffled data."""
     layers = [nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(0.1), nn.Linear(WIDTH, WIDTH)]
     if fault:
-        layers.append(Fault(after, fault == "kill"))
+        layers.append(Fault(after, fault))
     model = nn.Sequential(*layers)
     data = [(torch.randn(WIDTH), torch.randn(WIDTH)) for _ in range(3 * samples)]
     loader = torch.utils.data.DataLoader(data, batch_size=samples, shuffle=True)  # type: ignore[arg-type]

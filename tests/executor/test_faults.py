@@ -74,6 +74,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     [
         ("kill", 1, "was ended by SIGKILL"),
         ("raise", 1, "ValueError: a fault on purpose"),
+        ("exit", 1, "SystemExit: 0 ("),
         ("nan", 1, "the loss is nan"),
         ("full", 1, "File too large"),
     ],

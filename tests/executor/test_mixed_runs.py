@@ -231,7 +231,8 @@ def test_whatever_ends_a_run_leaves_one_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], filled: tuple[Instance, Plan]
 ) -> None:
     instance, plan = filled
-    for fault, told in {"kill": "was ended by SIGKILL", "raise": "ValueError: a fault on purpose"}.items():
+    faults = {"kill": "was ended by SIGKILL", "raise": "ValueError: a fault on purpose", "exit": "SystemExit: 0 ("}
+    for fault, told in faults.items():
         pipe = altered(
             instance.jobs[-1],
             executor={"train": "piped:net", "arguments": {"fault": fault, "after": 9}} | {"cuts": ["2"]},

@@ -82,7 +82,7 @@ class StageHost:
 _TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parents[1])
 
 
-def _is_of_a_message(error: Exception) -> bool:
+def _is_of_a_message(error: BaseException) -> bool:
     """Whether the innermost line that raised an error is one that talks to other processes."""
     innermost = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     return error.__cause__ is None and any(innermost.is_relative_to(folder) for folder in _TALKING)
@@ -95,7 +95,7 @@ def blamed(where: str) -> Iterator[None]:
         yield
     except JigsawError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if _is_of_a_message(error):
             raise  # another process is gone, and is told
         cause = error.__cause__ if error.__cause__ is not None else error

@@ -134,5 +134,5 @@ class _Blamed(AbstractContextManager[None]):
         self._where = where
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if isinstance(error, Exception) and not isinstance(error, JigsawError):
+        if isinstance(error, (Exception, SystemExit)) and not isinstance(error, JigsawError):
             raise RunFailedError(f"{self._where}: {told(error)}") from error
