@@ -157,9 +157,11 @@ def _write(found: Replay | None, arguments: argparse.Namespace) -> None:
 
     if found is None:
         return
-    if arguments.output is not None:
-        emit(encode_replay(found), arguments.output)
-    print_replay(found, arguments.json)
+    try:
+        if arguments.output is not None:
+            emit(encode_replay(found), arguments.output)
+    finally:
+        print_replay(found, arguments.json)
 
 
 def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:

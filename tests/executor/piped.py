@@ -123,3 +123,23 @@ def deep(rank: int, world: int, device: torch.device) -> dict[str, Any]:
     model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Dropout(0.1)) for _ in range(6)))
     data = [(torch.randn(16, 64), torch.randn(16, 64)) for _ in range(2)]
     return {"model": model, "loader": data, "loss": nn.functional.mse_loss}
+
+
+def careless(rank: int, world: int, device: torch.device) -> dict[str, Any]:
+    """A training whose code sets what holds for the whole process, and draws from the generators that all have."""
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Dropout(0.1), nn.Linear(WIDTH, 10), Careless())
+    data = [(torch.randn(4, WIDTH), torch.randn(4, 10))]
+    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    return {"model": model, "loader": data, "loss": nn.functional.mse_loss, "optimiser": optimiser}
+
+
+class Careless(nn.Module):
+    """Seeds all generators, and does as if nobody else had a default type."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        assert inputs.dtype == torch.get_default_dtype() == torch.float64
+        torch.manual_seed(3)
+        return inputs

@@ -227,6 +227,36 @@ def test_iterations_of_a_pipeline_have_orders_of_their_own(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_what_code_of_one_job_sets_of_torch_is_not_for_the_others(
+    listed: tuple[Instance, Plan], tmp_path: Path
+) -> None:
+    instance, plan = listed
+    entry = {"train": "piped:careless", "arguments": {}, "cuts": ["1", "2"]}
+    models = {"own": replace(instance.models["net"], executor=entry), **instance.models}
+    changed = altered(
+        instance, jobs=tuple(altered(job, model="own") if job.name == "piece" else job for job in instance.jobs)
+    )
+    changed = replace(changed, models=models)
+    of = changed, replace(plan, instance_sha256=instance_sha256(changed))
+    together, without = replayed(tmp_path, of, "--trust", "piped:careless"), replayed(tmp_path, listed)
+    for job in ("spb", "pipe"):
+        assert together.parameters_sha256[job] == without.parameters_sha256[job]
+    alone = replayed(tmp_path, part(of, "piece"), "--trust", "piped:careless", "--seed", 1)
+    assert together.parameters_sha256["piece"] == alone.parameters_sha256["piece"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is of Linux")
+def test_what_was_measured_is_told_where_no_file_can_hold_it(
+    listed: tuple[Instance, Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = files(tmp_path, part(listed, "piece"))
+    assert run("run", *own, "--iterations", 2, "--warm-up", 0, "-o", "/dev/full") == 1
+    printed = capsys.readouterr()
+    assert "period predicted us" in printed.out and "cannot write /dev/full" in printed.err
+
+
+@pytest.mark.slow
 def test_whatever_ends_a_run_leaves_one_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], filled: tuple[Instance, Plan]
 ) -> None:

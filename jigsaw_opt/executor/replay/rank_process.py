@@ -30,6 +30,7 @@ from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_p
 from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.run import Run
+from jigsaw_opt.executor.torch_settings import TorchSettings
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedules
@@ -105,6 +106,7 @@ class _RankProcess:
         self._own_clock = self._clock.among(controls[own], hosts[own][0])
         self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
         self._replicas: dict[int, HostedReplica | HostedStages] = {}
+        self._settings: dict[int, TorchSettings] = {}
         self._initial: dict[int, dict[str, Any]] = {}
         self.done = [0] * len(self.ranks)
         self.memory = 0
@@ -198,7 +200,9 @@ class _RankProcess:
             self._note_memory()
             staying = {job for later in self._phases[number + 1 :] for job in later.numbers}
             ended = {job: it for job, it in self._replicas.items() if job not in staying}
-            digests |= {(job, it.worker.number): it.parameters_sha256() for job, it in ended.items()}
+            for job, it in ended.items():
+                with self._settings[job].in_force():
+                    digests[job, it.worker.number] = it.parameters_sha256()
             if self._usual is None:
                 self._leave([*ended, *self._put_aside(number)])
         if self._usual is not None:
@@ -227,15 +231,17 @@ class _RankProcess:
                 state = self._absent.bring(job, self._ranks_in(self._phases[earlier])[job], ranks)
             if self.rank not in ranks or job in self._replicas:
                 continue
-            self._replicas[job] = replica = self._host(job, ranks)
-            if state is not None:
-                replica.worker.load(state)
-                replica.saved = replica.worker.iteration  # in the checkpoint since the end of the phase before
-            elif self._checkpoint is not None and self.request.resume:
-                self._checkpoint.resume(replica, self.done[job])
-            initial = replica.worker.state()
-            self._warm_up(replica)
-            replica.worker.load(initial)
+            self._settings[job] = TorchSettings()
+            with self._settings[job].in_force():
+                self._replicas[job] = replica = self._host(job, ranks)
+                if state is not None:
+                    replica.worker.load(state)
+                    replica.saved = replica.worker.iteration  # in the checkpoint since the end of the phase before
+                elif self._checkpoint is not None and self.request.resume:
+                    self._checkpoint.resume(replica, self.done[job])
+                initial = replica.worker.state()
+                self._warm_up(replica)
+                replica.worker.load(initial)
             if self._usual is not None:
                 self._initial[job] = initial
 
@@ -265,9 +271,10 @@ class _RankProcess:
         else:
             progress = ReplayExtent(part.done(self.done), part.repeats or request.passes)
         replicas = {k: self._replicas[job] for k, job in enumerate(part.numbers) if job in self._replicas}
+        settings = {k: self._settings[part.numbers[k]] for k in replicas}
         windows = Windows(order, progress, self.rank, None if usual else request.minutes, self.store.connect())
         links = LinkOrder(order, progress, self.rank, part.number)
-        self._running = run = Run(order, progress, self.rank, replicas, windows, links, self._own_clock)
+        self._running = run = Run(order, progress, self.rank, replicas, settings, windows, links, self._own_clock)
         alone = usual and request.baseline == "alone"
         run.pace, run.exclusive = request.pace and not alone, usual and not alone
         if not usual:

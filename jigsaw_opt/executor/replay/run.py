@@ -13,6 +13,7 @@ from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Windows
 from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.executor.replay.records import Part
+from jigsaw_opt.executor.torch_settings import TorchSettings
 
 __all__ = ["Run"]
 
@@ -25,8 +26,8 @@ class Run:
     ----------
     order, progress
         What all processes do, and how far.
-    rank, replicas
-        This process, and its workers and stages by job.
+    rank, replicas, settings
+        This process; its workers and stages by job, and the settings of torch that each has.
     windows, link_order, clock
         When it may go on.
     pace
@@ -43,6 +44,7 @@ class Run:
     progress: ReplayExtent
     rank: int
     replicas: Mapping[int, HostedReplica | HostedStages]
+    settings: Mapping[int, TorchSettings]
     windows: Windows
     link_order: LinkOrder
     clock: ReplayClock
@@ -124,12 +126,14 @@ class Run:
         self._save(hosted)
         if isinstance(step, PassStep):
             assert isinstance(hosted, HostedStages), "passes are of stages"
-            hosted.run(step.iteration, self._passes(step, hosted))
+            with self.settings[step.job].in_force():
+                hosted.run(step.iteration, self._passes(step, hosted))
             return
         assert isinstance(hosted, HostedReplica), "blocks are of replicas"
         levels = self.order.levels(step.job, step.iteration)
         self.clock.wait_until(self._start(step))
-        hosted.run(step, levels, self.link_order, self.clock, self._transfer_starts(step, levels))
+        with self.settings[step.job].in_force():
+            hosted.run(step, levels, self.link_order, self.clock, self._transfer_starts(step, levels))
 
     def _start(self, step: RowStep) -> int:
         """Return the moment before which a step does not begin."""
