@@ -88,8 +88,7 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
     training.add_argument(
         "--averaging",
         choices=("avg_w_count", "avg"),
-        default="avg_w_count",
-        help="how gradients are averaged (default: avg_w_count)",
+        help="how gradients of data-parallel jobs are averaged (default: avg_w_count)",
     )
     training.add_argument("--seed", type=int, default=0, metavar="N", help="seed of parameters and data (default: 0)")
 
@@ -193,13 +192,20 @@ def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance)
     from jigsaw_opt.problem.job import Job
     from jigsaw_opt.text import named
 
+    jobs = [job for job in instance.jobs if isinstance(job, Job)]
+    in_stages = [job.name for job in instance.jobs if not isinstance(job, Job)]
+    if arguments.averaging is not None and in_stages:
+        if not jobs:
+            raise UsageError("--averaging: no job is data-parallel, so nobody heeds it")
+        note(f"--averaging: not for {named(in_stages)}, which have stages")
     names = ("optimiser", "learning_rate")
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
-    jobs = [job for job in instance.jobs if isinstance(job, Job)]
+    if given and in_stages:
+        note(f"{' and '.join(given)}: for {named(in_stages)} only where the function returns no optimiser of its own")
     own = [job.name for job in jobs if "train" in (instance.models[job.model].executor or {})]
     if not given or not own:
         return
-    if len(own) == len(jobs):
+    if len(own) == len(instance.jobs):
         raise UsageError(f"{' and '.join(given)}: every job trains as its own code says, so nobody heeds it")
     note(f"{' and '.join(given)}: not for {named(own)}, which train as their own code says")
 
@@ -241,7 +247,7 @@ def _settings(arguments: argparse.Namespace) -> ReplaySettings:
         trusted=tuple(arguments.trust),
         optimiser=optimiser,
         options={"lr": 0.01 if rate is None else rate, **momentum},
-        averaging=arguments.averaging,
+        averaging=arguments.averaging or "avg_w_count",
         seed=arguments.seed,
         warm_up=arguments.warm_up,
         pace=arguments.pace,

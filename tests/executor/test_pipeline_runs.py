@@ -6,7 +6,6 @@ import copy
 import json
 import re
 import time
-import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -245,18 +244,16 @@ def test_a_model_is_compared_with_the_partition(tmp_path: Path) -> None:
 
     modules, _ = stage_modules("own:net", piped.net(0, 2, torch.device("cpu"))["model"], ["2"], 2)
     right = parts_of([["0", "1"], ["2", "3"]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for parts in (right, parts_of([["0-1"], ["2-3"]])):
-            compare_modules("own:net", modules, parts, True)
-        compare_sent(0, 128, right)
+    for parts in (right, parts_of([["0-1"], ["2-3"]])):
+        assert compare_modules("own:net", modules, parts) == []
+    assert compare_sent(0, 128, right) == []
     small = nn.Sequential(OrderedDict({"0": nn.Linear(2, 2), "1": nn.Tanh()}))
-    with pytest.warns(UserWarning, match="stage 0 has 24 bytes of parameters, and the partition says 288"):
-        compare_modules("own:net", [small, modules[1]], right, True)
-    with pytest.warns(UserWarning, match="stage 0 sends 256 bytes of a micro-batch, and the partition says 128"):
-        compare_sent(0, 256, right)
+    told = compare_modules("own:net", [small, modules[1]], right)
+    assert told == ["stage 0 has 24 bytes of parameters, and the partition says 288"]
+    [told] = compare_sent(0, 256, right)
+    assert told == "stage 0 sends 256 bytes of a micro-batch, and the partition says 128"
     with pytest.raises(InvalidInputError, match=r"\$.stages\[1\].nodes: has 4, 5, and what own:net returns has 2, 3"):
-        compare_modules("own:net", modules, parts_of([["0"], ["2", "4", "5"]]), True)
+        compare_modules("own:net", modules, parts_of([["0"], ["2", "4", "5"]]))
 
 
 @pytest.mark.slow
@@ -279,6 +276,23 @@ def test_an_asynchronous_pipeline_is_cut_by_its_partition(tmp_path: Path) -> Non
     flow = tmp_path / "flow.json", tmp_path / "flow.plan.json"
     assert run("pipeline", cuts, "--schedule", "async", "-q", "-o", flow[0], "--plan", flow[1]) == 0
     assert run("run", *flow, "--trust", "piped:net", "--partition", cuts, "--iterations", 3) == 0
+
+
+@pytest.mark.slow
+def test_other_sizes_than_those_of_the_partition_are_told_once(
+    files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cuts = partition_of(tmp_path / "cut.json", [["0", "1"], ["2", "3"]], 64)
+    assert run("run", *files, "--trust", "piped:net", "--partition", cuts, "--optimiser", "adam") == 0
+    told = capfd.readouterr().err
+    assert told.count("warning: stage 0 sends 128 bytes of a micro-batch, and the partition says 64\n") == 1
+    assert "UserWarning" not in told
+    assert "--optimiser: for pipeline only where the function returns no optimiser of its own" in told
+
+
+def test_averaging_that_no_job_heeds_is_refused(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("run", *files, "--trust", "piped:net", "--averaging", "avg") == 2
+    assert "--averaging: no job is data-parallel, so nobody heeds it" in capsys.readouterr().err
 
 
 def replay_from(of: Case, found: list[RankReport], machine: dict[str, str | int], passes: int | None = 1) -> Replay:

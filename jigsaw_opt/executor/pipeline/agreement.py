@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import combinations
@@ -19,7 +18,7 @@ from jigsaw_opt.text import named
 __all__ = ["compare_modules", "compare_sent", "require_same_batch"]
 
 
-def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Stage], tells: bool) -> None:
+def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Stage]) -> list[str]:
     """Compare the stages of a model with those of the partition that the pipeline was made of.
 
     Parameters
@@ -30,8 +29,11 @@ def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Sta
         By stage, its part of a `Sequential`.
     parts
         Stages of the partition.
-    tells
-        Whether sizes that differ, which may be meant, are told as a warning.
+
+    Returns
+    -------
+    list of str
+        What is to be told of sizes that differ, which may be meant.
 
     Raises
     ------
@@ -47,20 +49,20 @@ def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Sta
             problems.append(Problem(f"the partition: $.stages[{number}].nodes", wrong))
     if problems:
         raise InvalidInputError(problems)
-    for number, (module, part) in enumerate(zip(modules, parts, strict=True) if tells else ()):
-        size = sum(parameter.nbytes for parameter in module.parameters())
-        _tell(f"stage {number} has {size:,} bytes of parameters", size, part.parameter_bytes)
+    sizes = [sum(parameter.nbytes for parameter in module.parameters()) for module in modules]
+    return [
+        f"stage {number} has {size:,} bytes of parameters, and the partition says {part.parameter_bytes:,}"
+        for number, (size, part) in enumerate(zip(sizes, parts, strict=True))
+        if size != part.parameter_bytes
+    ]
 
 
-def compare_sent(number: int, sent_bytes: int, parts: Sequence[Stage]) -> None:
-    """Tell where a stage sends other bytes of a micro-batch than planned, as with other samples than were profiled."""
-    if parts and sent_bytes:
-        _tell(f"stage {number} sends {sent_bytes:,} bytes of a micro-batch", sent_bytes, parts[number].output_bytes)
-
-
-def _tell(what: str, found: int, planned: int) -> None:
-    if found != planned:
-        warnings.warn(f"{what}, and the partition says {planned:,}", UserWarning, stacklevel=3)
+def compare_sent(number: int, sent_bytes: int, parts: Sequence[Stage]) -> list[str]:
+    """Return what is to be told where a stage sends other bytes of a micro-batch than the partition says."""
+    if not parts or sent_bytes in (0, parts[number].output_bytes):
+        return []
+    planned = f"{parts[number].output_bytes:,}"
+    return [f"stage {number} sends {sent_bytes:,} bytes of a micro-batch, and the partition says {planned}"]
 
 
 def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.ProcessGroup | None) -> None:

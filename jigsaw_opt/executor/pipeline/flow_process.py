@@ -94,7 +94,7 @@ class FlowProcess(StageHost):
             for number in range(count)
         ]
         [digest] = self.worker.digests().values()
-        return RankReport([Part([], [], [], count, zero, [], steps)], {(0, self.rank): digest}, memory, [0])
+        return RankReport([Part([], [], [], count, zero, [], steps)], {(0, self.rank): digest}, memory, [0], self.notes)
 
     def _of(self, number: int, actions: list[Action]) -> list[Action]:
         """Actions of a minibatch, under the names of its building block."""

@@ -72,11 +72,11 @@ class HostedPipeline(HostedStages):
         return [float(loss.detach()) for loss in losses]
 
     def warm_up(self, times: int) -> None:
-        """Take steps as the class that it extends does, and tell where stages send other sizes than planned."""
+        """Take steps as the class that it extends does, and note where stages send other sizes than planned."""
         super().warm_up(times)
         for stage in self._stages:
             if not stage.is_last:
-                compare_sent(stage.stage_index, stage.sent_bytes, self.parts)
+                self.notes += compare_sent(stage.stage_index, stage.sent_bytes, self.parts)
 
     def saved_bytes(self) -> int:
         """What is saved at most for the micro-batches in flight."""

@@ -48,6 +48,8 @@ class OwnStages:
         Of the stages' parameters; a schedule goes on after each step.
     source
         Of the batches, the same in all processes.
+    notes
+        What is to be told of the model.
     """
 
     modules: Mapping[int, nn.Module]
@@ -56,6 +58,7 @@ class OwnStages:
     optimiser: Optimizer
     schedule: Any
     source: BatchSource
+    notes: Sequence[str] = ()
 
 
 def own_stages(
@@ -94,8 +97,9 @@ def own_stages(
         made = function(**arguments)
         found = _fields(name, made)
         modules, names = stage_modules(name, found["model"], entry["cuts"], stages)
+        notes = list[str]()
         if parts := entry.get("parts"):
-            compare_modules(name, modules, parts, given["rank"] == 0)
+            notes = compare_modules(name, modules, parts)
         mine = {stage: modules[stage].to(device) for stage in own}
         loss = found["loss"].to(device) if isinstance(found["loss"], nn.Module) else found["loss"]
         trained = [p for module in mine.values() for p in module.parameters() if p.requires_grad]
@@ -104,7 +108,7 @@ def own_stages(
             optimiser = OPTIMISERS[settings.optimiser]([{"params": trained}], **settings.options)
         elif not isinstance(optimiser, Optimizer):
             optimiser = optimiser(trained)
-        return OwnStages(mine, names, loss, optimiser, found["schedule"], BatchSource(found["loader"], device))
+        return OwnStages(mine, names, loss, optimiser, found["schedule"], BatchSource(found["loader"], device), notes)
 
 
 def _fields(name: str, made: Any) -> dict[str, Any]:

@@ -49,6 +49,8 @@ class StageHost:
         What trains them.
     parts : sequence of Stage
         Stages of the partition, if there is one.
+    notes : list of str
+        What is to be told of them.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class StageHost:
         own = own_stages(entry, place, given, stages, schedule.stages, settings)
         self.modules = own.modules
         self.worker = StageWorker(self.rank, own, settings.seed, device)
-        self.parts = entry.get("parts", ())
+        self.parts, self.notes = entry.get("parts", ()), list(own.notes)
         self._is_first, self._is_last = 0 in stages, schedule.stages - 1 in stages
 
     def require_same_batches(self, group: dist.ProcessGroup | None) -> None:

@@ -69,9 +69,9 @@ def replay(request: ReplayRequest, stages: StagedRun | None = None) -> Replay | 
         found = in_processes(run_rank, gpus, cut, usual, stages)
     except InterruptedGroupError as error:
         reports = _answers(error, len(gpus), max(len(group.phases) for group in request.plan.groups))
-        measured = None if reports is None else replay_of(request, usual, stages, reports, machine)
+        measured = None if reports is None else replay_of(request, usual, stages, _told(reports), machine)
         raise InterruptedRunError(measured, _saved(cut)) from error
-    return None if found is None else replay_of(request, usual, stages, found, machine)
+    return None if found is None else replay_of(request, usual, stages, _told(found), machine)
 
 
 def replay_flow(request: ReplayRequest, stages: StagedRun) -> Replay | None:
@@ -82,7 +82,14 @@ def replay_flow(request: ReplayRequest, stages: StagedRun) -> Replay | None:
         found = in_processes(run_flow, gpus, request, *stages)
     except InterruptedGroupError as error:
         raise InterruptedRunError(None, None) from error
-    return None if found is None else replay_of(request, None, stages, found, machine)
+    return None if found is None else replay_of(request, None, stages, _told(found), machine)
+
+
+def _told(found: list[RankReport]) -> list[RankReport]:
+    """Tell what processes have noted, each thing once."""
+    for note in dict.fromkeys(chain.from_iterable(report.notes for report in found)):
+        _LOGGER.warning("%s", printable(note))
+    return found
 
 
 def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[RankReport] | None:

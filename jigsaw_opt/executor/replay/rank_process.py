@@ -112,6 +112,7 @@ class _RankProcess:
         self.memory = 0
         self._block_bytes: dict[int, int] = {}
         self._stage_bytes = 0
+        self._notes: list[str] = []
         self._ended: tuple[Part, ...] = ()
         self._running: Run | None = None
         report_so_far(self._so_far)
@@ -138,7 +139,7 @@ class _RankProcess:
         """Return what has been measured, while the work goes on."""
         ended, running = self._ended, self._running
         parts = [*ended, *([running.part()] if running is not None and not running.ended else [])]
-        return RankReport(parts, {}, self.memory, self.done)
+        return RankReport(parts, {}, self.memory, self.done, self._notes)
 
     def _host(self, job: int, ranks: tuple[int, ...]) -> HostedReplica | HostedStages:
         """Build the worker or the stages of a job, on processes of these ranks, that stay in this one."""
@@ -165,7 +166,7 @@ class _RankProcess:
         """Run iterations that nobody measures, and find what a block of this worker keeps for its backward pass."""
         if isinstance(replica, HostedStages):
             replica.warm_up(self.request.warm_up)
-            self._stage_bytes = replica.block_bytes
+            self._stage_bytes, self._notes = replica.block_bytes, replica.notes
             return
         levels = self._levels[replica.job]
         for turn in levels[:_MOST_WARM] * self.request.warm_up:
@@ -209,7 +210,7 @@ class _RankProcess:
             for job, hosted in self._replicas.items():
                 hosted.worker.load(self._initial[job])
             self._carry_out(self._usual)
-        return RankReport(list(self._ended), digests, self.memory, self.done)
+        return RankReport(list(self._ended), digests, self.memory, self.done, self._notes)
 
     def _done(self) -> list[int]:
         """How many iterations each job has behind it: those of its last whole checkpoint, if the run goes on."""

@@ -5,7 +5,7 @@ Moments are microseconds after the begin of a run, on the clock of the first pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,12 +79,15 @@ class RankReport:
         The most that it held.
     done
         Iterations of each job before this run.
+    notes
+        What is to be told to whoever asked for the run.
     """
 
     parts: list[Part]
     parameters: dict[tuple[int, int], str]
     memory_bytes: int
     done: list[int]
+    notes: Sequence[str] = ()
 
 
 class InterruptedRunError(KeyboardInterrupt):

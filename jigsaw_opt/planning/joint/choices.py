@@ -88,7 +88,9 @@ class PipelineChoices:
         if self.batch is not None and self.batch < 1:
             wrong.append(f"a step has at least 1 sample, not {self.batch}")
         if self.batch is None and len(set(self.micro_batches)) > 1:
-            wrong.append("a range of micro-batches divides the samples of a step: say how many there are (batch)")
+            wrong.append(
+                "a range of micro-batches divides the samples of a step: say how many (--batch, batch in Python)"
+            )
         if wrong:
             raise UsageError(*wrong)
 
@@ -121,7 +123,9 @@ def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[Pipe
         No number of micro-batches divides the samples of a step, or their number in the profile is not known.
     """
     if choices.batch is not None and graph.batch is None:
-        raise UsageError("the profile does not say of how many samples its micro-batch is: say so (profile batch)")
+        raise UsageError(
+            "the profile does not say of how many samples its micro-batch is: say so (--profile-batch, batch in Python)"
+        )
     numbers = [it for it in sorted(set(choices.micro_batches)) if choices.batch is None or choices.batch % it == 0]
     if not numbers:
         raise UsageError(f"no number of micro-batches divides the {choices.batch} samples of a step")
