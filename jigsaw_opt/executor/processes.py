@@ -116,7 +116,7 @@ def run_group(
     context = multiprocessing.get_context("forkserver")
     # Importing torch takes seconds, and so does what its first optimiser imports; the server does it once.
     context.set_forkserver_preload([__name__, "torch._dynamo"])
-    with Keeper() as keeper, _Group() as group, on_interrupt(group.interrupt):
+    with Keeper() as keeper, _RankProcesses() as group, on_interrupt(group.interrupt):
         meeting = (keeper.folder / "store").as_uri()
         for rank in range(count):
             if group.is_interrupted():
@@ -187,7 +187,7 @@ class _Said:
     error: BaseException | None = None
 
 
-class _Group(AbstractContextManager["_Group"]):
+class _RankProcesses(AbstractContextManager["_RankProcesses"]):
     """Processes none of which outlives this context."""
 
     def __init__(self) -> None:
