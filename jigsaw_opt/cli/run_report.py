@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from typing import Any
 
 from jigsaw_opt.cli.output import print_json, print_table
@@ -94,6 +94,10 @@ def _known(value: int | None) -> str:
 def _print_phases(replay: Replay) -> None:
     headers = ("group", "phase", "repeated", *_PERIOD, "end predicted us", "end measured us", "end error", "seam us")
     print_table(headers, map(_phase_row, replay.phases), headers[2:])
+    rows = [(phase.group, phase.number, *astuple(it)) for phase in replay.phases for it in phase.restarts]
+    if rows:
+        print()
+        print_table(("group", "phase", "job", "restart us", "away us"), rows, ("restart us", "away us"))
     _print_gpus(replay.gpus)
     row = (replay.predicted_us, replay.measured_us, _percent(_error(replay.predicted_us, replay.measured_us)))
     print("\nmakespan: {} us predicted, {} us measured, error {}".format(*("unknown" if x is None else x for x in row)))
@@ -142,6 +146,7 @@ def _phase_as_json(phase: MeasuredPhase) -> dict[str, Any]:
         "measured_begin_us": phase.measured_begin_us,
         "measured_end_us": phase.measured_end_us,
         "seam_us": phase.seam_us,
+        "restarts": [asdict(restart) for restart in phase.restarts],
     }
 
 

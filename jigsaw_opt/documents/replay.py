@@ -23,6 +23,7 @@ from jigsaw_opt.problem.replay import (
     MeasuredJob,
     MeasuredOperation,
     MeasuredPhase,
+    MeasuredRestart,
     MeasuredStep,
     Replay,
     ReplaySummary,
@@ -171,6 +172,8 @@ def _baseline(found: Baseline | None) -> str:
 def _phase(phase: MeasuredPhase) -> str:
     head = asdict(replace(phase, timeline=Timeline(1, (), ())))
     del head["timeline"]
+    if not phase.restarts:
+        del head["restarts"]
     fields = ", ".join(f"{json_text(key)}: {json_text(value)}" for key, value in head.items())
     return f'    {{{fields},\n    "timeline": {_timeline(phase.timeline)}}}'
 
@@ -222,7 +225,9 @@ def _head(tree: Json) -> Json:
 
 def _read_phase(tree: Json) -> MeasuredPhase:
     summary = tree["summary"] and ReplaySummary(**tree["summary"])
-    return MeasuredPhase(**{**tree, "summary": summary, "timeline": _read_timeline(tree["timeline"])})
+    restarts = tuple(MeasuredRestart(**it) for it in tree.get("restarts", ()))
+    read = {"summary": summary, "timeline": _read_timeline(tree["timeline"]), "restarts": restarts}
+    return MeasuredPhase(**{**tree, **read})
 
 
 def _read_timeline(tree: Json) -> Timeline:

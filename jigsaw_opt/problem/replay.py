@@ -22,6 +22,7 @@ __all__ = [
     "MeasuredJob",
     "MeasuredOperation",
     "MeasuredPhase",
+    "MeasuredRestart",
     "MeasuredStep",
     "Policy",
     "Replay",
@@ -205,6 +206,23 @@ class KindError:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredRestart:
+    """A job that goes on in a phase after it has moved or was absent (specification: moves).
+
+    Parameters
+    ----------
+    job, restart_us
+        Its name, and what it is to wait at least.
+    measured_us
+        From the end of its last operation to the start of its first one in this phase; phases without it count.
+    """
+
+    job: str
+    restart_us: int
+    measured_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredPhase:
     """A phase that was carried out, or the first of its repetitions.
 
@@ -220,13 +238,15 @@ class MeasuredPhase:
         When the phase ends by the plan.
     measured_begin_us, measured_end_us
         When it begins and ends by what was measured, counted as in the plan. Repetitions that are left out count with
-        the measured period. None where that is not known, or where an earlier run did some of the phase or of one
-        before it.
+        the measured period, restarts with their ``restart_us``. None where that is not known, or where an earlier run
+        did some of the phase or of one before it.
     seam_us
         From the end of the phase before to its begin, in which workers were saved, let go, built and warmed up; part of
         no end. None of the first phase, and where an earlier run did all of the one before.
     timeline
         From the moment when the phase began.
+    restarts
+        Of the jobs that have moved to other GPUs or were absent.
     """
 
     group: int
@@ -239,6 +259,7 @@ class MeasuredPhase:
     measured_end_us: int | None
     seam_us: int | None
     timeline: Timeline
+    restarts: tuple[MeasuredRestart, ...] = ()
 
     @classmethod
     def only(cls, summary: ReplaySummary | None, timeline: Timeline) -> MeasuredPhase:

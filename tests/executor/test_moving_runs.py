@@ -7,16 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
 from replayed import instance, run  # noqa: E402
+from test_own_trainings import CUTS  # noqa: E402
 from test_phased_replay import SMALL, levels_of, placed, trained_alone, written  # noqa: E402
 
 from jigsaw_opt.checking import check  # noqa: E402
-from jigsaw_opt.documents import instance_sha256  # noqa: E402
+from jigsaw_opt.documents import encode_instance, instance_sha256, load_document, schema  # noqa: E402
+from jigsaw_opt.documents.replay import encode_replay  # noqa: E402
+from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
+from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport  # noqa: E402
+from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Phase, PhaseGroup, Plan  # noqa: E402
+from jigsaw_opt.problem.replay import Replay  # noqa: E402
 
 HOSTS = ("h0/0", "h1/0")
 RESTART_US = 100
@@ -56,8 +63,90 @@ def test_jobs_that_pause_and_move_train_as_in_one_place(tmp_path: Path, capsys: 
     asked = instance(jobs=JOBS)
     plan = by_hand(asked)
     assert list(check(asked, plan)) == [] and plan.moved == ("moves", "swaps")
-    assert run(*written(tmp_path, asked, plan), "--warm-up", 1, "--json") == 0
+    output = tmp_path / "replay.json"
+    command = written(tmp_path, asked, plan)
+    assert run(*command, "--warm-up", 1, "--json", "-o", output) == 0
     told = json.loads(capsys.readouterr().out)
     for number, it in enumerate(asked.data_parallel):
         expected = trained_alone(asked, number, levels_of(plan, it.name, 10))
         assert told["parameters_sha256"][it.name] == [expected] * it.workers
+    restarts = [[(it["job"], it["restart_us"]) for it in phase["restarts"]] for phase in told["phases"]]
+    assert restarts == [[], [("moves", RESTART_US), ("swaps", 0)], [("rests", RESTART_US)]]
+    assert all(it["measured_us"] >= phase["seam_us"] for phase in told["phases"] for it in phase["restarts"])
+    jsonschema.validate(json.loads(output.read_text()), schema("phased-replay"))
+    replay = load_document(output)
+    assert isinstance(replay, Replay) and replay.phases[1].restarts and encode_replay(replay) == output.read_bytes()
+    assert run(*command, "--warm-up", 0, "--repeats", 1) == 0
+    assert "away us" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("every", "lost"), [(None, (4, 5)), (1, (5,))])
+def test_a_run_goes_on_over_a_move(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], every: int | None, lost: tuple[int, ...]
+) -> None:
+    """From the seam before the move, and from an iteration that the other GPU has saved."""
+    folder = tmp_path / "checkpoint"
+    asked = instance(jobs=JOBS)
+    command = [*written(tmp_path, asked, by_hand(asked)), "--warm-up", 0, "--json", "--checkpoint", folder]
+    command += [] if every is None else ["--checkpoint-every", every]
+    assert run(*command) == 0
+    whole = json.loads(capsys.readouterr().out)
+    for iteration in lost:
+        for path in folder.glob(f"job*-iteration{iteration}.pt"):
+            path.unlink()
+    assert run(*command, "--resume") == 0
+    rest = json.loads(capsys.readouterr().out)
+    assert rest["parameters_sha256"] == whole["parameters_sha256"]
+    assert rest["phases"][0]["period"] is None and rest["phases"][1]["period"] is not None
+    assert rest["phases"][1]["restarts"] == [], "the earlier run has measured when they left"
+
+
+@pytest.mark.slow
+def test_a_training_of_your_own_takes_its_data_and_generators_along(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = json.loads(encode_instance(instance()))["models"]["net"]
+    net["executor"] = {"train": "own_trainings:noisy", "arguments": {}, "cuts": CUTS["noisy"]}
+    asked = instance(jobs=JOBS, models={"net": net})
+    (group,) = by_hand(asked).groups
+    places = {placed.name: placed.gpus for placed in group.phases[0].jobs}
+    found = []
+    for changes in ({}, places):
+        jobs = [tuple(replace(it, gpus=changes.get(it.name, it.gpus)) for it in phase.jobs) for phase in group.phases]
+        phases = tuple(replace(phase, jobs=own) for phase, own in zip(group.phases, jobs, strict=True))
+        plan = replace(by_hand(asked), groups=(PhaseGroup(phases),))
+        assert run(*written(tmp_path, asked, plan), "--trust", "own_trainings:noisy", "--warm-up", 1, "--json") == 0
+        found.append(json.loads(capsys.readouterr().out)["parameters_sha256"])
+    assert found[0] == found[1] and set(found[0]) == set(places)
+
+
+def part_of(begin_us: int, repeats: int, *starts_us: tuple[int, list[int]]) -> Part:
+    """What a process did in a phase: blocks of 2000 us, by number of their job in the phase."""
+    blocks = [BlockRecord(k, n, 0, 3, at, at + 2000, 0.5) for k, starts in starts_us for n, at in enumerate(starts)]
+    return Part(blocks, [], [], repeats, begin_us)
+
+
+def test_ends_count_restarts_and_who_is_away_takes_no_memory() -> None:
+    restart_us = 10_000
+    asked = instance(jobs=[job("moves", 1, 3, restart_us), job("rests", 1, 4, restart_us)])
+    both = Phase(0, 4800, 2, (single("moves", HOSTS[0], 2400), single("rests", HOSTS[1], 4800)))
+    other = Phase(7200 + restart_us, 2400, 1, (single("moves", HOSTS[1], 2400),))
+    last = Phase(9600 + restart_us, 2400, 2, (single("rests", HOSTS[1], 2400),))
+    plan = Plan(asked.name, instance_sha256(asked), "feasible", last.end_us, 0, (PhaseGroup((both, other, last)),))
+    assert list(check(asked, plan)) == []
+    here = [part_of(1_000_000, 2, (0, [0, 3000])), part_of(2_000_000, 1), part_of(3_000_000, 2)]
+    there = [
+        part_of(1_000_000, 2, (1, [1000, 5000])),
+        part_of(2_000_000, 1, (0, [0])),
+        part_of(3_000_000, 2, (0, [0, 2500])),
+    ]
+    reports = [RankReport(here, {}, 1, [0, 0]), RankReport(there, {(0, 0): "", (1, 0): ""}, 1, [0, 0])]
+    found = replay_of(ReplayRequest(asked, plan, passes=2), None, None, reports, {})
+    assert found is not None
+    away = [[(it.job, it.measured_us) for it in phase.restarts] for phase in found.phases]
+    assert away == [[], [("moves", 995_000)], [("rests", 1_993_000)]]
+    spans = [(phase.measured_begin_us, phase.measured_end_us) for phase in found.phases]
+    assert spans == [(0, 7000), (15_000, 17_000), (17_000, 21_500)]
+    first, second = (gpu.planned_memory_bytes for gpu in found.gpus)
+    assert first == second, "each holds one job at a time"

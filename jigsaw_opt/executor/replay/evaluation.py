@@ -10,7 +10,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.executor.pipeline.step_times import StepTimes, slot_bytes
 from jigsaw_opt.executor.replay.order import used_gpus
-from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts
+from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts, restarts
 from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
@@ -19,7 +19,17 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
-from jigsaw_opt.problem.replay import Baseline, JobCycle, MeasuredGpu, MeasuredPhase, Replay, ReplaySummary, Timeline
+from jigsaw_opt.problem.replay import (
+    Baseline,
+    JobCycle,
+    MeasuredGpu,
+    MeasuredJob,
+    MeasuredPhase,
+    MeasuredRestart,
+    Replay,
+    ReplaySummary,
+    Timeline,
+)
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import job_end
 
@@ -146,6 +156,7 @@ def _phases(
         hosts = [process for gpu, process in zip(gpus, found, strict=True) if gpu in used]
         end: int | None = 0
         finish: int | None = None
+        left: dict[int, int] = {}
         for number, part in enumerate(parts):
             own = {
                 (k, slot): parameters[job, slot]
@@ -164,40 +175,67 @@ def _phases(
                 continue
             repeated = part.phase.count if parameters else repetitions(part.plan, measured)
             left_out = asked.count - repeated
-            length, begin = _length_us(measured), hosts[0].parts[number].begin_us
+            length, begin = _length_us(measured.jobs), hosts[0].parts[number].begin_us
             compared = summary(part.plan, measured) if length else None
-            whole_span = _span_us(request, part, measured, compared, left_out, end) if parameters else None
+            back = restarts(request.instance, parts, number)
+            before = None if end is None else max(end, part.phase.start_us if request.pace else 0)
+            ready = _ready_us(request.instance, part, {job: left.get(job, 0) for job in back})
+            whole_span = _span_us(before, ready, measured, compared, left_out) if parameters else None
             start, end = whole_span or (None, None)
+            if end is not None:
+                lengths = (_length_us([it]) for it in measured.jobs)
+                left |= {job: end - length + own_us for job, own_us in zip(part.numbers, lengths, strict=True)}
             seam = None if finish is None else max(0, begin - finish)
             finish = begin + length if length else None
             ends = (asked.end_us, start, end, seam)
-            yield MeasuredPhase(group, number, asked.count, repeated, compared, *ends, measured)
+            restarted = tuple(_restarts(request.instance, parts, number, hosts))
+            yield MeasuredPhase(group, number, asked.count, repeated, compared, *ends, measured, restarted)
 
 
-def _length_us(measured: Timeline) -> int:
-    """From the begin of a phase to its last operation; 0 where none was left."""
-    last = [job.iterations[-1] for job in measured.jobs if job.iterations]
+def _length_us(jobs: Iterable[MeasuredJob]) -> int:
+    """From the begin of a phase to the last operation of some of its jobs; 0 where none was left."""
+    last = [job.iterations[-1] for job in jobs if job.iterations]
     ends = ([*(b.end_us for b in it.blocks), *(t.end_us for t in it.transfers)] for it in last)
     return max(chain.from_iterable(ends), default=0)
 
 
+def _ready_us(instance: Instance, part: PhasePart, left: Mapping[int, int]) -> list[int]:
+    """Moment from which each job of a phase may run: its release, or the end of its restart after it has left."""
+    jobs = [(number, instance.jobs[number]) for number in part.numbers]
+    return [max(job.release_us, left[k] + (job.restart_us or 0) if k in left else 0) for k, job in jobs]
+
+
+def _restarts(
+    instance: Instance, parts: Sequence[PhasePart], number: int, hosts: Sequence[RankReport]
+) -> Iterator[MeasuredRestart]:
+    """How long the jobs that restart in a phase were away; none of a job of which an earlier run did some."""
+    for job, earlier in restarts(instance, parts, number).items():
+        ends = [end for _, end in _moments(parts[earlier], job, [it.parts[earlier] for it in hosts])]
+        starts = [start for start, _ in _moments(parts[number], job, [it.parts[number] for it in hosts])]
+        if ends and starts:
+            asked = instance.jobs[job]
+            yield MeasuredRestart(asked.name, asked.restart_us or 0, max(0, min(starts) - max(ends)))
+
+
+def _moments(part: PhasePart, job: int, runs: Sequence[Part]) -> Iterator[tuple[int, int]]:
+    """Yield start and end of all operations of a job in a phase, on the clock of the first process."""
+    place = part.numbers.index(job)
+    for run in runs:
+        yield from ((run.begin_us + b.start_us, run.begin_us + b.end_us) for b in run.blocks if b.job == place)
+        yield from ((run.begin_us + t.start_us, run.begin_us + t.end_us) for t in run.transfers if t.key.job == place)
+
+
 def _span_us(
-    request: ReplayRequest,
-    part: PhasePart,
-    measured: Timeline,
-    compared: ReplaySummary | None,
-    left_out: int,
-    before: int | None,
+    before: int | None, ready: Sequence[int], measured: Timeline, compared: ReplaySummary | None, left_out: int
 ) -> tuple[int, int] | None:
-    """When a phase begins, once the one before it has ended and all of its jobs are released, and when it ends."""
+    """When a phase begins, once the one before it has ended and all of its jobs may run, and when it ends."""
     resumed = any(job.first_iteration for job in measured.jobs)
     if before is None or resumed or compared is None or (left_out and compared.measured_us is None):
         return None
-    begin = max(before, part.phase.start_us if request.pace else 0)
-    for number, job in zip(part.numbers, measured.jobs, strict=True):
-        first = min(block.start_us for block in job.iterations[0].blocks)
-        begin = max(begin, request.instance.jobs[number].release_us - first)
-    return begin, begin + _length_us(measured) + left_out * (compared.measured_us or 0)
+    begin = before
+    for moment, job in zip(ready, measured.jobs, strict=True):
+        begin = max(begin, moment - min(block.start_us for block in job.iterations[0].blocks))
+    return begin, begin + _length_us(measured.jobs) + left_out * (compared.measured_us or 0)
 
 
 def _most_planned(request: ReplayRequest, gpu: str) -> int:
