@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -19,6 +20,8 @@ from test_phased_replay import SMALL, levels_of, placed, trained_alone, written 
 from jigsaw_opt.checking import check  # noqa: E402
 from jigsaw_opt.documents import encode_instance, instance_sha256, load_document, schema  # noqa: E402
 from jigsaw_opt.documents.replay import encode_replay  # noqa: E402
+from jigsaw_opt.errors import RunFailedError  # noqa: E402
+from jigsaw_opt.executor.replay import absent  # noqa: E402
 from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
@@ -119,6 +122,16 @@ def test_a_training_of_your_own_takes_its_data_and_generators_along(
         assert run(*written(tmp_path, asked, plan), "--trust", "own_trainings:noisy", "--warm-up", 1, "--json") == 0
         found.append(json.loads(capsys.readouterr().out)["parameters_sha256"])
     assert found[0] == found[1] and set(found[0]) == set(places)
+
+
+def test_no_room_for_a_state_is_told_with_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(absent, "TemporaryFile", full)
+    worker = SimpleNamespace(number=1, state=dict)
+    with pytest.raises(RunFailedError, match=r"job a, worker 1: its state .*: \[Errno 28\] No space left on device"):
+        absent.AbsentWorkers(None).put(SimpleNamespace(job=0, name="a", worker=worker))  # type: ignore[arg-type]
 
 
 def part_of(begin_us: int, repeats: int, *starts_us: tuple[int, list[int]]) -> Part:

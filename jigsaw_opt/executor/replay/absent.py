@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import BytesIO
-from tempfile import TemporaryFile, gettempdir
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 import torch
@@ -47,7 +47,7 @@ class AbsentWorkers:
             file.flush()
         except OSError as error:
             where = f"job {replica.name}, worker {replica.worker.number}"
-            raise RunFailedError(f"{where}: its state cannot be kept in {gettempdir()}: {error.strerror}") from error
+            raise RunFailedError(f"{where}: its state cannot be kept in a temporary file: {error}") from error
 
     def bring(self, job: int, sources: Sequence[int], targets: Sequence[int]) -> dict[str, Any] | None:
         """Hand the states of all workers of a job over to the processes in which it goes on.
