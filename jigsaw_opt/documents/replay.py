@@ -12,22 +12,24 @@ from typing import Any
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.recognising import stated_kind
 from jigsaw_opt.errors import Problem
+from jigsaw_opt.problem.measured_times import (
+    MeasuredBlock,
+    MeasuredIteration,
+    MeasuredJob,
+    MeasuredOperation,
+    MeasuredStep,
+    Timeline,
+)
 from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, ShapedIteration, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
     JobCycle,
     KindError,
-    MeasuredBlock,
     MeasuredGpu,
-    MeasuredIteration,
-    MeasuredJob,
-    MeasuredOperation,
     MeasuredPhase,
     MeasuredRestart,
-    MeasuredStep,
     Replay,
     ReplaySummary,
-    Timeline,
 )
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import Kind

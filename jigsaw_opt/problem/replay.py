@@ -5,129 +5,26 @@ Times are microseconds after the moment when all processes began, or the phase d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.plan import Transfer
+from jigsaw_opt.problem.measured_times import Timeline
 
 __all__ = [
     "Baseline",
     "JobCycle",
     "KindError",
-    "MeasuredBlock",
     "MeasuredGpu",
-    "MeasuredIteration",
-    "MeasuredJob",
-    "MeasuredOperation",
     "MeasuredPhase",
     "MeasuredRestart",
-    "MeasuredStep",
     "Policy",
     "Replay",
     "ReplaySummary",
-    "Timeline",
 ]
 
 Policy = Literal["fifo", "gang", "alone"]
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredBlock:
-    """A worker's block, and the mean loss over its batch."""
-
-    level: int
-    start_us: int
-    end_us: int
-    loss: float
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredIteration:
-    """Blocks in the order of the workers, transfers in the order of the buckets.
-
-    A transfer starts when the last of the job's workers takes part in it, and ends when the last one has its result.
-    """
-
-    blocks: tuple[MeasuredBlock, ...]
-    transfers: tuple[Transfer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredOperation:
-    """A block or transfer of a pipeline, by its name in the shape."""
-
-    name: str
-    start_us: int
-    end_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredStep:
-    """An iteration of a pipeline: its blocks and transfers in the order of the shape, and the mean loss.
-
-    A transfer starts when the pass ends that it has the result of, and ends when the pass that takes the result has it.
-    """
-
-    blocks: tuple[MeasuredOperation, ...]
-    transfers: tuple[MeasuredOperation, ...]
-    loss: float
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredJob:
-    """One job's iterations.
-
-    Parameters
-    ----------
-    name, gpus
-        As in the plan.
-    first_iteration
-        Number of the first iteration, from 0; above 0 where a run was resumed.
-    iterations
-        One behind the other; where a plan was carried out several times, of all passes.
-    parameters_sha256
-        By worker, digest of its parameters at the end; equal where all workers agree to the last bit. Of a pipeline by
-        slot, each of which has parameters of its own. Empty where the run was interrupted.
-    """
-
-    name: str
-    gpus: tuple[str, ...]
-    first_iteration: int
-    iterations: tuple[MeasuredIteration | MeasuredStep, ...]
-    parameters_sha256: tuple[str, ...]
-
-    def numbered(self) -> Iterator[tuple[int, MeasuredIteration]]:
-        """Yield the iterations of a data-parallel job with their numbers."""
-        for number, iteration in enumerate(self.iterations, self.first_iteration):
-            if isinstance(iteration, MeasuredIteration):
-                yield number, iteration
-
-    def steps(self) -> Iterator[tuple[int, MeasuredStep]]:
-        """Yield the iterations of a pipeline with their numbers."""
-        for number, iteration in enumerate(self.iterations, self.first_iteration):
-            if isinstance(iteration, MeasuredStep):
-                yield number, iteration
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """What happened when.
-
-    Parameters
-    ----------
-    passes
-        How often the plan was carried out; a pass over a cyclic plan is one period.
-    origins_us
-        When each pass of a finite plan began; empty for a cyclic one, whose passes overlap.
-    jobs
-        In the instance's order.
-    """
-
-    passes: int
-    origins_us: tuple[int, ...]
-    jobs: tuple[MeasuredJob, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from jigsaw_opt.errors import TooLargeError, require_a
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.measured_times import MeasuredJob
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, ShapedJobPlan
-from jigsaw_opt.problem.replay import MeasuredJob, MeasuredPhase
+from jigsaw_opt.problem.replay import MeasuredPhase
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape

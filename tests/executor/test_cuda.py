@@ -15,7 +15,8 @@ from jigsaw_opt.executor.building import build_network, even_segments, replica  
 from jigsaw_opt.executor.exchange import GradientExchange  # noqa: E402
 from jigsaw_opt.executor.profiling import profile_replica  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
-from jigsaw_opt.problem.replay import MeasuredBlock, Replay  # noqa: E402
+from jigsaw_opt.problem.measured_times import MeasuredBlock  # noqa: E402
+from jigsaw_opt.problem.replay import Replay  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -11,8 +11,9 @@ from jigsaw_opt.executor.replay.records import Part
 from jigsaw_opt.executor.replay.stopping_clock import StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.measured_times import MeasuredOperation, MeasuredStep
 from jigsaw_opt.problem.plan import ShapedJobPlan
-from jigsaw_opt.problem.replay import KindError, MeasuredOperation, MeasuredStep
+from jigsaw_opt.problem.replay import KindError
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 
 __all__ = ["StepTimes", "slot_bytes"]

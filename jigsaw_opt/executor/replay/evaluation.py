@@ -17,18 +17,17 @@ from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
 from jigsaw_opt.executor.replay.timelines import timeline
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.measured_times import MeasuredJob, Timeline
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.replay import (
     Baseline,
     JobCycle,
     MeasuredGpu,
-    MeasuredJob,
     MeasuredPhase,
     MeasuredRestart,
     Replay,
     ReplaySummary,
-    Timeline,
 )
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import job_end

@@ -7,15 +7,9 @@ from statistics import median, quantiles
 from typing import Literal
 
 from jigsaw_opt.executor.pipeline.step_times import StepTimes
+from jigsaw_opt.problem.measured_times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
 from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
-from jigsaw_opt.problem.replay import (
-    MeasuredBlock,
-    MeasuredIteration,
-    MeasuredJob,
-    MeasuredStep,
-    ReplaySummary,
-    Timeline,
-)
+from jigsaw_opt.problem.replay import ReplaySummary
 from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["compared", "cycle_us", "mean_distance", "repetitions", "summary"]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from jigsaw_opt.executor.pipeline.step_times import StepTimes
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, TransferRecord
 from jigsaw_opt.executor.replay.stopping_clock import StoppingClock
+from jigsaw_opt.problem.measured_times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
 from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
-from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
 
 __all__ = ["timeline"]
 
