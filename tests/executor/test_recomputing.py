@@ -92,7 +92,7 @@ def test_a_plan_that_recomputes_trains_the_same_within_less_memory(split: bool, 
     )
     (tmp_path / "layers.json").write_bytes(encode_layers(LayerGraph(layers, chain_edges(6), 4, 3)))
     digests, bytes_of = list[Any](), list[list[int]]()
-    for again, memory in (("none", 10**6), ("all", 170_000)):
+    for again, memory in (("none", 10**6), ("all", 165_000)):
         files = [tmp_path / f"{again}.{name}" for name in ("instance", "plan", "cut", "replay")]
         asked = ("--stages", 2, "--micro-batches", 4, "--batch", 16, "--recompute", again, "--memory", memory)
         written = ("-o", files[0], "--plan", files[1], "--cuts", files[2])
@@ -107,4 +107,4 @@ def test_a_plan_that_recomputes_trains_the_same_within_less_memory(split: bool, 
         bytes_of.append([gpu.memory_bytes for gpu in found.gpus])
         assert all(gpu.memory_bytes <= gpu.planned_memory_bytes for gpu in found.gpus)
     assert digests[0] == digests[1]
-    assert max(bytes_of[1]) <= 170_000 < min(bytes_of[0])
+    assert max(bytes_of[1]) <= 165_000 < max(bytes_of[0])

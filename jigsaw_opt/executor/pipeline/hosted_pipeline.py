@@ -89,9 +89,7 @@ class HostedPipeline(HostedStages):
             for action in self._file.actions_of(self.rank, iteration):
                 kind = action.lstrip("0123456789")[0]
                 stage = int(action.partition(kind)[0])
-                held += {"F": kept[stage], "I": saved[stage] - kept[stage], "B": saved[stage] - kept[stage], "W": 0}[
-                    kind
-                ]
+                held += {"F": kept[stage], "W": 0}.get(kind, saved[stage] - kept[stage])
                 most = max(most, held)
-                held -= {"F": 0, "I": 0, "B": saved[stage], "W": saved[stage]}[kind]
+                held -= saved[stage] if kind in "BW" else 0
         return most

@@ -176,6 +176,8 @@ class _CutSearch:
             far = best is None or (self.best is not None and best[0] > _FAR * self.best.makespan_us)
             if tried >= _RULES_OF_ALL and far and self.best is not None:
                 break
+            if best is not None and self.budget.left() <= 0:
+                break
         else:
             for orders in fitting(pipeline).values():
                 self.budget.count(pipeline)

@@ -42,6 +42,11 @@ class LimitsLeft:
         layout = pipeline.layout
         self._used += _PASS_UNITS * layout.stages * layout.micro_batches * len(pipeline.kinds)
 
+    def is_spent_by(self, pipeline: PipelineProblem) -> bool:
+        """Count a list schedule of a pipeline; return whether nothing is left."""
+        self.count(pipeline)
+        return self.left() <= 0
+
     def spend(self, units: float) -> None:
         """Count deterministic units of the engine."""
         self._used += units

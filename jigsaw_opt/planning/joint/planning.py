@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
 
-from jigsaw_opt.errors import InfeasibleError, OutOfTimeError
+from jigsaw_opt.errors import InfeasibleError, OutOfTimeError, UsageError, argument
 from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration, configurations
 from jigsaw_opt.planning.joint.cut_bound import NEVER, cut_bound_us
 from jigsaw_opt.planning.joint.cut_search import ScheduledCut, schedule_balanced, search_cuts
+from jigsaw_opt.planning.joint.less_memory import with_less_memory
 from jigsaw_opt.planning.joint.limits_left import LimitsLeft
 from jigsaw_opt.planning.joint.positions import positions_of
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_tables
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.recognising import orders_of
-from jigsaw_opt.planning.pipeline.schedule import plan_of_orders
+from jigsaw_opt.planning.pipeline.schedule import peak_bytes, plan_of_orders
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.problem import clock
@@ -40,6 +43,10 @@ _CUT_SHARES, _ROUNDS = 3, 2
 """Equal shares of what is left of the limits that one of these cuts may take, and how often they are gone through."""
 _CANDIDATES, _CANDIDATE_SHARE = 3, 0.5
 """Best cuts whose orders are searched for in any case, and the share of what is left for each."""
+_PASSES_A_SECOND = 5_000
+"""Passes of a step that are timed, written down and checked in a second of the limit; each has one second more."""
+_MEMORY_SHARE, _MEMORY_SECONDS = 0.02, 0.5
+"""For orders that are as short and hold less: a share of the limits beside these, and seconds at most."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,7 @@ def plan_pipeline(
     Raises
     ------
     UsageError
-        The choices make no sense for the model.
+        The choices make no sense for the model, or a step has more passes than the limit of time leaves time for.
     InfeasibleError
         Nothing that is allowed fits into memory, or there are fewer layers than stages.
     OutOfTimeError
@@ -126,6 +133,7 @@ def plan_pipeline(
     planner.search_cuts()
     planner.search_orders()
     planner.prove_bounds(0.0)
+    planner.lower_memory()
     return planner.plan()
 
 
@@ -142,8 +150,6 @@ class _Planner:
         By configuration and cut, what is proven of its schedules.
     best
         The cut with the shortest schedule so far.
-    plan_of_best
-        Its instance and plan, where its orders were searched for.
     """
 
     def __init__(
@@ -157,14 +163,15 @@ class _Planner:
         self.options, self.name, self.report = options, name, report
         self.budget = LimitsLeft(options)
         self.memory = choices.memory
-        tables = stage_tables(positions_of(graph), choices, configurations(choices, graph))
+        allowed = list(configurations(choices, graph))
+        _require_time(allowed, options.time_limit)
+        tables = stage_tables(positions_of(graph), choices, allowed)
         self._set_bounds(
             ChainBound(table) if table.configuration.layout.chunks == 1 else VirtualBound(table) for table in tables
         )
         self.candidates: list[ScheduledCut] = []
         self.solved: dict[tuple[PipelineConfiguration, Cut], int] = {}
         self.best: ScheduledCut | None = None
-        self.plan_of_best: tuple[Instance, Plan] | None = None
 
     def _set_bounds(self, bounds: Iterable[ChainBound | VirtualBound]) -> None:
         """Keep bounds, the least first, without those of configurations that no cut of fits."""
@@ -180,7 +187,7 @@ class _Planner:
             clock.look()
             found = schedule_balanced(bound, self.budget)
             if found is not None:
-                self._offer(found, None)
+                self._offer(found)
                 return
 
     def prove_bounds(self, until: float) -> None:
@@ -203,7 +210,7 @@ class _Planner:
             self.candidates += search_cuts(bound, self.budget, until, self.options.seed)
             self.candidates.sort(key=lambda it: it.makespan_us)
             if self.candidates:
-                self._offer(self.candidates[0], None)
+                self._offer(self.candidates[0])
         if self.best is None:
             self._search_any()
 
@@ -238,13 +245,37 @@ class _Planner:
             raise InfeasibleError("no schedule of any cut fits into the memory")
         raise OutOfTimeError("no schedule of a cut that was tried fits into the memory; others may")
 
+    def lower_memory(self) -> None:
+        """Of the cuts with the shortest schedules, and of orders that are as short, keep what holds least at once."""
+        assert self.best is not None, "cuts were searched for"
+        shortest, budget = self.best.makespan_us, LimitsLeft(self._memory_options())
+        others = [it for it in self.candidates if it.makespan_us == shortest and it.cut != self.best.cut]
+        found = list[tuple[int, int, ScheduledCut]]()
+        for candidate in [self.best, *others][:_CANDIDATES]:
+            pipeline = candidate.table.problem(candidate.cut)
+            orders = with_less_memory(pipeline, candidate.orders, partial(budget.is_spent_by, pipeline))
+            found.append((max(peak_bytes(pipeline, orders)), len(found), candidate._replace(orders=orders)))
+        self.best = min(found)[2]
+
+    def _memory_options(self) -> Options:
+        """Limits beside those of the search, which is over by then as a rule."""
+        seconds, work = self.options.time_limit, self.options.work_limit
+        return replace(
+            self.options,
+            time_limit=None if seconds is None else min(_MEMORY_SECONDS, _MEMORY_SHARE * seconds),
+            work_limit=None if work is None else _MEMORY_SHARE * work,
+        )
+
     def plan(self) -> JointPlan:
         """Return the best plan with what is proven."""
         assert self.best is not None, "cuts were searched for"
         best, bound = self.best, self._bound_us()
         pipeline = best.table.problem(best.cut)
-        made = self.plan_of_best or plan_of_orders(pipeline, best.orders, self.name, "finite", "list")
-        return JointPlan(best.table, best.cut, pipeline, orders_of(*made), *made, bound)
+        instance, plan = plan_of_orders(pipeline, best.orders, self.name, "finite", "list")
+        own = min(plan.objective, self.solved.get((best.table.configuration, best.cut), 0))
+        if own > plan.bound:
+            plan = replace(plan, bound=own, status="optimal" if own == plan.objective else "feasible")
+        return JointPlan(best.table, best.cut, pipeline, best.orders, instance, plan, bound)
 
     def _makespan_us(self) -> int:
         assert self.best is not None, "cuts were searched for"
@@ -253,10 +284,10 @@ class _Planner:
     def _proven(self) -> bool:
         return self.best is not None and self.bounds[0][0] >= self.best.makespan_us
 
-    def _offer(self, candidate: ScheduledCut, plan: tuple[Instance, Plan] | None) -> None:
+    def _offer(self, candidate: ScheduledCut) -> None:
         """Keep a cut with its schedule if that is the shortest."""
         if self.best is None or candidate.makespan_us < self.best.makespan_us:
-            self.best, self.plan_of_best = candidate, plan
+            self.best = candidate
 
     def _solve(self, table: StageTable, cut: Cut, orders: Orders | None, share: float) -> None:
         """Search for the orders of a cut, and keep what is proven, and the plan if it is the best."""
@@ -267,8 +298,7 @@ class _Planner:
         infeasible = result.status == Status.INFEASIBLE
         self.solved[table.configuration, cut] = NEVER if infeasible else result.bound
         if result.plan is not None:
-            found = ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan))
-            self._offer(found, (instance, result.plan))
+            self._offer(ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan)))
 
     def _open_cuts(self) -> tuple[int, list[tuple[int, StageTable, Cut]]]:
         """Cuts that may have a step up to a limit, with what is proven of each; the limit is as high as can be.
@@ -305,3 +335,18 @@ class _Planner:
         """Return what is proven: of each cut up to a limit, and of all others together."""
         limit, left = self._open_cuts()
         return min((least for least, _, _ in left), default=limit + 1)
+
+
+def _require_time(allowed: Sequence[PipelineConfiguration], seconds: float | None) -> None:
+    """Refuse more micro-batches than there is time to write a plan for, whatever is found."""
+    if seconds is None:
+        return
+    for layout in (it.layout for it in allowed):
+        once = layout.stages * (3 if layout.split else 2)
+        most, passes = int(_PASSES_A_SECOND * (1 + seconds)), once * layout.micro_batches
+        if passes > most:
+            needed = ceil(passes / _PASSES_A_SECOND) - 1
+            raise UsageError(
+                f"{layout.micro_batches:,} micro-batches through {layout.stages} stages are {passes:,} passes; in "
+                f"{seconds:g} s, at most {most // once:,} micro-batches are planned ({argument('time_limit', needed)})"
+            )

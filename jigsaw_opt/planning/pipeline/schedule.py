@@ -9,7 +9,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, WrongPlanError
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, by_gpu, pipeline_instance
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan
@@ -22,6 +22,7 @@ from jigsaw_opt.solvers.bounds.driver import lower_bound
 
 __all__ = [
     "PipelineSchedule",
+    "held_bytes",
     "makespan_us",
     "peak_bytes",
     "plan_of_orders",
@@ -93,12 +94,15 @@ def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: 
 
 def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
     """By GPU, the most memory that orders of passes hold at once."""
-    costs, found = pipeline.costs, []
-    for gpu, order in enumerate(orders):
-        held = sum(
-            costs.static_bytes[s] for s, g in enumerate(pipeline.layout.gpu_of) if g == gpu and costs.static_bytes
-        )
-        most = held
+    static = by_gpu(pipeline.layout, pipeline.costs.static_bytes)
+    return tuple(max(held, default=always) for held, always in zip(held_bytes(pipeline, orders), static, strict=True))
+
+
+def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
+    """By GPU, the memory that is held during each of its passes."""
+    costs, found = pipeline.costs, list[list[int]]()
+    for held, order in zip(by_gpu(pipeline.layout, costs.static_bytes), orders, strict=True):
+        found.append([])
         for it in order:
             whole = costs.activation_bytes[it.stage] if costs.activation_bytes else 0
             weights = 0
@@ -106,11 +110,10 @@ def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
                 weights = costs.weight_bytes[it.stage] if costs.weight_bytes else whole
             again = costs.recomputed_bytes[it.stage] if costs.recomputed_bytes else 0
             held += {"F": whole, "B": again, "W": 0}[it.kind]
-            most = max(most, held)
+            found[-1].append(held)
             held -= {"F": 0, "B": whole - weights, "W": weights}[it.kind]
             held -= again if it.kind == pipeline.kinds[-1] else 0
-        found.append(most)
-    return tuple(found)
+    return found
 
 
 def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:

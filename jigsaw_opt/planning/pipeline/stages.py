@@ -21,7 +21,7 @@ from jigsaw_opt.problem.shape import (
     Slot,
 )
 
-__all__ = ["PipelineCosts", "PipelineProblem", "pipeline_instance", "pipeline_shape"]
+__all__ = ["PipelineCosts", "PipelineProblem", "by_gpu", "pipeline_instance", "pipeline_shape"]
 
 _TYPE = "gpu"
 _BYTES_PER_SECOND = 10**6
@@ -168,7 +168,7 @@ class PipelineProblem:
             held = self.costs.activation_bytes[stage] if self.costs.activation_bytes else 0
             again = self.costs.recomputed_bytes[stage] if self.costs.recomputed_bytes else 0
             most[gpu] += self.layout.micro_batches * (held + again)
-        static = _by_gpu(self.layout, self.costs.static_bytes)
+        static = by_gpu(self.layout, self.costs.static_bytes)
         return max(1, *(held + always for held, always in zip(most, static, strict=True)))
 
 
@@ -207,7 +207,7 @@ def pipeline_shape(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int
         By stage but the last, bytes sent onward, and back; empty for nothing.
     """
     layout, costs = pipeline.layout, pipeline.costs
-    static = _by_gpu(layout, costs.static_bytes)
+    static = by_gpu(layout, costs.static_bytes)
     slots = tuple(Slot(f"gpu{gpu}", static[gpu]) for gpu in range(layout.gpus))
     at = [(batch, stage) for batch in range(layout.micro_batches) for stage in range(layout.stages)]
     blocks = tuple(
@@ -220,7 +220,8 @@ def pipeline_shape(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int
     return Shape(slots, blocks, tuple(transfers), (*edges, *sending), "slot", tuple(_holds(pipeline, at)))
 
 
-def _by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
+def by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
+    """By GPU, the sum over its stages of what each has; 0 where nothing is stated."""
     total = [0] * layout.gpus
     for stage, amount in enumerate(by_stage):
         total[layout.gpu_of[stage]] += amount
