@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainBound"]
 
+_CLOSE = 1000
+"""Where each step of the bisection takes long, it ends one part of so many above the bound."""
 _MOST_STARTS = 8
 """Cuts that reach the bound, from which a search begins."""
 
@@ -98,7 +100,7 @@ class ChainBound:
                     self._stages = self._demands()
                 self._raise(self._completes)
                 if self.least_us is not None and self.table.choices.memory is not None:
-                    self._raise(partial(completes, self._trips))
+                    self._raise(partial(completes, self._trips), _CLOSE)
                 self.proven = True
         except OutOfTimeError:
             pass
@@ -125,8 +127,8 @@ class ChainBound:
         fits = {again: self._places(again) for again in modes}
         return self._asked({again: self._added(again, fits[again]) for again in modes}, fits)
 
-    def _raise(self, completes: Callable[[int], bool]) -> None:
-        """Raise the bound to the least makespan that conditions leave, by bisection."""
+    def _raise(self, completes: Callable[[int], bool], close: int | None = None) -> None:
+        """Raise the bound to the least makespan that conditions leave, by bisection; or close to it, as `_CLOSE` is."""
         assert self.least_us is not None, "some cut fits"
         # The answer is seldom far above the work of all devices.
         high = self.least_us
@@ -136,7 +138,7 @@ class ChainBound:
             if high >= NEVER // 4:
                 self.least_us = None
                 return
-        while self.least_us < high:
+        while self.least_us < high - (0 if close is None else high // close):
             look()
             middle = (self.least_us + high) // 2
             if completes(middle):
