@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HELP = "schedule a pipeline"
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search")
-_NOT_CUT = ("schedule", "backward", "gpus", "in_flight", "horizon", "into")
+_NOT_CUT = ("schedule", "gpus", "in_flight", "horizon", "into")
 """What is not said of a profile that is cut."""
 
 
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--backward",
         choices=("combined", "split"),
         help="split: the gradient of the input is sent on before the pass for the weights; combined: after the whole "
-        "backward pass (default: split where --weight-us is given)",
+        "backward pass (default: split where the times of the second part are known)",
     )
     parser.add_argument(
         "--first-stage",

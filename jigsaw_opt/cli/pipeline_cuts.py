@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHOICES", "configure_cuts", "memory_of", "numbers_of", "run_cuts"]
 
-CHOICES = ("bandwidth", "virtual", "placement", "recompute", "batch", "profile_batch", "cuts", "baseline")
+CHOICES = ("bandwidth", "latency_us", "virtual", "placement", "recompute", "batch", "profile_batch", "cuts", "baseline")
 """What is said only of a profile that is cut."""
 
 _YES = {True: "yes", False: "no"}
@@ -32,6 +32,12 @@ def configure_cuts(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--stages", type=int, metavar="N", help="cut PROFILE for so many devices")
     group.add_argument(
         "--bandwidth", type=int, metavar="RATE", help="bytes per second between neighbours (default: no time to send)"
+    )
+    group.add_argument(
+        "--latency-us",
+        type=int,
+        metavar="US",
+        help="part of the time of a message that does not depend on its size, in microseconds (default: 0)",
     )
     group.add_argument(
         "--virtual", type=numbers_of, metavar="V", help="stages of a device, also a range as in 1..3 (default: 1)"
@@ -113,6 +119,8 @@ def run_cuts(arguments: argparse.Namespace) -> int:
             )
         graph = replace(graph, batch=arguments.profile_batch)
     _require_split(arguments, graph)
+    if arguments.backward == "combined":
+        graph = replace(graph, layers=tuple(replace(layer, weight_us=None) for layer in graph.layers))
     limit = 30.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
     options = effort(arguments, time_limit=limit)
     with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
@@ -133,8 +141,14 @@ def _require_split(arguments: argparse.Namespace, graph: LayerGraph) -> None:
     """Refuse what says nothing of whole backward passes, where the profile is too coarse for others."""
     from jigsaw_opt.errors import UsageError
 
+    if arguments.backward == "combined":
+        if arguments.first_stage is not None or arguments.baseline in ("zb-h1", "zb-h2"):
+            raise UsageError("with --backward combined, leave out --first-stage, and baselines that split it")
+        return
     if all(layer.weight_us is not None for layer in graph.layers):
         return
+    if arguments.backward == "split":
+        raise UsageError("--backward split takes a profile whose layers have weight_us")
     if arguments.baseline in ("zb-h1", "zb-h2"):
         raise UsageError(f"--baseline {arguments.baseline} takes a profile whose layers have weight_us")
     if arguments.first_stage is not None:
@@ -156,6 +170,7 @@ def _choices(arguments: argparse.Namespace) -> PipelineChoices:
         placement=arguments.placement or "any",
         first_stage=arguments.first_stage or "whole",
         bandwidth=arguments.bandwidth,
+        latency_us=arguments.latency_us or 0,
         batch=arguments.batch,
     )
 

@@ -300,6 +300,10 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
         (["--stages", "2", "--placement", "v"], "--placement is of several stages a device"),
         (["--stages", "0"], "at least 1 device"),
         (["--stages", "2", "--baseline", "zb-h1"], "layers have weight_us"),
+        (["--stages", "2", "--backward", "split"], "layers have weight_us"),
+        (["--stages", "2", "--backward", "combined", "--first-stage", "whole"], "leave out --first-stage"),
+        (["--stages", "2", "--latency-us", "-1"], "the latency of a message is 0 us to"),
+        (["--latency-us", "5"], "leave out --latency-us"),
         (["--stages", "2", "--micro-batches", "2..3"], "a range of micro-batches"),
         (["--stages", "2", "--memory", "3 pounds"], "a size is at least 1 byte"),
         (["--stages", "2", "--micro-batches", "3..2"], "as in 8..32"),
@@ -314,6 +318,26 @@ def test_what_makes_no_sense_with_cuts_is_refused(
         raise SystemExit(main(["pipeline", str(profile), *given]))
     assert ended.value.code == 2
     assert told in capsys.readouterr().err
+
+
+def test_backward_passes_of_a_profile_that_splits_them_may_be_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"forward_us": 5, "parameter_bytes": 0, "activation_bytes": 1, "output_bytes": 10}
+    profile = {
+        "format": "jigsaw-layers/1",
+        "layers": [{"name": name, **sizes, "backward_us": 10, "weight_us": 4} for name in "ab"],
+    }
+    (tmp_path / "layers.json").write_text(json.dumps(profile))
+    given = ["pipeline", str(tmp_path / "layers.json"), "--stages", "2", "--micro-batches", "1", "--work-limit", "1"]
+    steps = {}
+    for backward in ("split", "combined"):
+        assert main([*given, "--backward", backward, "--latency-us", "100", "--json"]) == 0
+        document = printed(capsys)
+        assert document["backward"] == backward
+        steps[backward] = document["makespan_us"]
+    # Where it is split, the first stage has a B of a microsecond and the whole pass in W.
+    assert steps == {"split": 5 + 100 + 5 + 6 + 100 + 1 + 10, "combined": 5 + 100 + 5 + 10 + 100 + 10}
 
 
 def test_a_baseline_that_was_not_allowed_may_be_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

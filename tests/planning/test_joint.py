@@ -139,6 +139,12 @@ def test_a_plan_becomes_a_partition_with_the_same_costs() -> None:
     apart = plan_pipeline(graph, replace(choices, first_stage="split"), LIMITS)
     assert pipeline_costs(decode_partition(json_text(partition_tree(partition_of(apart))))) == apart.pipeline.costs
     assert [name for stage in partition_of(found).stages for name in stage.nodes] == [it.name for it in graph.layers]
+    for rate in (2_000_000, None):
+        late = plan_pipeline(graph, replace(choices, bandwidth=rate, latency_us=7), LIMITS)
+        sent = [it.output_bytes for it in partition_of(late).stages[:-1]]
+        assert late.pipeline.costs.transfer_us == tuple(7 + (0 if rate is None else -(-it // 2)) for it in sent)
+        read = decode_partition(json_text(partition_tree(partition_of(late))))
+        assert pipeline_costs(read).first_whole() == late.pipeline.costs
 
 
 def test_fewer_samples_a_micro_batch_take_less_time() -> None:

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.layers import LayerGraph
+from jigsaw_opt.problem.workload import LARGEST
 
 __all__ = ["FirstStage", "PipelineChoices", "PipelineConfiguration", "Placement", "Recompute", "configurations"]
 
@@ -85,6 +86,8 @@ class PipelineChoices:
                 wrong.append(f"numbers of {name} are at least 1, not {', '.join(map(str, values)) or 'none'}")
         if self.bandwidth is not None and not self.bandwidth > 0:
             wrong.append(f"the bandwidth is above 0, not {self.bandwidth}")
+        if not 0 <= self.latency_us <= LARGEST:
+            wrong.append(f"the latency of a message is 0 us to {LARGEST} us, not {self.latency_us}")
         if self.batch is not None and self.batch < 1:
             wrong.append(f"a step has at least 1 sample, not {self.batch}")
         if self.batch is None and len(set(self.micro_batches)) > 1:

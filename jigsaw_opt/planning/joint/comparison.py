@@ -110,6 +110,7 @@ def partition_of(plan: JointPlan) -> Partition:
         tuple(OuterStage(1, (number, number + 1), 1, stage.time_s) for number, stage in enumerate(stages)),
         choices.devices,
         len(positions.layers) - 1,
+        choices.latency_us,
     )
 
 

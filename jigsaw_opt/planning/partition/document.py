@@ -43,6 +43,7 @@ def decode_partition(data: bytes | str, source: str = "$") -> Partition:
         tuple(OuterStage(**{**it, "stages": tuple(it["stages"])}) for it in tree["outer"]),
         tree["noam"],
         tree["prefixes"],
+        tree.get("latency_us", 0),
     )
 
 

@@ -105,6 +105,8 @@ class Partition:
         Minibatches to be kept in flight (the paper's NOAM).
     prefixes
         In how many ways the model can be cut.
+    latency_us
+        Part of sending a stage's output that does not depend on its size.
     """
 
     variant: Variant
@@ -117,6 +119,7 @@ class Partition:
     outer: tuple[OuterStage, ...]
     noam: int
     prefixes: int
+    latency_us: int = 0
 
 
 def partition(

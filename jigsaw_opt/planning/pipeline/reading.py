@@ -92,14 +92,14 @@ def stages_of(costs: PipelineCosts) -> list[AsyncStage]:
 def _transfer_us(partition: Partition, number: int) -> int:
     """How long the output of a stage takes to the next one, by the innermost level that has GPUs of both.
 
-    Nothing where the partition does not pay for it.
+    The latency alone where the partition does not pay for bytes.
     """
     if not partition.activations:
-        return 0
+        return partition.latency_us
     first = sum(stage.replicas for stage in partition.stages[: number + 1]) - 1
     size = 1
     for level in partition.levels:
         size *= level.machines
         if first // size == (first + 1) // size:
             break
-    return ceil(partition.stages[number].output_bytes * 1e6 / level.bandwidth)
+    return partition.latency_us + ceil(partition.stages[number].output_bytes * 1e6 / level.bandwidth)
