@@ -156,7 +156,7 @@ def _refuse_unknown(table: JobTable, duration: str | None) -> None:
     others = {*_OURS} - {*_HEADER, *_DURATION}
     for name in table.columns:
         if name in _INDEX:
-            table.tally.remark("column without a name left aside")
+            table.leave_aside(name, "column without a name left aside")
         elif name not in (*known, *others) and not (duration and name in _DURATION):
             table.lines.add(
                 1, f"unknown column {name!r}", suggestion(name, (*known, *_SUBMIT, *_DURATION)) or nearest(name, known)

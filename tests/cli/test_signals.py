@@ -121,6 +121,7 @@ AT_ONCE = {
     "schema": "prints",
     "solvers": "prints",
     "validate": "reads",
+    "when": "simulates a queue, and keeps nothing before it is done",
 }
 """All others: they keep nothing that a signal could save, and it ends them at once."""
 

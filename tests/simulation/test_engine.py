@@ -48,7 +48,7 @@ def test_rounds_in_which_nothing_happens_are_left_out() -> None:
 def test_work_survives_preemption_and_restarts_are_paid_for() -> None:
     # b arrives at 60 s with less left than a, which then has 40 s of its 70 s (30 s went into its start) left.
     made = setting(job("a", 0, 8, 70), job("b", 60, 8, 20), restart_s=30)
-    outcome = run(made, SRTF)
+    outcome = run(made, SRTF, hysteresis="0")
     assert finish_s(outcome) == [120 + 30 + 40, 60 + 30 + 20]
     assert [record.restarts for record in outcome.jobs] == [1, 0]
     assert [(stint.job, stint.start_us // SECOND, stint.end_us // SECOND) for stint in outcome.stints] == [
@@ -180,7 +180,7 @@ def second_by_second(jobs: tuple[TraceJob, ...], gpus: int, restart_s: int) -> l
 @pytest.mark.parametrize("restart_s", [0, 25])
 def test_every_job_ends_when_a_replay_second_by_second_says(seed: int, restart_s: int) -> None:
     jobs = tuple(sorted(random_jobs(seed, 40), key=lambda one: one.submit_us))
-    outcome = run(setting(*jobs, restart_s=restart_s), SRTF)
+    outcome = run(setting(*jobs, restart_s=restart_s), SRTF, hysteresis="0")
     assert finish_s(outcome) == second_by_second(jobs, 8, restart_s)
     held = sum(record.held_gpu_us for record in outcome.rounds)
     assert held <= sum(record.gpu_us for record in outcome.jobs)

@@ -132,6 +132,11 @@ class JobTable:
         """Whether there is such a column."""
         return column in self._header
 
+    def leave_aside(self, column: str, why: str) -> None:
+        """Tell why a column is not read, in place of the remark on all that are not."""
+        self._read.add(column)
+        self.tally.remark(why)
+
     @property
     def zoned(self) -> bool:
         """Whether the moments that were read have a zone."""
