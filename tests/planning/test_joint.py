@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from random import Random
 
 import pytest
@@ -329,3 +329,24 @@ def test_more_micro_batches_than_there_is_time_for_are_refused() -> None:
         plan_pipeline(graph, PipelineChoices(2, (8000,)), Options(time_limit=1))
     with pytest.raises(UsageError, match=r"1,667 micro-batches .* at most 1,666 .*time_limit=2"):
         plan_pipeline(chain(Random(0), 4, split=True), PipelineChoices(2, (1667,)), Options(time_limit=1))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_proven_optimum_with_stages_that_recompute_is_that_of_all_cuts(seed: int) -> None:
+    pytest.importorskip("ortools")
+    random = Random(f"again/{seed}")
+    graph = chain(random, 4, split=seed % 2 == 1)
+    choices = PipelineChoices(2, (3,), random.randint(28, 40), recompute="auto", bandwidth=1_000_000)
+    table, least = table_of(graph, choices), []
+    for end, again in product(range(1, 4), product((False, True), repeat=2)):
+        problem = table.problem(Cut((end, 4), again))
+        result = solve(pipeline_instance(problem, "cut", "finite"), "cpsat", Options(threads=1))
+        assert result.status in ("optimal", "infeasible")
+        if result.objective is not None:
+            least.append((result.objective, again))
+            assert cut_bound_us(problem) <= result.objective
+    found = plan_pipeline(graph, choices, LIMITS)
+    assert (found.makespan_us, found.bound_us) == (min(least)[0],) * 2
+    assert (found.makespan_us, found.cut.recomputes) in least
+    assert any(found.cut.recomputes) == (seed in (3, 5)), "so that both kinds are there"
+    assert max(peak_bytes(found.pipeline, found.orders)) <= found.pipeline.room
