@@ -43,14 +43,14 @@ def squared_once_open(folder: Path, number: int) -> dict[str, Any]:
     return {"square": number * number}
 
 
-def measured_once_open(folder: Path) -> Callable[[Setting], dict[str, Any]]:
+def measured_once_open(folder: Path) -> Callable[[Setting, bool], dict[str, Any]]:
     """A simulation that begins when the test has opened the gate."""
 
-    def measured(setting: Setting) -> dict[str, Any]:
+    def measured(setting: Setting, with_jobs: bool = False) -> dict[str, Any]:
         note(folder, f"{setting.policy and setting.policy.name}-{setting.seed}")
         while not (folder / "gate").exists():
             time.sleep(0.01)
-        return measure(setting)
+        return measure(setting, with_jobs)
 
     return measured
 
