@@ -39,16 +39,6 @@ def test_no_term_twice() -> None:
     assert [term for term, count in terms.items() if count > 1] == []
 
 
-def test_terms_of_a_section_are_in_alphabetical_order() -> None:
-    for section in re.split(r"(?m)^## ", GLOSSARY.read_text(encoding="utf-8"))[1:]:
-        terms = [term.lower() for term in re.findall(r"^\| (?!term \|)(.*?) \|", section, re.MULTILINE)]
-        assert terms and terms == sorted(terms)
-
-
-def test_every_meaning_is_one_sentence() -> None:
-    assert [e.term for e in entries() if not e.meaning.endswith(".") or ". " in e.meaning] == []
-
-
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.term)
 def test_the_page_of_a_term_uses_it(entry: Entry) -> None:
     found = re.fullmatch(r"\[[^\]]+\]\(([\w-]+\.md)(?:#([\w-]+))?\)", entry.page)
