@@ -8,50 +8,109 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.instances import load, profile
-from jigsaw_opt.problem import Cluster, FreeDepth, FullDepth, Instance, Job, Link, Plan, Server, cut
+from jigsaw_opt.documents import load_instance
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.solvers.bounds import lower_bound, names
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
-from jigsaw_opt.views.image import drawn_image, timeline_image
-from jigsaw_opt.views.lanes import picture
+from jigsaw_opt.views.image import draw_lanes, drawn_image, timeline_image
+from jigsaw_opt.views.lanes import Interval, Picture, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+ROOT = Path(__file__).parents[1]
+MS = 1000
 DOTS = 60
 RACKS = ("plain", "oversubscribed", "link-bound", "mixed-types", "tight-memory", "tree")
 
 
-def idea() -> bytes:
-    """The same three jobs at full depth and with partial backpropagation, one above the other."""
-    shown = [(name, *_planned(name, rule)) for name, rule in (("full", FullDepth()), ("partial", FreeDepth(1)))]
-    cluster = Cluster(tuple(server for _, one, _ in shown for server in one.cluster.servers))
-    links = tuple(link for _, one, _ in shown for link in one.cluster.links)
-    jobs = tuple(job for _, one, _ in shown for job in one.jobs)
-    planned = tuple(job for _, _, plan in shown for job in plan.jobs)
-    whole = replace(
-        shown[0][1], name="full depth above, partial below", cluster=replace(cluster, links=links), jobs=jobs
+class Hole(NamedTuple):
+    """The longest time that a GPU of the first job waits between two of its blocks: its lane, start and end."""
+
+    lane: int
+    start_us: int
+    end_us: int
+
+
+def alone_and_together() -> tuple[tuple[Picture, ...], Picture]:
+    """Return the best plan of each job of `examples/worked.json` alone, one after the other, and that of all jobs."""
+    whole = load_instance(ROOT / "examples" / "worked.json")
+    alone: list[Picture] = []
+    for number, job in enumerate(whole.jobs):
+        drawn = _solved(replace(whole, jobs=(job,)))
+        begin = alone[-1].end_us if alone else 0
+        lanes = tuple(replace(lane, intervals=[_moved(it, begin) for it in lane.intervals]) for lane in drawn.lanes)
+        alone.append(replace(drawn, lanes=lanes, end_us=begin + drawn.end_us, numbers=(number,)))
+    return tuple(alone), _solved(whole)
+
+
+def _solved(instance: Instance) -> Picture:
+    plan = solve(instance, "cpsat", Options(time_limit=20, threads=1)).plan
+    assert plan is not None and plan.status == "optimal"
+    return picture(instance, plan)
+
+
+def _moved(interval: Interval, by_us: int) -> Interval:
+    return interval._replace(start_us=interval.start_us + by_us, end_us=interval.end_us + by_us)
+
+
+def longest_hole(drawn: Picture) -> Hole:
+    """Return the longest hole of the first job of a picture."""
+    blocks = (
+        (number, [interval for interval in lane.intervals if interval.job == 0])
+        for number, lane in enumerate(drawn.lanes)
+        if lane.kind == "gpu"
     )
-    both = replace(shown[0][2].with_jobs(planned), instance=whole.name, instance_sha256=instance_sha256(whole))
-    drawn = picture(whole, both)
-    return timeline_image(replace(drawn, numbers=(0, 1, 2) * 2), dots_per_inch=DOTS)
+    holes = (Hole(lane, one.end_us, other.start_us) for lane, own in blocks for one, other in pairwise(own))
+    return max(holes, key=lambda hole: hole.end_us - hole.start_us)
 
 
-def _planned(name: str, rule: FullDepth | FreeDepth) -> tuple[Instance, Plan]:
-    servers = tuple(Server(f"{name}{k}", "v100", 2, 32 * 10**9, 150 * 10**9) for k in range(2))
-    cluster = Cluster(servers, (), (Link(f"{name} cable", (f"{name}0", f"{name}1"), 12_500_000_000),))
-    asked = (("wide", "vgg16", 4, 4), ("pair", "resnet50", 2, 8), ("single", "resnet50", 1, 6))
-    jobs = tuple(Job(f"{job} {name}", model, workers, n, depth=rule) for job, model, workers, n in asked)
-    models = {model: profile(model, batch, ["v100"], 6) for model, batch in (("vgg16", 32), ("resnet50", 64))}
-    instance = Instance(name, cluster, models, jobs)
-    plan = solve(instance, "auto", Options(time_limit=20, threads=1)).plan
-    assert plan is not None
-    return instance, plan
+def idea() -> bytes:
+    """Two jobs one after the other, and below, on the same axis of time, planned together."""
+    alone, together = alone_and_together()
+
+    def draw(upper: Axes, lower: Axes) -> None:
+        for axes, title, pictures in (
+            (upper, "each job alone, one after the other", alone),
+            (lower, "planned together", (together,)),
+        ):
+            for drawn in pictures:
+                draw_lanes(axes, drawn, MS)
+                _name_bars(axes, drawn)
+            lanes, end = together.lanes, pictures[-1].end_us / MS
+            axes.set_yticks(range(len(lanes)), [f"{lane.kind.replace('gpu', 'GPU')} {lane.name}" for lane in lanes])
+            axes.set_ylim(len(lanes) - 0.5, -1.1)
+            axes.set_xlim(0, 1.01 * alone[-1].end_us / MS)
+            axes.axvline(end, color="black", linestyle="--")
+            axes.set_title(f"{title}: {end:.2f} ms", loc="left", fontsize=11, fontweight="bold")
+        lower.set_xlabel("time, ms")
+        _point(upper, "a hole: the GPU waits for the rest of job a", longest_hole(alone[0]))
+        _point(lower, "in the hole: a block of job b", longest_hole(together))
+
+    return drawn_image((11, 5), "each job alone, and planned together", "png", draw, 2 * DOTS, panels=2)
+
+
+def _name_bars(axes: Axes, drawn: Picture) -> None:
+    """Write into each bar that has the room what it is."""
+    for row, lane in enumerate(drawn.lanes):
+        for bar in lane.intervals:
+            job = drawn.instance.jobs[bar.job].name
+            text = f"{job}, level {bar.level}" if bar.level else f"{job}, bucket {bar.number}"
+            if bar.end_us - bar.start_us >= 250:
+                middle = (bar.start_us + bar.end_us) / 2 / MS
+                axes.text(middle, row, text, ha="center", va="center", fontsize=9)
+
+
+def _point(axes: Axes, text: str, hole: Hole) -> None:
+    tip = (0.2 * hole.start_us + 0.8 * hole.end_us) / MS
+    arrow = {"arrowstyle": "->", "linewidth": 1.5, "relpos": (0, 0)}
+    axes.annotate(text, (tip, hole.lane - 0.3), (tip + 0.1, -0.8), fontsize=10, va="center", arrowprops=arrow)
 
 
 def search() -> bytes:

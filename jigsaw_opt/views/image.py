@@ -16,7 +16,7 @@ from jigsaw_opt.views.lanes import Lane, Picture
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ImageForm", "drawn_image", "timeline_image"]
+__all__ = ["ImageForm", "draw_lanes", "drawn_image", "timeline_image"]
 
 ImageForm: TypeAlias = Literal["png", "svg"]
 
@@ -34,10 +34,11 @@ def drawn_image(
     size: tuple[float, float],
     title: str,
     form: ImageForm,
-    draw: Callable[[Axes], None],
+    draw: Callable[..., None],
     dots_per_inch: int = 120,
+    panels: int = 1,
 ) -> bytes:
-    """A figure of one pair of axes, as bytes of a file; the same for the same drawing.
+    """Return a figure as the bytes of a file; the same drawing gives the same bytes.
 
     Parameters
     ----------
@@ -48,9 +49,11 @@ def drawn_image(
     form
         Of the file. Text in SVG is text, in the fonts of whoever looks at it.
     draw
-        Draws into the axes.
+        Draws into the axes; it is called with those of each panel, the uppermost first.
     dots_per_inch
         Resolution of PNG.
+    panels
+        Number of panels, one above the other on one horizontal axis.
 
     Raises
     ------
@@ -65,7 +68,7 @@ def drawn_image(
     about: dict[str, Any] = {"Title": printable(title)} | ({"Date": None} if form == "svg" else {})
     with plain_text():
         figure = Figure(figsize=size, layout="constrained")
-        draw(figure.add_subplot())
+        draw(*figure.subplots(panels, sharex=True, squeeze=False)[:, 0])
         figure.savefig(data, format=form, dpi=dots_per_inch, metadata=about)
     return data.getvalue()
 
@@ -85,14 +88,25 @@ def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int
     unit = next((it for it in reversed(_UNITS) if picture.end_us >= _TICKS * it[0]), _UNITS[0])
 
     def draw(axes: Axes) -> None:
-        _draw_lanes(axes, picture, unit[0])
+        draw_lanes(axes, picture, unit[0])
         _label(axes, picture, *unit)
 
     size = (14, min(60.0, 1.6 + 0.28 * len(picture.lanes)))
     return drawn_image(size, picture.instance.name, form, draw, dots_per_inch)
 
 
-def _draw_lanes(axes: Axes, picture: Picture, unit: int) -> None:
+def draw_lanes(axes: Axes, picture: Picture, unit: int) -> None:
+    """Draw the bars of a picture, the first lane at the height 0 and each next one below it.
+
+    Parameters
+    ----------
+    axes
+        Where the bars are drawn.
+    picture
+        What is drawn.
+    unit
+        Microseconds that have the length 1 on the axis.
+    """
     from matplotlib.colors import to_rgba
 
     colours, depths = picture.colours, picture.depths
