@@ -198,7 +198,7 @@ def test_the_names_of_rows_and_columns_come_through_a_file(kind: Literal["mps", 
 
 
 def test_the_page_has_the_names_of_all_rows_and_columns() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "ilp_timetable.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     late = replace(NAMED[0], jobs=tuple(replace(job, deadline_us=50) for job in NAMED[0].jobs))
     programs = [model_of(instance).program for instance in (*NAMED, late)]
     families = {_family(name) for program in programs for name in (*program.columns, *program.rows)}

@@ -1,4 +1,4 @@
-"""Shaped jobs, also beside data-parallel ones, as a CP-SAT model; ``docs/cpsat_activities.md`` has it in formulas."""
+"""Shaped jobs, also beside data-parallel ones, as a CP-SAT model; ``docs/models.md`` has it in formulas."""
 
 from __future__ import annotations
 

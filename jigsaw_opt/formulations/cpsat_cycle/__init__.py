@@ -1,4 +1,4 @@
-"""The cyclic horizon as a CP-SAT model; see ``docs/cpsat_cycle.md`` for it in formulas.
+"""The cyclic horizon as a CP-SAT model; see ``docs/models.md`` for it in formulas.
 
 Every job keeps a clock of its own that reads 0 at its *phase*. On that clock it is a job of the finite model
 that must end within the period, and only GPUs and links see the phases.

@@ -1,4 +1,4 @@
-"""The finite horizon as a mixed-integer program; see ``docs/ilp_timetable.md`` for it in formulas."""
+"""The finite horizon as a mixed-integer program; see ``docs/models.md`` for it in formulas."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Closing in on the optimum from both sides: the exact model is asked for a plan within one target after the other.
 
 A target is decided far sooner than the best objective is found and proven. One that no plan is within is a bound: then
-none is within a smaller one either (``docs/cpsat_cycle.md`` has the lemma for periods).
+none is within a smaller one either (``docs/models.md`` has the lemma for periods).
 """
 
 from __future__ import annotations
