@@ -7,7 +7,7 @@ parameter of the search to the value at which a special case never applies. ``co
 shows is chance alone. A move that the first run never made, and a relaxation that does not take the instance, are not
 run again. ``--set opening.work=0`` adds a parameter, ``--only NAME`` keeps some of the runs. A row of each run
 is kept in ``rows.jsonl``; the same command again goes on. The table is printed and written to ``table.md``.
-``docs/ablation.md`` says how to read it.
+``docs/bench.md`` says how to read it.
 """
 
 from __future__ import annotations

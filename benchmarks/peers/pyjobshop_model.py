@@ -1,4 +1,4 @@
-"""The problem as a PyJobShop model; ``docs/peers.md`` says what it can and cannot say.
+"""The problem as a PyJobShop model; ``docs/bench.md`` says what it can and cannot say.
 
 A task for each block and transfer, machines for GPUs and links. PyJobShop cannot choose a duration by the levels of
 other tasks, so levels belong to *roles*: in every iteration role ``k`` of a job has the ``k``-th deepest level, and
