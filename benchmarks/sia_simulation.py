@@ -2,7 +2,7 @@
 
 Run it as ``python benchmarks/sia_simulation.py``; about a minute of CPU. Jobs of ``sia`` are adaptive and decided every
 60 s, those of ``gavel`` (maximal sum of throughput) keep GPUs and batch size of the trace and are decided every 360 s,
-as in the authors' experiments. The differences of the models are listed in docs/sia.md.
+as in the authors' experiments. The differences of the models are listed in docs/policies.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which jobs share GPUs by stages: a set-packing program over groups. `docs/interleave.md` states the mathematics."""
+"""Which jobs share GPUs by stages: a set-packing program over groups. `docs/policies.md` states the mathematics."""
 
 from __future__ import annotations
 
