@@ -1,4 +1,4 @@
-"""Packets on a fabric whose links fail: ways to forward them, and a simulation (docs/rerouting.md)."""
+"""Packets on a fabric whose links fail: ways to forward them, and a simulation (docs/links.md)."""
 
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.routing.fabric import Fabric

@@ -1,4 +1,4 @@
-"""Placed jobs that repeat their iterations, each on GPUs of its own (``docs/links-in-turn.md``)."""
+"""Placed jobs that repeat their iterations, each on GPUs of its own (``docs/links.md``)."""
 
 from __future__ import annotations
 
