@@ -10,7 +10,7 @@ from tests.test_layers import ROOMS, SOLVERS
 
 ROOT = Path(__file__).parents[1]
 PAGE, GUIDE = (
-    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("architecture", "adding-a-constraint")
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("architecture", "extending")
 )
 STOPS = re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE + GUIDE)
 
