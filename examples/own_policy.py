@@ -33,7 +33,7 @@ class _Scheduler(Stateless):
         A job that waits holds the types of GPU that it may have for itself.
         """
         shares = list(moment.shares)
-        free, held = FreeGpus(self.setting, shares, moment.down), HeldPools(self.setting)
+        free, held = FreeGpus(self.setting, shares, moment.down, moment.dead), HeldPools(self.setting)
         waiting = [active for active in moment.jobs.values() if active.share is None]
         for active in sorted(
             waiting, key=lambda active: self.setting.performance.alone_us(active.job) * active.job.gpus

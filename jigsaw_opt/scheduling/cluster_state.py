@@ -26,7 +26,6 @@ from jigsaw_opt.scheduling.events import (
     ServerDrained,
     ServerLost,
 )
-from jigsaw_opt.scheduling.link_routes import LinkRoutes
 from jigsaw_opt.scheduling.live_job import LiveJob, News
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.plain import Plain
@@ -94,7 +93,6 @@ class ClusterState:
     def set_up(self, setting: PolicySetting) -> None:
         """Go on with another setting, of a cluster that is the same but for what was added at its end."""
         self.setting = setting
-        self._routes = LinkRoutes(setting.cluster)
         self._names = [
             setting.cluster.gpu_name(k, gpu - gpus.start) for k, gpus in enumerate(setting.gpus_of) for gpu in gpus
         ]
@@ -124,7 +122,7 @@ class ClusterState:
         """What a policy would see now; what it sees does not change while it decides."""
         jobs = {index: replace(job.active) for index, job in self.jobs.items() if not job.held}
         arrived, ended, stopped = map(tuple, (self.news.arrived, self.news.ended, self.news.stopped))
-        return Moment(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down)
+        return Moment(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down, frozenset(self.dead))
 
     def advance(self, now_us: int) -> None:
         """Count progress and service up to now.
@@ -266,12 +264,13 @@ class ClusterState:
 
     def cut(self, share: Share) -> bool:
         """Whether no route of links that are up joins the servers of a share."""
-        return not self._routes.joined(share.gpus, frozenset(self.dead))
+        part_of = self.setting.part_of(frozenset(self.dead))
+        return len({part_of[self.setting.server_of[gpu]] for gpu in share.gpus}) > 1
 
     def most_joined(self, gpus: Iterable[int]) -> int:
         """Return how many of some GPUs are at most on servers that routes of links that are up join."""
-        parts = self._routes.parts(frozenset(self.dead))
-        return max(Counter(parts[self.setting.server_of[gpu]] for gpu in gpus).values(), default=0)
+        part_of = self.setting.part_of(frozenset(self.dead))
+        return max(Counter(part_of[self.setting.server_of[gpu]] for gpu in gpus).values(), default=0)
 
     def remaining(self, shares: Iterable[Share]) -> tuple[tuple[Share, ...], list[int]]:
         """What can run of a decision that was made earlier, and the jobs that cannot for what has failed since."""

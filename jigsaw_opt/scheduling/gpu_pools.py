@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.cluster import Cluster, joined_parts
 from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance import Performance
 
-__all__ = ["GpuPool", "PoolChoice", "pools_of_cluster"]
+__all__ = ["GpuPool", "JoinedServers", "PoolChoice", "pools_of_cluster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,51 @@ def pools_of_cluster(cluster: Cluster, parts: Sequence[Sequence[int]]) -> tuple[
                 widths = tuple(sorted((cluster.servers[k].gpus for k in own), reverse=True))
                 pools.append(GpuPool(len(pools), kind, found[0], tuple(own), widths, sum(widths)))
     return tuple(pools)
+
+
+class JoinedServers:
+    """Which servers of a cluster links join, also while some of these are down; the last answer is kept.
+
+    Parameters
+    ----------
+    cluster
+        Its servers and links.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._last: tuple[frozenset[int], tuple[int, ...]] | None = None
+
+    def parts(self, dead: frozenset[int]) -> tuple[int, ...]:
+        """Return for each server the number of its part of the cluster, where links that are not `dead` join it.
+
+        A cluster without any link says nothing of its network, and is one part.
+        """
+        last, servers, links = self._last, self._cluster.servers, self._cluster.links
+        if not links:
+            return (0,) * len(servers)
+        if last is None or last[0] != dead:
+            of_node = joined_parts(self._cluster, (link for k, link in enumerate(links) if k not in dead))
+            self._last = last = dead, tuple(of_node[server.name] for server in servers)
+        return last[1]
+
+    def split(self, pools: Sequence[GpuPool], dead: frozenset[int]) -> tuple[tuple[GpuPool, ...], ...]:
+        """Return for each pool what of it is still joined while links are down, under the number of the pool."""
+        if not dead:
+            return tuple((pool,) for pool in pools)
+        part_of = self.parts(dead)
+        found: list[tuple[GpuPool, ...]] = []
+        for pool in pools:
+            parts: dict[int, list[int]] = {}
+            for server in pool.servers:
+                parts.setdefault(part_of[server], []).append(server)
+            found.append(tuple(self._of_servers(pool, own) for own in parts.values()))
+        return tuple(found)
+
+    def _of_servers(self, pool: GpuPool, servers: Sequence[int]) -> GpuPool:
+        """Return a pool with some of its servers alone."""
+        widths = tuple(sorted((self._cluster.servers[k].gpus for k in servers), reverse=True))
+        return replace(pool, servers=tuple(servers), widths=widths, gpus=sum(widths))
 
 
 class PoolChoice:

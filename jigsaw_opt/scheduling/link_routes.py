@@ -42,32 +42,10 @@ class LinkRoutes:
             self._left = _LinksUp(self._cluster, dead)
         return self._left.channel(gpus, self._server_of)
 
-    def parts(self, dead: frozenset[int] = _NONE) -> tuple[int, ...]:
-        """For each server the number of its part of the cluster, in which links that are up join all servers.
-
-        A cluster without any link says nothing of its network, and is one part.
-        """
-        if not self._cluster.links:
-            return (0,) * len(self._cluster.servers)
-        if self._left.dead != dead:
-            self._left = _LinksUp(self._cluster, dead)
-        return self._left.parts
-
-    def joined(self, gpus: tuple[int, ...], dead: frozenset[int] = _NONE) -> bool:
-        """Whether routes of links that are up join the servers of these GPUs (specification: placement)."""
-        parts = self.parts(dead)
-        return len({parts[self._server_of[gpu]] for gpu in gpus}) <= 1
-
-    def cut(self, gpus: tuple[int, ...], dead: frozenset[int]) -> bool:
-        """Whether a job on these GPUs has lost its routes."""
-        return self.channel(gpus, dead) is None and self.whole(gpus) is not None
-
     def detour(self, gpus: tuple[int, ...], dead: frozenset[int]) -> float:
-        """How much slower its exchanges are than with all links, when it is alone; infinite where it is cut."""
+        """How much slower its exchanges are than with all links, when it is alone."""
         whole, left = self.whole(gpus), self.channel(gpus, dead)
-        if whole is None:
-            return 1.0
-        return float("inf") if left is None else max(1.0, whole.rate / left.rate)
+        return 1.0 if whole is None or left is None else max(1.0, whole.rate / left.rate)
 
 
 class _LinksUp:
@@ -79,11 +57,6 @@ class _LinksUp:
         links = tuple(cluster.links[k] for k in self._up)
         self._routes = Routes(altered(cluster, links=links) if dead else cluster)
         self._channels: dict[tuple[int, ...], Channel | None] = {}
-
-    @property
-    def parts(self) -> tuple[int, ...]:
-        """For each server the number of the part of the cluster that these links join."""
-        return self._routes.component
 
     def channel(self, gpus: tuple[int, ...], server_of: Sequence[int]) -> Channel | None:
         """What a job uses, with its links by their numbers in the whole cluster; None on one server."""

@@ -196,7 +196,7 @@ class LivePolicy:
         with failures_of(self.name):
             decision = scheduler.decide(moment)
             _check_types(decision)
-            scheduler.check(decision.shares, moment.jobs, moment.shares, moment.down, f"at {moment.now_us} us")
+            scheduler.check(decision.shares, moment, f"at {moment.now_us} us")
         return PolicyAnswer(decision, scheduler, self._memory_of(scheduler), aside)
 
     def _without_culprits(self, moment: Moment, reason: str) -> PolicyAnswer | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.cluster import Cluster, joined_parts
+from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.gpu_pools import GpuPool, PoolChoice, pools_of_cluster
+from jigsaw_opt.scheduling.gpu_pools import GpuPool, JoinedServers, PoolChoice, pools_of_cluster
 from jigsaw_opt.scheduling.option_values import OpenValues
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
@@ -86,12 +87,9 @@ class ClusterSetting:
 
         A cluster without any link says nothing of its network, and is one part.
         """
-        if not self.cluster.links:
-            return (tuple(range(len(self.cluster.servers))),)
-        part = joined_parts(self.cluster, self.cluster.links)
         found: dict[int, list[int]] = {}
-        for k, server in enumerate(self.cluster.servers):
-            found.setdefault(part[server.name], []).append(k)
+        for server, part in enumerate(self.part_of()):
+            found.setdefault(part, []).append(server)
         return tuple(map(tuple, found.values()))
 
     @cached_property
@@ -109,6 +107,26 @@ class ClusterSetting:
     def pool_choice(self) -> PoolChoice:
         """Says which of the pools a job can run in."""
         return PoolChoice(self.pools, self.gpus_of, self.performance)
+
+    @cached_property
+    def _joined(self) -> JoinedServers:
+        return JoinedServers(self.cluster)
+
+    def part_of(self, dead: frozenset[int] = frozenset()) -> tuple[int, ...]:
+        """For each server the number of its part of the cluster while the links `dead` are down (placement)."""
+        return self._joined.parts(dead)
+
+    def pools_up(self, dead: frozenset[int]) -> tuple[tuple[GpuPool, ...], ...]:
+        """What each of the `pools` falls into while the links `dead` are down, under its number."""
+        return self._joined.split(self.pools, dead)
+
+    def most_joined(self, down: frozenset[int], dead: frozenset[int]) -> dict[str, int]:
+        """The most GPUs of each type that one job can have while GPUs are `down` and links are `dead`."""
+        part_of, counts = self.part_of(dead), Counter[tuple[str, int]]()
+        for server, gpus in enumerate(self.gpus_of):
+            up = len(gpus) - len(down.intersection(gpus))
+            counts[self.cluster.servers[server].gpu_type, part_of[server]] += up
+        return {kind: max(n for (own, _), n in counts.items() if own == kind) for kind, _ in counts}
 
     @property
     def gpu_count(self) -> int:
@@ -213,6 +231,9 @@ class Moment:
         Jobs that failures have stopped since then; they wait, and have done what they had saved.
     down
         GPUs of servers that are down now: no share may have one. What runs has none.
+    dead
+        Numbers of the links that are down now: a share is on servers that the others join (`ClusterSetting.part_of`).
+        What runs is.
     """
 
     now_us: int
@@ -222,6 +243,7 @@ class Moment:
     ended: tuple[int, ...] = field(default=())
     stopped: tuple[int, ...] = field(default=())
     down: frozenset[int] = field(default=frozenset())
+    dead: frozenset[int] = field(default=frozenset())
 
     @property
     def known(self) -> frozenset[int]:

@@ -9,7 +9,7 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Learning, Moment, Policy, Resumable, refusal
+from jigsaw_opt.scheduling.policy import ClusterSetting, Learning, Moment, Policy, Resumable, refusal
 from jigsaw_opt.scheduling.share_rules import check_shares, check_up
 
 __all__ = ["PolicyAtWork"]
@@ -53,24 +53,16 @@ class PolicyAtWork:
         """What it says; nothing of it is checked."""
         return self._scheduler.decide(moment)
 
-    def check(
-        self,
-        shares: Sequence[Share],
-        jobs: Mapping[int, Active],
-        known: Iterable[Share],
-        down: frozenset[int],
-        when: str,
-        remains: bool = False,
-    ) -> None:
-        """Check what it said; parameters as of `check_shares` and `check_up`.
+    def check(self, shares: Sequence[Share], moment: Moment, when: str) -> None:
+        """Check what it said at a moment; the others are as of `check_shares`.
 
         Raises
         ------
         InvariantError
             A rule is broken.
         """
-        check_shares(self._setting, jobs, shares, known, when, remains)
-        check_up(self._setting, jobs, shares, down, when)
+        check_shares(self._setting, moment.jobs, shares, moment.shares, when)
+        check_up(self._setting, moment.jobs, shares, moment.down, moment.dead, when)
 
     def state(self) -> Plain:
         """What it has to remember.

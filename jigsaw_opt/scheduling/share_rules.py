@@ -61,20 +61,30 @@ def check_shares(
 
 
 def check_up(
-    setting: ClusterSetting, jobs: Mapping[int, Active], shares: Iterable[Share], down: frozenset[int], when: str
+    setting: ClusterSetting,
+    jobs: Mapping[int, Active],
+    shares: Iterable[Share],
+    down: frozenset[int],
+    dead: frozenset[int],
+    when: str,
 ) -> None:
-    """Check that no share has a GPU that is `down`.
+    """Check that no share has a GPU that is `down`, and that links that are not `dead` join its servers (placement).
 
     Raises
     ------
     InvariantError
-        One has; the message names the server.
+        A share breaks that; the message names the servers.
     """
+    part_of = setting.part_of(dead)
     for share in shares:
-        dead = next((gpu for gpu in share.gpus if gpu in down), None)
-        if dead is not None:
-            server = setting.cluster.servers[setting.server_of[dead]].name
+        lost = next((gpu for gpu in share.gpus if gpu in down), None)
+        if lost is not None:
+            server = setting.cluster.servers[setting.server_of[lost]].name
             raise InvariantError(f"{when}: {_called(jobs, share.jobs[0])} is on server {server!r}, which is down")
+        servers = {setting.server_of[gpu] for gpu in share.gpus}
+        if len({part_of[server] for server in servers}) > 1:
+            names = ", ".join(setting.cluster.servers[server].name for server in sorted(servers))
+            raise InvariantError(f"{when}: {_called(jobs, share.jobs[0])} is on servers that no links join: {names}")
 
 
 def _tell_overlap(jobs: Mapping[int, Active], shares: Iterable[Share], when: str) -> None:

@@ -265,6 +265,6 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     state.reasons = dict(tree["reasons"])
     try:
         check_shares(state.setting, state.active, state.shares, (), f"at {state.now_us} us", remains=True)
-        check_up(state.setting, state.active, state.shares, state.down, f"at {state.now_us} us")
+        check_up(state.setting, state.active, state.shares, state.down, frozenset(state.dead), f"at {state.now_us} us")
     except InvariantError as error:
         report.add("$.shares", str(error))

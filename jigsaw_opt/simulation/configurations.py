@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.sia_round import configurations
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
 
 __all__ = ["Configured", "all_configurations", "place"]
 
@@ -39,24 +39,19 @@ def all_configurations(setting: ClusterSetting) -> tuple[Configured, ...]:
     return tuple(found)
 
 
-def place(
-    setting: ClusterSetting,
-    wanted: Mapping[int, Configured],
-    jobs: Mapping[int, Active],
-    down: frozenset[int] = frozenset(),
-) -> tuple[Share, ...]:
+def place(setting: ClusterSetting, wanted: Mapping[int, Configured], moment: Moment) -> tuple[Share, ...]:
     """Shares of jobs with the configurations that they are to have; those that have them already stay.
 
     Where the GPUs left do not suit, the smallest jobs move away. With powers of two as numbers of GPUs every set of
-    configurations within the capacity finds room; without, a job may be left out.
+    configurations within the capacity finds room; without, or in a cluster of several parts, a job may be left out.
     """
     shares: list[Share] = []
     for gpu_type in dict.fromkeys(one.gpu_type for one in wanted.values()):
         own = {index: one for index, one in wanted.items() if one.gpu_type == gpu_type}
-        type_ = _Type(setting, gpu_type, down)
+        type_ = _Type(setting, gpu_type, moment)
         for index, one in own.items():
-            if _has(setting, jobs[index], one):
-                share = jobs[index].share
+            if _has(setting, moment.jobs[index], one):
+                share = moment.jobs[index].share
                 assert share is not None
                 type_.hold(index, share.gpus)
         type_.place(own)
@@ -74,10 +69,12 @@ def _has(setting: ClusterSetting, active: Active, wanted: Configured) -> bool:
 class _Type:
     """The servers of one type and who holds their GPUs that are up."""
 
-    def __init__(self, setting: ClusterSetting, gpu_type: str, down: frozenset[int]) -> None:
-        self._server_of = setting.server_of
+    def __init__(self, setting: ClusterSetting, gpu_type: str, moment: Moment) -> None:
+        self._server_of, part_of = setting.server_of, setting.part_of(moment.dead)
         servers = [k for k, server in enumerate(setting.cluster.servers) if server.gpu_type == gpu_type]
-        self._free = {k: set(setting.gpus_of[k]) - down for k in servers}
+        self._free = {k: set(setting.gpus_of[k]) - moment.down for k in servers}
+        parts = dict.fromkeys(part_of[k] for k in servers)
+        self._parts = [tuple(k for k in servers if part_of[k] == part) for part in parts]
         self.held: dict[int, tuple[int, ...]] = {}
 
     def hold(self, index: int, gpus: tuple[int, ...]) -> None:
@@ -92,9 +89,10 @@ class _Type:
         while waiting:
             index = waiting.pop(0)
             one = wanted[index]
+            part = self._part_for(one)
             taken: list[int] = []
             for _ in range(one.servers):
-                server, evicted = self._server_for(one.gpus // one.servers, taken)
+                server, evicted = self._server_for(one.gpus // one.servers, part, taken)
                 if server is None:
                     break
                 waiting = sorted([*waiting, *evicted], key=lambda k: (-wanted[k].gpus, k))
@@ -102,9 +100,24 @@ class _Type:
             if len(taken) == one.gpus:
                 self.hold(index, tuple(sorted(taken)))
 
-    def _server_for(self, count: int, taken: list[int]) -> tuple[int | None, list[int]]:
-        """The server that `count` GPUs fill best, and the jobs that had to leave it."""
-        free = {k: gpus for k, gpus in self._free.items() if gpus.isdisjoint(taken)}
+    def _part_for(self, wanted: Configured) -> Sequence[int]:
+        """The servers to choose from: all for one server, else those of the part that has most room without evictions.
+
+        There are none where no part has room for the configuration.
+        """
+        if wanted.servers == 1:
+            return tuple(self._free)
+        count, found, most = wanted.gpus // wanted.servers, tuple[int, ...](), -1
+        for part in self._parts:
+            fitting = sum(len(self._free[k]) >= count for k in part)
+            able = sum(len(self._free[k]) >= count or self._leaving(k, count) is not None for k in part)
+            if able >= wanted.servers and min(fitting, wanted.servers) > most:
+                found, most = part, min(fitting, wanted.servers)
+        return found
+
+    def _server_for(self, count: int, part: Sequence[int], taken: list[int]) -> tuple[int | None, list[int]]:
+        """The server of a part that `count` GPUs fill best, and the jobs that had to leave it."""
+        free = {k: self._free[k] for k in part if self._free[k].isdisjoint(taken)}
         fitting = [k for k, gpus in free.items() if len(gpus) >= count]
         if fitting:
             return min(fitting, key=lambda k: len(free[k])), []

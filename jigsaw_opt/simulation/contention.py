@@ -42,11 +42,8 @@ class LinkContention:
         return repr(self._division)
 
     def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
-        """Rate of each placement alone, with all links, over its rate among the others without those that are `dead`.
-
-        Infinite where no route is left.
-        """
-        factors = [float("inf") if dead and self._routes.cut(gpus, dead) else 1.0 for gpus in placements]
+        """Rate of each placement alone, with all links, over its rate among the others without those `dead`."""
+        factors = [1.0] * len(placements)
         found = ((k, self._routes.whole(gpus), self._routes.channel(gpus, dead)) for k, gpus in enumerate(placements))
         spanning = [(k, whole, left) for k, whole, left in found if whole is not None and left is not None]
         rates = self._division.rates([left for _, _, left in spanning], self._bandwidths)

@@ -307,12 +307,12 @@ class Simulation:
     # Failures -----------------------------------------------------------------------------------------------
 
     def _fail_or_repair(self) -> None:
-        """Stop the jobs on servers that fail now, and have the policy asked about what is left or back."""
-        before = self._failing.down
+        """Stop the jobs that lost a server or their routes, and have the policy asked about what is left or back."""
+        before = self._failing.down, self._failing.part_of
         if not self._failing.advance(self.now_us):
             return
-        down, self._under_way.dead = self._failing.down, self._failing.dead
-        for share in [share for share in self._under_way.shares if not down.isdisjoint(share.gpus)]:
+        self._under_way.dead = self._failing.dead
+        for share in [share for share in self._under_way.shares if self._failing.stops(share.gpus)]:
             for index in share.jobs:
                 running = self._under_way.running[index]
                 running.settle(self.now_us)
@@ -321,7 +321,7 @@ class Simulation:
             del self._under_way.shares[share]
         self._books.hold(self._under_way.shares, self.setting.server_of, self.now_us)
         self._under_way.set_paces(self.now_us, ())
-        self._trigger.asked |= down != before
+        self._trigger.asked |= (self._failing.down, self._failing.part_of) != before
 
     # Decisions ----------------------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class Simulation:
         decision = self._policy.decide(moment)
         policy_us = (time.process_time_ns() - began) // 1000
         when = f"policy {self._policy.name!r}, round {len(self.outcome.rounds)} at {self.now_us} us"
-        self._policy.check(decision.shares, self._active, self._under_way.shares, self._failing.down, when)
+        self._policy.check(decision.shares, moment, when)
         if decision.wake_us is not None:
             soonest_us = self.now_us + (1 if self.setting.round_us else _SOONEST_US)
             self._trigger.wake_us = max(decision.wake_us, soonest_us)
@@ -349,8 +349,8 @@ class Simulation:
 
     def _moment(self, trigger: Trigger) -> Moment:
         shares, arrived, ended = tuple(self._under_way.shares), tuple(trigger.arrived), tuple(trigger.ended)
-        stopped, down = tuple(self._failing.stopped), self._failing.down
-        return Moment(self.now_us, self._active, shares, arrived, ended, stopped, down)
+        stopped, failing = tuple(self._failing.stopped), self._failing
+        return Moment(self.now_us, self._active, shares, arrived, ended, stopped, failing.down, failing.dead)
 
     def _apply(self, shares: tuple[Share, ...]) -> int:
         """Make `shares` what runs; returns how many jobs start on other GPUs than before."""

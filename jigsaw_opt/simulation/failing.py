@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from jigsaw_opt.problem.rules.report import Place, Report
@@ -53,6 +53,16 @@ class Failing:
         return None if self._next is None else self._next.time_us
 
     @property
+    def part_of(self) -> tuple[int, ...]:
+        """For each server the number of its part of the cluster, in which links that are up join all servers."""
+        return self._setting.part_of(self.dead)
+
+    def stops(self, gpus: Iterable[int]) -> bool:
+        """Whether a job on these GPUs has to stop: one is down, or no links that are up join its servers."""
+        part_of, server_of = self.part_of, self._setting.server_of
+        return not self.down.isdisjoint(gpus) or len({part_of[server_of[gpu]] for gpu in gpus}) > 1
+
+    @property
     def all_down(self) -> bool:
         """Whether there is no GPU that is up."""
         return len(self.down) == self._setting.gpu_count
@@ -72,12 +82,17 @@ class Failing:
         return True
 
     def stop(self, running: Running, losses: dict[int, Loss]) -> None:
-        """Note that a settled job lost its GPUs, and take from it what it has done since its last checkpoint."""
+        """Note that a settled job lost its GPUs, with a server among them what it did since its last checkpoint.
+
+        A job that is only cut saves its work when it stops, as the live scheduler takes it to do.
+        """
         active = running.active
+        assert active.share is not None
+        lost = not self.down.isdisjoint(active.share.gpus)
         loss = losses.get(active.index, Loss())
-        lost_us = active.gpu_us - running.saved_gpu_us
-        losses[active.index] = loss._replace(stops=loss.stops + 1, gpu_us=loss.gpu_us + lost_us)
-        active.done = running.done = running.saved
+        lost_us = active.gpu_us - running.saved_gpu_us if lost else 0
+        losses[active.index] = Loss(loss.stops + 1, loss.gpu_us + lost_us)
+        active.done = running.done = running.saved if lost else running.done
         self.stopped.append(active.index)
 
     def check(self, held_us: int, losses: Mapping[int, Loss], now_us: int) -> None:
@@ -85,7 +100,7 @@ class Failing:
         cluster, first_us = self._setting.cluster, self._setting.workload.jobs[0].submit_us
         span_us = max(0, now_us - first_us)
         down_us = down_gpu_us(self._setting.failures, cluster, first_us, now_us)
-        lost_us = sum(loss.gpu_us + loss.still_gpu_us for loss in losses.values())
+        lost_us = sum(loss.gpu_us for loss in losses.values())
         check_gpu_time(held_us, lost_us, down_us, span_us * self._setting.gpu_count)
 
     # Putting aside ------------------------------------------------------------------------------------------
@@ -98,15 +113,15 @@ class Failing:
             "events": self._count,
             "stopped": list(self.stopped),
             "losses": [{"job": index, **loss._asdict()} for index, loss in books.outcome.losses.items()],
-            "saved": [[one.saved, one.saved_gpu_us, one.still_gpu_us] for one in under_way.running.values()],
+            "saved": [[one.saved, one.saved_gpu_us] for one in under_way.running.values()],
         }
         return {"failures": own}
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives under its key."""
-        loss = fields(job=limits.job, stops=whole(), gpu_us=limits.service, still_gpu_us=limits.service)
-        return fields(events=whole(), stopped=listed(limits.job), losses=listed(loss), saved=rows(3, whole()))
+        loss = fields(job=limits.job, stops=whole(), gpu_us=limits.service)
+        return fields(events=whole(), stopped=listed(limits.job), losses=listed(loss), saved=rows(2, whole()))
 
     def restore(
         self,
@@ -140,11 +155,11 @@ class Failing:
         waiting = active.keys() - under_way.running.keys()
         if len(set(own["stopped"])) < len(own["stopped"]) or not waiting.issuperset(own["stopped"]):
             report.add((place, "stopped"), "not every job waits, or one is there twice")
-        losses = {one["job"]: Loss(one["stops"], one["gpu_us"], one["still_gpu_us"]) for one in own["losses"]}
+        losses = {one["job"]: Loss(one["stops"], one["gpu_us"]) for one in own["losses"]}
         if len(losses) < len(own["losses"]):
             report.add((place, "losses"), "a job is there twice")
         try:
-            check_up(self._setting, active, under_way.shares, self.down, f"at {now_us} us")
+            check_up(self._setting, active, under_way.shares, self.down, self.dead, f"at {now_us} us")
         except InvariantError as error:
             report.add(place, str(error))
         self.stopped = list(own["stopped"])
@@ -158,10 +173,10 @@ class Failing:
     ) -> None:
         if len(rows) != len(running):
             report.add(place, "is not one row a running job")
-        for k, ((saved, gpu_us, still_us), one) in enumerate(zip(rows, running.values(), strict=False)):
-            if saved > one.done or max(gpu_us, still_us) > one.active.gpu_us:
+        for k, ((saved, gpu_us), one) in enumerate(zip(rows, running.values(), strict=False)):
+            if saved > one.done or gpu_us > one.active.gpu_us:
                 report.add((place, k), f"job {one.active.job.name!r} has saved more than it has done")
-            one.saved, one.saved_gpu_us, one.still_gpu_us = saved, gpu_us, still_us
+            one.saved, one.saved_gpu_us = saved, gpu_us
 
 
 def _events(setting: Setting) -> Iterator[OutageEvent]:

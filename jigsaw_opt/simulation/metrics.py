@@ -62,7 +62,7 @@ class SimulationSummary:
     failure_stops
         How often failures stopped a job.
     lost_gpu_hours
-        GPU-hours that jobs held between their last checkpoint and a failure, or standing still without a route.
+        GPU-hours that jobs held between their last checkpoint and a failure of a server.
     down_gpu_hours, idle_gpu_hours, useful_gpu_hours
         GPU-hours down; up and held by nobody; and held and not lost.
     availability
@@ -206,7 +206,7 @@ def _by_failures(setting: Setting, outcome: SimulationOutcome, capacity_us: int,
     losses = outcome.losses.values()
     first_us = setting.workload.jobs[0].submit_us
     down_us = down_gpu_us(setting.failures, setting.cluster, first_us, outcome.end_us)
-    lost_us = sum(loss.gpu_us + loss.still_gpu_us for loss in losses)
+    lost_us = sum(loss.gpu_us for loss in losses)
     return _ByFailures(
         failure_stops=sum(loss.stops for loss in losses),
         lost_gpu_hours=lost_us / _HOUR_US,

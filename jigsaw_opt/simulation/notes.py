@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.plain import MOST, TRUTH, NumberLimits, Plain, Shape, fields, listed, optional, whole
 from jigsaw_opt.scheduling.policy import Active
-from jigsaw_opt.simulation.records import JobRecord, Loss, RoundRecord, ServerUse, SimulationOutcome, Stint
+from jigsaw_opt.simulation.records import JobRecord, RoundRecord, ServerUse, SimulationOutcome, Stint
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.setting import Setting
 
@@ -136,15 +136,11 @@ class Books:
         self.outcome.jobs.append(JobRecord(active.index, life.start_us, finish_us, *figures))
 
     def stint(self, running: Running, now_us: int) -> None:
-        """Note that a settled job held its GPUs up to now, and for how long it stood still on them."""
+        """Note that a settled job held its GPUs up to now."""
         active = running.active
         assert active.share is not None
         if now_us > running.start_us:
             self.outcome.stints.append(Stint(active.index, len(active.share.gpus), running.start_us, now_us))
-        if running.still_gpu_us:
-            loss = self.outcome.losses.get(active.index, Loss())
-            still_us = loss.still_gpu_us + running.still_gpu_us
-            self.outcome.losses[active.index] = loss._replace(still_gpu_us=still_us)
 
     def round(self, now_us: int, active: int, running: int, moved: int, policy_us: int) -> None:
         """Note a decision that was carried out."""

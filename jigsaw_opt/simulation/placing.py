@@ -34,7 +34,11 @@ def too_wide(setting: ClusterSetting, policy: str, job: TraceJob) -> str | None:
 
 
 def by_priority(
-    setting: ClusterSetting, order: Iterable[Active], placement: str = "packed", down: Collection[int] = ()
+    setting: ClusterSetting,
+    order: Iterable[Active],
+    placement: str = "packed",
+    down: Collection[int] = (),
+    dead: frozenset[int] = frozenset(),
 ) -> tuple[Share, ...]:
     """Shares of the jobs that run, with preemption, where those first in `order` come first.
 
@@ -49,40 +53,47 @@ def by_priority(
         The active jobs.
     placement
         A name in `PLACEMENTS`.
-    down
-        GPUs that are down.
+    down, dead
+        GPUs and links that are down.
     """
     if placement == "consolidated":
-        return _consolidated(setting, list(order), down)
-    left = [sum(gpu not in down for k in pool.servers for gpu in setting.gpus_of[k]) for pool in setting.pools]
+        return _consolidated(setting, list(order), down, dead)
+    joined, numbers, left, part_of = setting.pools_up(dead), list[range](), list[int](), dict[int, int]()
+    for parts in joined:
+        numbers.append(range(len(left), len(left) + len(parts)))
+        part_of.update((k, number) for number, part in zip(numbers[-1], parts, strict=True) for k in part.servers)
+        left += [sum(gpu not in down for k in part.servers for gpu in setting.gpus_of[k]) for part in parts]
     chosen: list[Active] = []
     for active in order:
         share, count = active.share, active.job.gpus
         if share is None:
-            pools = [pool.number for group in setting.pool_choice.of(active.job) for pool in group]
+            groups = setting.pool_choice.of(active.job)
+            parts_for = [number for group in groups for pool in group for number in numbers[pool.number]]
         else:
-            pools = [setting.pool_of[share.gpus[0]].number]
-        number = next((number for number in pools if left[number] >= count), None)
+            parts_for = [part_of[setting.server_of[share.gpus[0]]]]
+        number = next((number for number in parts_for if left[number] >= count), None)
         if number is not None:
             chosen.append(active)
             left[number] -= count
             if not any(left):
                 break
     kept = [active.share for active in chosen if active.share is not None]
-    free = FreeGpus(setting, kept, down)
+    free = FreeGpus(setting, kept, down, dead)
     started = []
     for active in chosen:
         if active.share is None:
             gpus = free.place(active.job, placement)
-            if gpus is not None:  # there are enough, but jobs before may be in another pool than counted
+            if gpus is not None:  # there are enough, but jobs before may be in another part than counted
                 started.append(Share((active.index,), gpus))
     return (*kept, *started)
 
 
-def _consolidated(setting: ClusterSetting, order: Sequence[Active], down: Collection[int]) -> tuple[Share, ...]:
+def _consolidated(
+    setting: ClusterSetting, order: Sequence[Active], down: Collection[int], dead: frozenset[int]
+) -> tuple[Share, ...]:
     """Each job in turn keeps its GPUs, or has some that nobody holds, or some of jobs that come later."""
-    open_to = FreeGpus(setting, (), down)
-    unheld = FreeGpus(setting, [active.share for active in order if active.share is not None], down)
+    open_to = FreeGpus(setting, (), down, dead)
+    unheld = FreeGpus(setting, [active.share for active in order if active.share is not None], down, dead)
     shares: list[Share] = []
     hopeless: set[object] = set()  # numbers of GPUs, and pools, that no few servers have, now or later in the order
     for active in order:
@@ -143,15 +154,21 @@ class FreeGpus:
         Whose cluster it is.
     shares
         What holds GPUs already.
-    down
-        GPUs that are down.
+    down, dead
+        GPUs and links that are down.
     """
 
-    def __init__(self, setting: ClusterSetting, shares: Iterable[Share] = (), down: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        setting: ClusterSetting,
+        shares: Iterable[Share] = (),
+        down: Collection[int] = (),
+        dead: frozenset[int] = frozenset(),
+    ) -> None:
         self._server_of = setting.server_of
         held = {gpu for share in shares for gpu in share.gpus}.union(down)
         self._free = [[gpu for gpu in gpus if gpu not in held] for gpus in setting.gpus_of]
-        self._choice = setting.pool_choice
+        self._choice, self._joined = setting.pool_choice, setting.pools_up(dead)
         self.count = sum(map(len, self._free))
 
     def place(
@@ -186,14 +203,15 @@ class FreeGpus:
         return None
 
     def _of_one_type(self, count: int, placement: str, pools: Sequence[GpuPool]) -> tuple[int, ...] | None:
-        """Take GPUs of pools of one type."""
+        """Take GPUs of pools of one type, all in one part of one of them."""
+        parts = [part for pool in pools for part in self._joined[pool.number]]
         if placement == "consolidated":
             fewest = min(_fewest(pool.widths, count) for pool in pools)
-            for pool in pools:
-                if sum(sorted((len(self._free[k]) for k in pool.servers), reverse=True)[:fewest]) >= count:
-                    return self._packed(count, pool.servers)
+            for part in parts:
+                if sum(sorted((len(self._free[k]) for k in part.servers), reverse=True)[:fewest]) >= count:
+                    return self._packed(count, part.servers)
             return None
-        servers = self._room(count, pools)
+        servers = self._room(count, parts)
         if not servers:
             return None
         return self._packed(count, servers) if placement == "packed" else self._emptiest(count, servers)

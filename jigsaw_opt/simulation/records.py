@@ -112,14 +112,11 @@ class Loss(NamedTuple):
     stops
         How often one has stopped it.
     gpu_us
-        GPU time that it had held each time since its last checkpoint.
-    still_gpu_us
-        GPU time for which it stood still, because no route joined its servers.
+        GPU time that it had held since its last checkpoint, of those times when a server failed.
     """
 
     stops: int = 0
     gpu_us: int = 0
-    still_gpu_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

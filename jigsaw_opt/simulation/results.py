@@ -105,7 +105,7 @@ def _job_rows(setting: Setting, outcome: SimulationOutcome) -> _Rows:
             int(job.foreground),
             run_slowdown(setting, record) if ended else None,
             loss.stops,
-            loss.gpu_us + loss.still_gpu_us,
+            loss.gpu_us,
         )
 
 

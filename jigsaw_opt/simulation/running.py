@@ -33,15 +33,13 @@ class Running:
     settled_us
         Up to when its progress is counted.
     pace
-        How fast it runs once it is ready; None before the first pace is known, and while it stands still.
+        How fast it runs once it is ready; None before the first pace is known.
     timer
         Number of its timer; all others are void.
     checkpoint_us
         Time between two checkpoints, the first so long after it is ready; None where nothing fails.
     saved, saved_gpu_us
-        Work done, and service of the job, at its last checkpoint or at its start, with the time stood still since.
-    still_gpu_us
-        Service for which it has stood still.
+        Work done, and service of the job, at its last checkpoint or at its start.
     """
 
     active: Active
@@ -54,7 +52,6 @@ class Running:
     checkpoint_us: int | None = None
     saved: int = 0
     saved_gpu_us: int = 0
-    still_gpu_us: int = 0
 
     def settle(self, now_us: int) -> None:
         """Count the progress and the service up to `now_us`."""
@@ -64,10 +61,7 @@ class Running:
         service = held * len(share.gpus) // len(share.jobs)
         if self.checkpoint_us is not None:
             self._save(share, self.checkpoint_us, now_us)
-        if self.pace is None:
-            self.still_gpu_us += service
-            self.saved_gpu_us += service
-        else:
+        if self.pace is not None:
             productive = max(0, now_us - max(self.settled_us, self.ready_us))
             check_progress(active, self.done, productive, self.pace, now_us)
             active.done = self.done = min(active.work, active.done + self.pace.rate * productive)
@@ -117,14 +111,10 @@ class Timers:
         self._heap: list[tuple[int, int, int]] = []
         self._count = 0
 
-    def void(self, running: Running) -> None:
-        """Forget the timer of a job."""
-        self._count += 1
-        running.timer = self._count
-
     def set(self, running: Running) -> None:
         """Note the next time of a job; its timer before is void."""
-        self.void(running)
+        self._count += 1
+        running.timer = self._count
         heapq.heappush(self._heap, (running.next_us(), running.active.index, running.timer))
 
     def next_us(self, running: dict[int, Running]) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import inf
 
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.link_routes import LinkRoutes
@@ -25,7 +24,7 @@ class RunningShares:
     Attributes
     ----------
     shares
-        The factor of each share, infinite where links that are down cut it; who changes them asks for new paces.
+        The factor of each share, which links that are up join; who changes them asks for new paces.
     running
         Their jobs by number.
     dead
@@ -78,13 +77,8 @@ class RunningShares:
         return [self._routes.detour(gpus, self.dead) for gpus in placements]
 
     def _time(self, share: Share, now_us: int) -> None:
-        """Work out the paces of the jobs of a share from where they are settled; one that is cut stands still."""
+        """Work out the paces of the jobs of a share from where they are settled."""
         running = [self.running[index] for index in share.jobs]
-        if self.shares[share] == inf:
-            for one in running:
-                one.pace = None
-                self._timers.void(one)
-            return
         members = [one.active.job for one in running]
         paces = self._setting.performance.paces(share, members, [one.active.done for one in running])
         for one, pace in zip(running, paces, strict=True):

@@ -174,6 +174,21 @@ def test_a_job_that_spans_servers_stops_when_no_route_joins_them() -> None:
     assert [start.to.job for start in live.step(3 * SECOND).starts] == ["j0"]
 
 
+@pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "jigsaw", "backfill:default_limit=4"])
+def test_a_gang_goes_where_links_are_up(policy: str) -> None:
+    live = LiveScheduler(star("v", "v", "v"), policy, models=MODELS, round_us=0)
+    live.handle(LinkDown(0, "l0"))
+    live.handle(JobSubmitted(0, TraceJob("gang", 0, "small", 8, 1000)))
+    live.handle(JobSubmitted(0, TraceJob("one", 0, "small", 4, 1000)))
+    change = live.step(0)
+    servers = {start.to.job: {gpu.rpartition("/")[0] for gpu in start.to.gpus} for start in change.starts}
+    assert servers == {"gang": {"s1", "s2"}, "one": {"s0"}}
+    live.handle(LinkDown(SECOND, "l1"))  # of the gang alone
+    assert [stop.job for stop in live.step(SECOND).stops] == ["gang"]
+    live.handle(LinkUp(2 * SECOND, "l1"))
+    assert [start.to.job for start in live.step(2 * SECOND).starts] == ["gang"]
+
+
 def test_a_cancelled_job_is_stopped_and_a_finished_one_is_not() -> None:
     live = submitted(2, 2)
     live.step(0)

@@ -65,7 +65,7 @@ def test_a_pickle_of_an_earlier_version_runs_no_code(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError) as caught:
             restore(data, begun("fifo", setting(*random_jobs(5, 5))), "these", "file")
         assert len(caught.value.problems) == 1
-    header["format"] = "jigsaw-snapshot/3"
+    header["format"] = "jigsaw-snapshot/4"
     with pytest.raises(InvalidInputError, match="file: "):
         restore(
             json.dumps(header).encode() + b"\n" + pickled(marker), begun("fifo", setting(job("a", 0, 1, 9))), "", "file"

@@ -60,5 +60,5 @@ class Contention(Protocol):
     def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
         """For each placement (GPUs of a share) the factor, at least 1, on its exchanges when all of them run.
 
-        Infinite where no route of links that are not `dead` joins its servers any more.
+        Links that are not `dead` join its servers.
         """

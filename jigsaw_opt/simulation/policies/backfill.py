@@ -151,8 +151,11 @@ class BackfillScheduler:
         self._learn(moment)
         choice = self.setting.pool_choice
         waiting = [one for one in moment.jobs.values() if one.share is None and choice.of(one.job)]
+        if self.conservative and moment.dead:  # it counts GPUs, and must not count on what no links join
+            most = self.setting.most_joined(moment.down, moment.dead)
+            waiting = [one for one in waiting if one.job.gpus <= max(most[kind] for kind in choice.types_of(one.job))]
         waiting = self.in_order(waiting, moment)
-        free = FreeGpus(self.setting, moment.shares, moment.down)
+        free = FreeGpus(self.setting, moment.shares, moment.down, moment.dead)
         held = {index: share.gpus for share in moment.shares for index in share.jobs}
         started = dict((self._conservative if self.conservative else self._easy)(moment.now_us, waiting, held, free))
         shares = (*moment.shares, *(Share((index,), gpus) for index, gpus in started.items()))

@@ -24,7 +24,7 @@ class _FifoScheduler(Stateless):
 
     def decide(self, moment: Moment) -> Decision:
         shares = list(moment.shares)
-        free = FreeGpus(self.setting, shares, moment.down)
+        free = FreeGpus(self.setting, shares, moment.down, moment.dead)
         held = HeldPools(self.setting)
         for active in moment.jobs.values():
             if active.share is not None:

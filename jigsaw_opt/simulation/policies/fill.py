@@ -82,7 +82,7 @@ class _ForegroundFirst(Stateless):
             back.sort(key=self._left_us)
         alone = {share.jobs[0]: share for active in back if (share := active.share) and _is_alone(active, share)}
         front = [active for active in jobs if active.job.foreground]
-        gangs, free = self._foreground(front, alone.values(), moment.down)
+        gangs, free = self._foreground(front, alone.values(), moment)
         own = self._own_gpus(back, alone, free)
         if self.slowdown is not None:
             self._fill(gangs, [active for active in back if active.index not in own and active.job.gpus == 1])
@@ -92,12 +92,14 @@ class _ForegroundFirst(Stateless):
         return self.setting.performance.alone_us(active.job) * (active.left / active.work), active.index
 
     def _foreground(
-        self, front: Sequence[Active], alone: Iterable[Share], down: frozenset[int]
+        self, front: Sequence[Active], alone: Iterable[Share], moment: Moment
     ) -> tuple[dict[int, _FilledGpus], FreeGpus]:
         """The foreground jobs that run, and the GPUs that they leave."""
         gangs = {active.index: _FilledGpus(active, active.share.gpus) for active in front if active.share is not None}
         running = [gang.share(None) for gang in gangs.values()]
-        free, unheld = FreeGpus(self.setting, running, down), FreeGpus(self.setting, [*running, *alone], down)
+        free, unheld = (
+            FreeGpus(self.setting, shares, moment.down, moment.dead) for shares in (running, [*running, *alone])
+        )
         held = HeldPools(self.setting)
         for active in front:
             if active.share is not None:

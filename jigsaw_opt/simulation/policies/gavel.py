@@ -55,10 +55,13 @@ class _GavelScheduler:
     def decide(self, moment: Moment) -> Decision:
         self._count(moment)
         chosen = self._choose(moment)
-        self.held = {index: gpu_type for gpu_type, own in chosen.items() for index in own}
+        placed = {gpu_type: self._place(moment, gpu_type, own) for gpu_type, own in chosen.items()}
+        self.held = {index: gpu_type for gpu_type, own in placed.items() for share in own for index in share.jobs}
         self.decided_us = moment.now_us
-        shares = [share for gpu_type, own in chosen.items() for share in self._place(moment, gpu_type, own)]
-        return Decision(tuple(shares), moment.now_us + (1 if self.setting.round_us else _ROUND_US))
+        return Decision(
+            tuple(share for own in placed.values() for share in own),
+            moment.now_us + (1 if self.setting.round_us else _ROUND_US),
+        )
 
     def state(self) -> Plain:
         """Times are rows in the order of the types, and GPUs that a job holds are of a type by its number."""
@@ -110,7 +113,8 @@ class _GavelScheduler:
     def _choose(self, moment: Moment) -> dict[str, list[int]]:
         """Jobs that run, by GPU type."""
         left = {gpu_type: self.setting.gpus_up(gpu_type, moment.down) for gpu_type in self.types}
-        jobs = [active for active in moment.jobs.values() if self._has_a_type(active, left)]
+        most = self.setting.most_joined(moment.down, moment.dead)
+        jobs = [active for active in moment.jobs.values() if self._has_a_type(active, most)]
         if not jobs:
             return {}
         allocation = self._allocation(jobs, left)
@@ -123,7 +127,7 @@ class _GavelScheduler:
         taken: set[int] = set()
         for _, _, _, index, gpu_type in sorted(queue):
             job = moment.jobs[index].job
-            if index in taken or job.gpus > left[gpu_type] or self._throughput(job, gpu_type) == 0:
+            if index in taken or job.gpus > min(left[gpu_type], most[gpu_type]) or self._throughput(job, gpu_type) == 0:
                 continue
             taken.add(index)
             left[gpu_type] -= job.gpus
@@ -133,9 +137,9 @@ class _GavelScheduler:
     def _priority(self, index: int, gpu_type: str, share: float) -> float:
         return share * self.type_us[gpu_type] / self.job_us[index][gpu_type]
 
-    def _has_a_type(self, active: Active, capacity: Mapping[str, int]) -> bool:
-        """Whether the job runs on a type of which any GPU is up."""
-        return any(count and self._throughput(active.job, name) > 0 for name, count in capacity.items())
+    def _has_a_type(self, active: Active, most: Mapping[str, int]) -> bool:
+        """Whether the job runs on a type of which as many GPUs as it asks for are up and joined."""
+        return any(count >= active.job.gpus and self._throughput(active.job, name) > 0 for name, count in most.items())
 
     def _throughput(self, job: TraceJob, gpu_type: str) -> float:
         """Iterations a second of a job on a type; 0 where it cannot run, or may not."""
@@ -161,12 +165,13 @@ class _GavelScheduler:
     def _place(self, moment: Moment, gpu_type: str, chosen: Sequence[int]) -> list[Share]:
         """The largest jobs first, and of equally large ones those that can keep their GPUs.
 
-        Others take the next free GPUs in the order of the servers, as Gavel does.
+        Others take the next free GPUs in the order of the servers, as Gavel does, in a part of the cluster that has so
+        many; where none has, they wait.
         """
         servers = self.setting.cluster.servers
         types = (servers[k].gpu_type for k in self.setting.server_of)
         free = {gpu: None for gpu, name in enumerate(types) if name == gpu_type and gpu not in moment.down}
-        shares: list[Share] = []
+        part_of, shares = self.setting.part_of(moment.dead), list[Share]()
         for size in sorted({moment.jobs[index].job.gpus for index in chosen}, reverse=True):
             group = [moment.jobs[index] for index in chosen if moment.jobs[index].job.gpus == size]
             before = {active.index: active.share for active in group}
@@ -174,7 +179,13 @@ class _GavelScheduler:
             for share in kept.values():
                 _take(free, share.gpus)
             shares += kept.values()
-            shares += [Share((k,), _take(free, sorted(free)[:size])) for k in before if k not in kept]
+            for index in (k for k in before if k not in kept):
+                parts: dict[int, list[int]] = {}
+                for gpu in sorted(free):
+                    parts.setdefault(part_of[self.setting.server_of[gpu]], []).append(gpu)
+                gpus = next((own[:size] for own in parts.values() if len(own) >= size), None)
+                if gpus is not None:
+                    shares.append(Share((index,), _take(free, gpus)))
         return shares
 
 

@@ -63,7 +63,8 @@ class Interleaving(Stateless):
     def decide(self, moment: Moment) -> Decision:
         """Group the jobs that come first, and start the groups that fit."""
         gpus = self.setting.gpu_count - len(moment.down)
-        order = sorted(moment.jobs.values(), key=self._priority)
+        most = max(self.setting.most_joined(moment.down, moment.dead).values())
+        order = sorted((one for one in moment.jobs.values() if one.job.gpus <= most), key=self._priority)
         rank = {active.index: place for place, active in enumerate(order)}
         staged = {active.index: self._staged(active.job) for active in self._candidates(order, gpus)}
         if not staged:  # all are wider than what is up
@@ -131,25 +132,22 @@ class Interleaving(Stateless):
         before = {frozenset(share.jobs): share.gpus for share in moment.shares}
         kept = {team: before[frozenset(team)] for team in teams if frozenset(team) in before}
         wide_first = sorted(teams, key=lambda team: -staged[team[0]].gpus)
-        gpus = self._gpus(moment.jobs, wide_first, kept, moment.down)
+        gpus = self._gpus(wide_first, kept, moment)
         if kept and any(self._scattered(gpus[team]) for team in teams if team in gpus.keys() - kept.keys()):
-            gpus = self._gpus(moment.jobs, wide_first, {}, moment.down)
+            gpus = self._gpus(wide_first, {}, moment)
         return [Share(team, gpus[team], self._depths([staged[job] for job in team])) for team in teams if team in gpus]
 
     def _gpus(
-        self,
-        jobs: Mapping[int, Active],
-        teams: Iterable[Team],
-        kept: Mapping[Team, tuple[int, ...]],
-        down: frozenset[int],
+        self, teams: Iterable[Team], kept: Mapping[Team, tuple[int, ...]], moment: Moment
     ) -> dict[Team, tuple[int, ...]]:
-        free = FreeGpus(self.setting, [Share(team, gpus) for team, gpus in kept.items()], down)
+        held = [Share(team, gpus) for team, gpus in kept.items()]
+        free = FreeGpus(self.setting, held, moment.down, moment.dead)
         found = dict(kept)
         for team in teams:
             if team not in kept:
-                first, *others = (jobs[job].job for job in team)
+                first, *others = (moment.jobs[job].job for job in team)
                 gpus = free.place(first, "packed", beside=others)
-                if gpus is not None:  # teams fit together, but maybe not each in one pool of the cluster
+                if gpus is not None:  # teams fit together, but maybe not each in one part of the cluster
                     found[team] = gpus
         return found
 

@@ -89,7 +89,7 @@ class JigsawScheduler:
     def decide(self, moment: Moment) -> Decision:
         """Pack the jobs at the front of the queue."""
         self._learn(self._kind(active.job) for active in moment.jobs.values())
-        widest = max(sum(len(self.setting.gpus_of[k]) for k in part) for part in self.setting.parts)
+        widest = max(self.setting.most_joined(moment.down, moment.dead).values())
         order = sorted((one for one in moment.jobs.values() if one.job.gpus <= widest), key=self._left_us)
         order = self.aging.order(order, moment.now_us)
         front = self._front(order)
@@ -107,9 +107,9 @@ class JigsawScheduler:
         teams = list(_reunited(list(_teams(packed, numbers)), running, together))
         held = {job: share.gpus for job, share in running.items()}
         apart = self._apart(teams, problem.types)
-        places = Blocks(self.setting, self.servers, held, moment.down).place(apart)
+        places = Blocks(self.setting, self.servers, held, moment.down, moment.dead).place(apart)
         if len(places) < len(apart) != len(teams):
-            places = Blocks(self.setting, self.servers, held, moment.down).place(teams)
+            places = Blocks(self.setting, self.servers, held, moment.down, moment.dead).place(teams)
         shares = tuple(self._share(team, gpus, moment) for team, gpus in places.items())
         return Decision(shares, self.aging.next_us(moment, shares))
 

@@ -159,7 +159,7 @@ class _Cycles:
     def __init__(self, scheduler: _KueueScheduler, moment: Moment) -> None:
         self._own, self._moment = scheduler, moment
         self._tree = QuotaTree(scheduler.queues)
-        self._free = FreeGpus(scheduler.setting, moment.shares, moment.down)
+        self._free = FreeGpus(scheduler.setting, moment.shares, moment.down, moment.dead)
         self._gpus = {index: share.gpus for share in moment.shares for index in share.jobs}
         self._running = {index: self._admitted(index, *scheduler.admitted[index]) for index in self._gpus}
         for one in self._running.values():

@@ -113,7 +113,7 @@ class _PriorityRound:
             scheduler.since.setdefault(index, moment.now_us - active.run_us)
         for index in [index for index, stop_us in scheduler.warned.items() if stop_us <= moment.now_us]:
             self._stop(index)
-        self._free = FreeGpus(self._setting, self._shares(), moment.down)
+        self._free = FreeGpus(self._setting, self._shares(), moment.down, moment.dead)
         self._held = HeldPools(self._setting)
         self._promised: set[int] = set()  # jobs that will stop, and whose GPUs another job is to have
         self._wakes: list[int] = []
@@ -192,7 +192,7 @@ class _PriorityRound:
 
     def _fits_once(self, job: TraceJob) -> bool:
         """Return whether a job would fit if nobody else ran."""
-        free = FreeGpus(self._setting, (), self._moment.down)
+        free = FreeGpus(self._setting, (), self._moment.down, self._moment.dead)
         return free.place(job, self._own.options["placement"]) is not None
 
     def _seconds_us(self, option: str) -> int:

@@ -91,7 +91,7 @@ class _SiaScheduler:
             if active.share is not None and not self._restarting(moment.now_us, active):
                 past.observe(*self.performance.measured(active.job, active.share, active.done))
         chosen = self._choose(moment)
-        shares = place(self.setting, {k: self.configurations[c] for k, c in chosen.items()}, moment.jobs, moment.down)
+        shares = place(self.setting, {k: self.configurations[c] for k, c in chosen.items()}, moment)
         placed = {share.jobs[0]: share for share in shares}
         for index, past in self.past.items():
             if placed.get(index) != moment.jobs[index].share:
@@ -135,7 +135,8 @@ class _SiaScheduler:
 
         jobs = list(moment.jobs.values())
         least = np.array([active.job.fewest for active in jobs])
-        goodput = normalised(np.array([self._goodputs(active) for active in jobs]), least)
+        widest = self.setting.most_joined(moment.down, moment.dead)
+        goodput = normalised(np.array([self._goodputs(active, widest) for active in jobs]), least)
         before = [self.past[active.index].configuration for active in jobs]
         current = np.array([NO_ALLOCATION if one is None else one for one in before])
         age = np.array([moment.now_us - active.job.submit_us for active in jobs], dtype=float)
@@ -152,12 +153,18 @@ class _SiaScheduler:
             raise JigsawError("policy 'sia': a job in a restart has a configuration that it cannot use")
         return {active.index: int(one) for active, one in zip(jobs, solved.choice) if one != NO_ALLOCATION}
 
-    def _goodputs(self, active: Active) -> list[float]:
-        """Progress a second that a job expects of each configuration; 0 where it may not have it."""
+    def _goodputs(self, active: Active, widest: Mapping[str, int]) -> list[float]:
+        """Progress a second that a job expects of each configuration; 0 where it may not or cannot have it.
+
+        So many GPUs of each type are at most up and joined.
+        """
         job, past = active.job, self.past[active.index]
         most = min(job.most, self.performance.most_gpus(job), max(job.fewest, _GROWTH * past.most))
         expected = {name: self._expected(active, name) for name in {one.gpu_type for one in self.configurations}}
-        return [expected[one.gpu_type][one] if job.fewest <= one.gpus <= most else 0.0 for one in self.configurations]
+        return [
+            expected[one.gpu_type][one] if job.fewest <= one.gpus <= min(most, widest[one.gpu_type]) else 0.0
+            for one in self.configurations
+        ]
 
     def _expected(self, active: Active, gpu_type: str) -> Mapping[Configured, float]:
         """Goodput of the configurations of a type, by what was measured on it or on another type that the job knows."""

@@ -82,7 +82,7 @@ class _SjfBcoScheduler:
             self.waiting = [one for one in self.waiting if one[1] in self.jobs]
         held = (share.gpus for share in moment.shares)
         free = set(range(self.setting.gpu_count)).difference(moment.down, *held)
-        return Decision((*moment.shares, *self._started(free)))
+        return Decision((*moment.shares, *self._started(free, moment.dead)))
 
     def state(self) -> Plain:
         return {"loads": self.loads if self.variant == "literal" else []}
@@ -103,15 +103,18 @@ class _SjfBcoScheduler:
         for index, gpus in self.placed.items():
             self._load(index, gpus, 1)
 
-    def _started(self, free: set[int]) -> list[Share]:
-        pools = [[self.setting.gpus_of[k] for k in pool.servers] for pool in self.setting.pools]
-        boards = [_LiveLedger(pool, self.jobs, self.loads, free) for pool in pools]
+    def _started(self, free: set[int], dead: frozenset[int]) -> list[Share]:
+        boards = [
+            [_LiveLedger([self.setting.gpus_of[k] for k in part.servers], self.jobs, self.loads, free) for part in pool]
+            for pool in self.setting.pools_up(dead)
+        ]
         rule = rule_of(self.variant, self.threshold, Fraction(self.spread))
         shares: list[Share] = []
         held = HeldPools(self.setting)
         for _, index in self.waiting:
             groups = self.setting.pool_choice.of(self.jobs[index])
-            own = (boards[pool.number] for group in groups for pool in group if pool.number not in held.numbers)
+            pools = (pool.number for group in groups for pool in group if pool.number not in held.numbers)
+            own = (board for number in pools for board in boards[number])
             found = ((board, chosen) for board in own if (chosen := rule(index, board)) is not None)
             board, chosen = next(found, (None, ()))
             if board is None:

@@ -32,7 +32,7 @@ class _SrtfScheduler(Stateless):
             self.alone_us.pop(index, None)  # unless it had ended before the simulation was put aside
         self._note(moment, moment.arrived)
         order = self.aging.order(sorted(moment.jobs.values(), key=self._remaining), moment.now_us)
-        shares = by_priority(self.setting, order, self.placement, moment.down)
+        shares = by_priority(self.setting, order, self.placement, moment.down, moment.dead)
         return Decision(shares, self.aging.next_us(moment, shares))
 
     def restore(self, state: Plain, moment: Moment) -> None:
