@@ -1,4 +1,4 @@
-"""The pages of tasks run as they stand, line by line in an empty folder."""
+"""The tutorial and its tasks run as they stand, line by line in an empty folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r'^```(console|python|csv|toml)(?: title="(.+?)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 EXTRA = "with the extra "
-SECTION = re.compile(r"^## ", re.MULTILINE)
+SECTION = re.compile(r"^### ", re.MULTILINE)
 MADE = ("demo.html", "my.plan.json", "long.plan.json", "srtf/report.html", "policies/rows.csv")
 
 
@@ -24,32 +24,23 @@ def blocks(text: str) -> list[tuple[str, ...]]:
     return BLOCK.findall(text)
 
 
+def parts() -> tuple[str, str]:
+    """Return the tutorial, and the tasks that stand behind it."""
+    tutorial, tasks = (ROOT / "docs" / "tutorial.md").read_text().split("\n## Tasks\n")
+    return tutorial, tasks
+
+
 def tasks() -> dict[str, str]:
     """Text of each task by its title."""
-    parts = SECTION.split((ROOT / "docs" / "tasks.md").read_text())[1:]
-    return {part.partition("\n")[0]: part for part in parts}
+    found = SECTION.split(parts()[1])[1:]
+    return {part.partition("\n")[0]: part for part in found}
 
 
-@pytest.mark.parametrize("page", ["tutorial", "tasks"])
-def test_every_block_is_one_that_runs(page: str) -> None:
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    assert len(blocks(text)) == len(re.findall(r"^```(?!sh\b)\w", text, re.MULTILINE)) >= 7
-    lines = [line for kind, _, code in blocks(text) if kind == "console" for line in code.splitlines()]
-    assert all(line.startswith("$ jigsaw ") for line in lines)
-
-
-def test_the_table_names_every_task_and_counts_its_commands() -> None:
-    text = (ROOT / "docs" / "tasks.md").read_text()
-    rows = re.findall(r"^\| \[.*?\]\(#([\w-]+)\) \| (\d+) \|", text, re.MULTILINE)
-    programs = {
-        title: [(kind, code) for kind, title, code in blocks(part) if not title or title.startswith(EXTRA)]
-        for title, part in tasks().items()
-    }
-    counts = {
-        title: sum(code.count("$ ") if kind == "console" else 1 for kind, code in it) for title, it in programs.items()
-    }
-    found = {title.lower().replace(" ", "-"): count for title, count in counts.items()}
-    assert {name: int(count) for name, count in rows} == found
+def test_every_block_is_one_that_runs() -> None:
+    for text in parts():
+        assert len(blocks(text)) == len(re.findall(r"^```(?!sh\b)\w", text, re.MULTILINE)) >= 6
+        lines = [line for kind, _, code in blocks(text) if kind == "console" for line in code.splitlines()]
+        assert all(line.startswith("$ jigsaw ") for line in lines)
 
 
 def install(folder: Path) -> None:
@@ -92,7 +83,7 @@ def follow(text: str, folder: Path) -> None:
 def test_the_tutorial(tmp_path: Path) -> None:
     for module in ("ortools", "matplotlib"):
         pytest.importorskip(module)
-    follow((ROOT / "docs" / "tutorial.md").read_text(), tmp_path)
+    follow(parts()[0], tmp_path)
     assert all((tmp_path / name).stat().st_size for name in MADE)
 
 
