@@ -18,6 +18,8 @@ _MOST_LISTED = 512
 """Iterations of all jobs in a period, as far as each part may have one period of its own."""
 _TRIED = 32
 """Periods of each part that the whole period is tried with."""
+_FEW = 8
+"""Jobs of a part up to which more is tried than what its rates are."""
 _OF_ONE = (1, 2, 4, 8)
 """Iterations that a period of one job may have: where the mean of its levels counts, more round up less."""
 _WORTH_AN_ITERATION = 1e-5
@@ -25,12 +27,27 @@ _WORTH_AN_ITERATION = 1e-5
 
 
 class _SharingPart(NamedTuple):
-    """Jobs that share GPUs or links: iterations of each in a period of their own, its length, and their worth."""
+    """Jobs that share GPUs or links.
+
+    Parameters
+    ----------
+    counts
+        Iterations of each in a period of their own.
+    period_us
+        Its length.
+    worth
+        What it costs in all to slow them down, per share of their pace.
+    most
+        How often the period fits into the iterations that are left.
+    gain
+        What they do for the objective in a microsecond.
+    """
 
     counts: Mapping[str, int]
     period_us: int
     worth: float
     most: int
+    gain: float
 
     def times(self, period_us: int, room: int) -> int:
         """How often it fits into a period, if no more iterations than there is room for are listed."""
@@ -49,10 +66,16 @@ class MovingPolicy:
         Says at which rates they go, and where.
     beside
         Makes cyclic plans of parts and of phases.
+    last
+        Whether the last end counts or the sum.
+    thorough
+        Whether several counts are tried for each part, and whether its last jobs wait where the others gain by that.
     """
 
-    def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs, beside: SideBySide) -> None:
-        self._order, self._jobs, self._beside = order, jobs, beside
+    def __init__(
+        self, order: Sequence[FluidJob], jobs: FluidJobs, beside: SideBySide, last: bool, thorough: bool = False
+    ) -> None:
+        self._order, self._jobs, self._beside, self._last, self._thorough = order, jobs, beside, last, thorough
 
     def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
         """Jobs that run from now on, each part at its own period as far as one period has all of them."""
@@ -85,35 +108,50 @@ class MovingPolicy:
         progress: GroupProgress,
         gpus: Gpus,
     ) -> _SharingPart:
-        """Jobs that share anything; where no cyclic plan of them is found, the last one waits."""
+        """Jobs that share anything; the last ones wait where no cyclic plan is found, or where that is worth it."""
         rates = {job.name: now[job] for job in own}
-        counts = self._counts(own, rates, gpus, progress.remaining, jobs[own[0].name])
-        try:
-            period_us = self._beside.part(counts, gpus).objective
-        except UntimedError:
-            if len(own) == 1:
-                raise
-            return self._part(jobs, own[:-1], now, progress, gpus)
-        worth = sum(job.weight * progress.remaining[job.name] / rates[job.name] for job in own)
-        most = min(progress.remaining[name] // count for name, count in counts.items())
-        return _SharingPart(counts, period_us, worth, most)
+        gains = self._gains(own, progress.remaining)
+        tried: list[_SharingPart] = []
+        for counts in self._counts(own, rates, progress.remaining, jobs[own[0].name]):
+            try:
+                period_us = self._beside.part(counts, gpus).objective
+            except UntimedError:
+                if len(own) == 1:
+                    raise
+                continue
+            gain = sum(gains[name] * count for name, count in counts.items()) / period_us
+            worth = sum(job.weight * progress.remaining[job.name] / rates[job.name] for job in own)
+            most = min(progress.remaining[name] // count for name, count in counts.items())
+            tried.append(_SharingPart(counts, period_us, worth, most, gain))
+        if len(own) > 1 and (self._tries_more(own) or not tried):
+            tried.append(self._part(jobs, own[:-1], now, progress, gpus))
+        return max(tried, key=lambda part: part.gain)
+
+    def _tries_more(self, own: Sequence[FluidJob]) -> bool:
+        return self._thorough and len(own) <= _FEW
+
+    def _gains(self, own: Sequence[FluidJob], remaining: Mapping[str, int]) -> dict[str, float]:
+        """What an iteration of a job is worth: by Smith's rule its part of the weight, of a makespan its work."""
+        if self._last:
+            return {job.name: float(job.iteration_us * len(job.gpus)) for job in own}
+        return {job.name: job.weight / remaining[job.name] for job in own}
 
     def _counts(
         self,
         own: Sequence[FluidJob],
         rates: Mapping[str, float],
-        gpus: Gpus,
         remaining: Mapping[str, int],
         first: Job | ShapedJob,
-    ) -> dict[str, int]:
-        """Iterations of the jobs of a part; of one that is alone as many as its levels ask for."""
-        free = isinstance(first, Job) and isinstance(first.depth, FreeDepth)
-        alone = [{first.name: count} for count in (_OF_ONE if free else _OF_ONE[:1])]
-        found = whole_counts(own, rates)[:1] if len(own) > 1 else alone
-        tried = [{name: min(count, remaining[name]) for name, count in counts.items()} for counts in found]
-        if len(tried) == 1:
-            return tried[0]
-        return min(tried, key=lambda counts: self._beside.part(counts, gpus).objective / counts[first.name])
+    ) -> list[dict[str, int]]:
+        """Iterations of the jobs of a part that are tried; of one that is alone as many as its levels ask for."""
+        if len(own) == 1:
+            free = isinstance(first, Job) and isinstance(first.depth, FreeDepth)
+            found = [{own[0].name: count} for count in (_OF_ONE if free else _OF_ONE[:1])]
+        elif self._tries_more(own):
+            found = [*whole_counts(own, rates), dict.fromkeys(rates, 1)]
+        else:
+            found = whole_counts(own, rates)[:1]
+        return [{name: min(count, remaining[name]) for name, count in counts.items()} for counts in found]
 
 
 def _periods(parts: Sequence[_SharingPart]) -> list[int]:

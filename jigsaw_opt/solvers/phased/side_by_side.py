@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 from typing import TypeVar
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.cluster import Routes
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.fluid_model import kind_of
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
 from jigsaw_opt.solvers.phased.shelves import sharing_groups
@@ -39,14 +40,20 @@ class SideBySide:
         self._instance, self._timing, self._routes = instance, timing, Routes(instance.cluster)
         self._asked = {job.name: job for job in instance.jobs if isinstance(job, Job)}
         self._servers = {server.name: server for server in instance.cluster.servers}
-        self._alone: dict[tuple[str, int, tuple[object, ...]], Plan] = {}
+        self._look: dict[str, int] = {}
+        self._like: dict[Hashable, tuple[Mapping[str, int], Gpus]] = {}
+        self._soon: dict[Hashable, tuple[Plan, Plan]] = {}
+        looks: dict[Hashable, int] = {}
+        for job in instance.jobs:
+            look = altered(in_a_period(job, 1), name="", weight=1) if isinstance(job, Job) else job.name
+            self._look[job.name] = looks.setdefault(look, len(looks))
 
     def parts(self, gpus: Gpus) -> list[list[str]]:
         """Names of the jobs of each part."""
         return sharing_groups(self._instance, gpus, self._routes)
 
     def part(self, counts: Mapping[str, int], gpus: Gpus) -> Plan:
-        """A cyclic plan of one part; a data-parallel job alone goes as fast as it can.
+        """A cyclic plan of one part, the same for all that are alike; a data-parallel job alone goes as fast as it can.
 
         Raises
         ------
@@ -55,21 +62,41 @@ class SideBySide:
         """
         if self._stop():
             raise OutOfTimeError("no time was left for phases of jobs that move")
-        if len(counts) > 1:
-            return self._timing(counts, gpus)
-        [(name, count)] = counts.items()
-        there, servers = tuple(gpus[name]), [self._servers[gpu.rsplit("/", 1)[0]] for gpu in gpus[name]]
-        # What a job does alone on one server it does on any that is like it.
-        key = name, count, kind_of(servers[0]) if len({*servers}) == 1 else there
-        if key not in self._alone:
-            plan = self._timing(counts, gpus)
-            [job] = plan.jobs
-            if isinstance(job, JobPlan):
-                soon, end_us = self._soonest(job)
-                plan = Plan.of_jobs(plan.instance, "", "feasible", end_us, 0, end_us, (soon,))
-            self._alone[key] = plan
-        found = self._alone[key]
-        return found.with_jobs((replace(found.jobs[0], gpus=there),))
+        key, names = self._likeness(counts, gpus)
+        timed, there = self._like.setdefault(key, (counts, {name: tuple(gpus[name]) for name in counts}))
+        plan = self._timing(timed, there)
+        if len(counts) == 1:
+            plan = self._as_soon(key, plan)
+        own = dict(zip(self._likeness(timed, there)[1], names, strict=True))
+        return plan.with_jobs(
+            tuple(replace(job, name=own[job.name], gpus=tuple(gpus[own[job.name]])) for job in plan.jobs)
+        )
+
+    def _likeness(self, counts: Mapping[str, int], gpus: Gpus) -> tuple[Hashable, list[str]]:
+        """What a part has in common with those that have the same cyclic plans, and its jobs in the order of that.
+
+        GPUs of a server are alike, and so are servers of a kind where a part has one.
+        """
+        names = sorted(counts, key=lambda name: (self._look[name], counts[name], name))
+        number = {gpu: k for k, gpu in enumerate(dict.fromkeys(gpu for name in names for gpu in gpus[name]))}
+        servers = dict.fromkeys(gpu.rsplit("/", 1)[0] for gpu in number)
+        at = (
+            kind_of(self._servers[next(iter(servers))])
+            if len(servers) == 1
+            else tuple(g.rsplit("/", 1)[0] for g in number)
+        )
+        return (at, *((self._look[name], counts[name], tuple(number[g] for g in gpus[name])) for name in names)), names
+
+    def _as_soon(self, key: Hashable, plan: Plan) -> Plan:
+        """The plan of a job alone with every operation as soon as it can be."""
+        [job] = plan.jobs
+        if not isinstance(job, JobPlan):
+            return plan
+        if key not in self._soon or self._soon[key][0] is not plan:
+            soon, end_us = self._soonest(job)
+            made = Plan.of_jobs(plan.instance, "", "feasible", end_us, 0, end_us, (soon,))
+            self._soon[key] = plan, made
+        return self._soon[key][1]
 
     def _soonest(self, job: JobPlan) -> tuple[JobPlan, int]:
         """The same levels with every operation as soon as it can be, and the end of the last one."""

@@ -139,12 +139,15 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
 def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: int) -> Iterator[_PlacedGroups]:
     """Groups on placements by cyclic plans and by local search, then the former with all policies.
 
-    What counts least begins: a period says much of a makespan, and little of weighted completions.
+    What counts least begins: a period says much of a makespan, and little of weighted completions, and nothing of jobs
+    that all may move.
     """
     placed: list[_PlacedGroups] = []
     rounds = (partial(_searched, instance, timer, random.Random(f"{options.seed} {k}"), placed) for k in count())
     if instance.objective != "makespan":
-        yield from next(rounds)()
+        moves = all(job.restart_us is not None for job in instance.jobs)
+        for first in islice(rounds, _ROUNDS if moves else 1):
+            yield from first()
     for placing in _PLACINGS:
         if placing[0] != "auto" or options.time_limit is not None:
             with suppress(UntimedError):  # Other placements may have cyclic plans of all phases.
@@ -193,7 +196,7 @@ def _searched(
         moves = any(job.options for job in order)
         if moves:
             beside = SideBySide(instance, timing, timer.patience(_MOVING_SHARE))
-            timing, ways = beside.timed, partial(_with_moves, order, model, beside)
+            timing, ways = beside.timed, partial(_with_moves, order, model, beside, instance.objective == "makespan")
         with suppress(OutOfTimeError):  # Other placements may need fewer phases.
             yield _grouped(instance, _SEARCHED, gpus, timing, ways, moves)
 
@@ -208,10 +211,15 @@ def _by_rates(
 
 
 def _with_moves(
-    order: Sequence[FluidJob], model: FluidModel, beside: SideBySide, jobs: Mapping[str, Job | ShapedJob]
+    order: Sequence[FluidJob],
+    model: FluidModel,
+    beside: SideBySide,
+    last: bool,
+    jobs: Mapping[str, Job | ShapedJob],
 ) -> Iterator[RunningRule]:
-    """The one way for jobs that may move."""
-    yield MovingPolicy(order, model.fluids, beside)
+    """The parts as the order has them, then as their cyclic plans make the most of."""
+    for thorough in (False, True):
+        yield MovingPolicy(order, model.fluids, beside, last, thorough)
 
 
 def _grouped(

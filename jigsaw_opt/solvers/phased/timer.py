@@ -132,7 +132,7 @@ class PhaseTimer:
         found = _made(part, gpus, _as_placed([plan], counts), self._within(1 / len(self._instance.jobs)))
         if found is None or found.plan is None:
             return plan
-        if found.stopped_by is not StoppedBy.TIME:
+        if found.stopped_by is not StoppedBy.TIME or found.plan.objective >= plan.objective:
             self._ended.add(key)
         return found.plan
 
