@@ -8,9 +8,14 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.instances import load
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import timer
+from jigsaw_opt.solvers.phased.phases import Gpus
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
+from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 
 
 class TimedPlacement:
@@ -58,3 +63,18 @@ def test_phase_without_any_cyclic_plan_says_so_when_the_time_is_over() -> None:
 def test_first_cyclic_plan_may_pass_a_limit_that_is_over() -> None:
     placement = TimedPlacement(time_limit=1e-9)
     assert placement.plan().objective > 0
+
+
+def test_phase_that_gains_nothing_by_more_time_gets_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    placement = TimedPlacement()
+    first = placement.plan()
+    placement.timer.first = False
+    asked: list[Options] = []
+
+    def in_vain(part: Instance, gpus: Gpus, known: Timetable | None, options: Options) -> Result:
+        asked.append(options)
+        return Result(Status.FEASIBLE, StoppedBy.TIME, first.objective, 0, first)
+
+    monkeypatch.setattr(timer, "_made", in_vain)
+    assert placement.plan() is first and placement.plan() is first
+    assert len(asked) == 1
