@@ -1,4 +1,4 @@
-"""A phased plan of a changed instance from that of the old one; see ``docs/what-if.md``."""
+"""A phased plan of a changed instance from that of the old one; see ``docs/explain.md``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What-if and re-solve: a changed instance solved from the plan of the old one; see ``docs/what-if.md``."""
+"""What-if and re-solve: a changed instance solved from the plan of the old one; see ``docs/explain.md``."""
 
 from __future__ import annotations
 
