@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _RULES = "full, staircase, rotation or free"
 """The names in `problem.depth.CHOICES`, which takes too long to load for the help of every command."""
-_MAY_FALL = "workers stop backward passes early, so accuracy may fall; see docs/spb-learning.md"
+_MAY_FALL = "workers stop backward passes early, so accuracy may fall; see docs/training-loop.md"
 
 __all__ = ["add_depth", "warn_of_levels", "warn_of_policies", "warn_of_spb"]
 

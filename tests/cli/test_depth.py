@@ -16,7 +16,7 @@ from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.depth import CHOICES, FreeDepth, chosen_depth
 
-SAID = "accuracy may fall; see docs/spb-learning.md"
+SAID = "accuracy may fall; see docs/training-loop.md"
 JOB = ("new", "--cluster", "2x2:v100", "--job", "a:resnet50:4:6")
 
 

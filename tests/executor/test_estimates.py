@@ -54,7 +54,7 @@ def test_a_run_with_levels_below_the_deepest_says_once_what_it_may_cost(
     source, plan = written(tmp_path, replace(problem, jobs=jobs))
     monkeypatch.setattr(run_plan, "run_plan", lambda request: None)
     assert main(["run", str(source), str(plan)]) == 0
-    assert capsys.readouterr().err == (f"{told}; see docs/spb-learning.md\n" if told else "")
+    assert capsys.readouterr().err == (f"{told}; see docs/training-loop.md\n" if told else "")
 
 
 def test_so_does_a_phased_plan(
