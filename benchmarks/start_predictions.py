@@ -21,7 +21,7 @@ from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.start_prediction import StartPrediction
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.predicting import predict_start
+from jigsaw_opt.simulation.predicting import predict_starts
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.trace_queue import queue_at
 
@@ -78,7 +78,8 @@ def row(setting: Setting, policy: str, arguments: argparse.Namespace) -> tuple[s
             found = queue_at(setting, at_us)
             number = next(k for k, one in found.queue.jobs.items() if one.job.name == job.name)
             assert job.start_us is not None
-            asked.append((predict_start(setting, found.queue, number, found.past, arguments.samples), job.start_us))
+            (one,) = predict_starts(setting, found.queue, [number], found.past, arguments.samples)
+            asked.append((one, job.start_us))
     return policy, f"{len(asked)}", *figures(asked)
 
 

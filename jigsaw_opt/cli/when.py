@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from jigsaw_opt.cli.simulate_setting import add_cluster, add_columns, add_speeds
 
@@ -36,6 +37,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-arrivals", action="store_true", help="no later jobs; else they arrive as on days before, drawn by --seed"
     )
+    parser.add_argument(
+        "--questions",
+        type=int,
+        default=30,
+        metavar="N",
+        help="moments of the last days at which the same is asked; how far the answers were wrong corrects the"
+        " intervals (default: 30; 0: none)",
+    )
     parser.add_argument("--samples", type=int, default=200, metavar="N", help="simulations of the queue (default: 200)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of draws (default: 0)")
     parser.add_argument(
@@ -57,9 +66,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate the queue forward and print when the job starts; a signal meanwhile ends with what there is."""
+    from dataclasses import replace
+
     from jigsaw_opt.cli.output import ended, note, print_json
     from jigsaw_opt.cli.simulate_setting import tell_reading
-    from jigsaw_opt.simulation.predicting import predict_start
+    from jigsaw_opt.simulation.past_questions import past_answers
+    from jigsaw_opt.simulation.predicting import predict_starts
     from jigsaw_opt.simulation.reading import read_setting
     from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
     from jigsaw_opt.system.interrupts import interrupt_flag
@@ -77,19 +89,36 @@ def run(arguments: argparse.Namespace) -> int:
         too_wide="skip",
     )
     tell_reading([setting])
-    found = queue_at(setting, time_in(setting.workload, arguments.at), not arguments.no_arrivals)
+    at_us, arrive = time_in(setting.workload, arguments.at), not arguments.no_arrivals
+    found = queue_at(setting, at_us, arrive)
     job = waiting_job(setting.workload, found.queue, arguments.job)
     for remark in found.remarks:
         note(remark)
     with interrupt_flag() as interrupted:
-        prediction = predict_start(
-            setting, found.queue, job, found.past, arguments.samples, arguments.seed, interrupted
+        (prediction,) = predict_starts(
+            setting, found.queue, [job], found.past, arguments.samples, arguments.seed, interrupted
         )
-        was_interrupted = interrupted() and prediction.samples < arguments.samples
+        answers, silent = past_answers(setting, at_us, arrive, arguments.questions, arguments.seed, interrupted)
+        was_interrupted = interrupted()
+    prediction = replace(prediction, answers=tuple(answers))
+    for remark in _remarks(len(answers), silent):
+        note(remark)
     if arguments.json:
         waiting = sum(one.share is None for one in found.queue.jobs.values())
         counts = {"waiting": waiting, "running": len(found.queue.jobs) - waiting, "past": len(found.past.ended)}
         print_json({**prediction.plain(), "policy": arguments.policy, **counts})
     else:
         print(prediction)
-    return ended(was_interrupted, f"{prediction.samples} of {arguments.samples} simulations were made")
+    return ended(was_interrupted, f"{prediction.samples} simulations and {len(answers)} answers were made")
+
+
+def _remarks(answers: int, silent: int) -> Iterator[str]:
+    """Yield sentences on questions of the past that tell nothing."""
+    from jigsaw_opt.scheduling.start_prediction import FEWEST_ANSWERS
+    from jigsaw_opt.text import counted
+
+    if silent:
+        yield f"{counted(silent, 'moment')} of the past left aside, at which the file does not tell who ran"
+    if answers < FEWEST_ANSWERS:
+        few = f"{counted(answers, 'answer')} of the last days, fewer than {FEWEST_ANSWERS}"
+        yield f"the intervals are as simulated: {few}"

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import floor
+from dataclasses import dataclass, replace
+from math import exp, floor, log
 from pkgutil import resolve_name
+from typing import NamedTuple
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
+from jigsaw_opt.scheduling.conformal import Foretold, corrected
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import Policy, PolicySetting
 from jigsaw_opt.text import called, counted, duration, printable
 
-__all__ = ["MOST_DAYS", "StartPrediction", "predicted"]
+__all__ = ["FEWEST_ANSWERS", "MOST_DAYS", "PastAnswer", "StartPrediction", "predicted"]
 
 MOST_DAYS = 128
 """A start later than that is not looked for."""
 _SHARES = (0.5, 0.9)
+_LATEST_US = MOST_DAYS * 86_400_000_000
+FEWEST_ANSWERS = 20
+"""Fewer answers tell too little of the ends of an interval."""
+_ALIKE_US = 600_000_000
+"""Waits well below this are alike."""
+_SUREST = 0.3
+"""Is added to the width, as a difference of logarithms, that is the unit of errors."""
 _PREDICTOR = "jigsaw_opt.simulation.predicting:predict_start_live"
 """The simulation stands on this room; so it is found by name, as policies are."""
 
@@ -36,15 +45,47 @@ class StartPrediction:
         When it started in each simulation, the earliest first, without those in which it did not.
     samples
         How many simulations there were.
+    answers
+        What was foretold in the past in the same way. From `FEWEST_ANSWERS` on they correct the intervals.
     """
 
     job: str
     now_us: int
     starts_us: tuple[int, ...]
     samples: int
+    answers: tuple[PastAnswer, ...] = ()
 
     def interval_us(self, share: float) -> tuple[int | None, int | None]:
-        """Return between which times it starts with a probability of `share`; None for later than was simulated."""
+        """Return between which times it starts with a probability of `share`; None for later than was simulated.
+
+        Where there are enough answers, errors of the past correct what was simulated. They are measured as differences
+        of logarithms of waits, as a wait of ten hours is foretold less exactly than one of ten minutes.
+        """
+        if len(self.answers) < FEWEST_ANSWERS:
+            return self.simulated_us(share)
+        ends = [self._corrected_us(level) for level in (*_SHARES, share) if level <= share]
+        low_us, high_us = min(low_us for low_us, _ in ends), max(high_us for _, high_us in ends)
+        low, high = (None if wait_us >= _LATEST_US else self.now_us + wait_us for wait_us in (low_us, high_us))
+        return low, high
+
+    def _corrected_us(self, share: float) -> tuple[int, int]:
+        """Return between which waits it starts; as each is corrected on its own, one may not hold a narrower one."""
+        past = [(one.prediction.foretold(share), _logarithm(one.wait_us)) for one in self.answers]
+        low, high = corrected(self.foretold(share), past, share)
+        return _wait_us(low), _wait_us(high)
+
+    def foretold(self, share: float) -> Foretold:
+        """Return the logarithms of the waits in the simulations, as `corrected` takes them."""
+        (low, high), (lowest, highest) = self._logarithms(share), self._logarithms(_SHARES[-1])
+        return Foretold(low, high, highest - lowest + _SUREST)
+
+    def _logarithms(self, share: float) -> tuple[float, float]:
+        starts_us = self.simulated_us(share)
+        low, high = (_logarithm(_LATEST_US if at_us is None else at_us - self.now_us) for at_us in starts_us)
+        return low, high
+
+    def simulated_us(self, share: float) -> tuple[int | None, int | None]:
+        """Return between which times it starts in a share of the simulations; None for later than was simulated."""
         rank = floor(round((self.samples + 1) * (1.0 - share) / 2, 6))
         ranks = max(rank - 1, 0), min(self.samples - rank, self.samples - 1)
         low, high = (self.starts_us[k] if k < len(self.starts_us) else None for k in ranks)
@@ -57,9 +98,10 @@ class StartPrediction:
 
     def __str__(self) -> str:
         half, most = (self._told(share) for share in _SHARES)
+        by = f", corrected by {len(self.answers)} answers" if len(self.answers) >= FEWEST_ANSWERS else ""
         return (
             f"{called('job', printable(self.job))} starts {half} with a probability of 50 %, and {most} with 90 %"
-            f" ({counted(self.samples, 'simulation')} of the queue)."
+            f" ({counted(self.samples, 'simulation')} of the queue{by})."
         )
 
     def _told(self, share: float) -> str:
@@ -78,9 +120,25 @@ class StartPrediction:
             "now_us": self.now_us,
             "median_us": self.median_us,
             "intervals_us": intervals,
+            "answers": len(self.answers),
             "samples": self.samples,
             "not_started": self.samples - len(self.starts_us),
         }
+
+
+class PastAnswer(NamedTuple):
+    """What was foretold of a job, and how long it then waited, in microseconds."""
+
+    prediction: StartPrediction
+    wait_us: int
+
+
+def _logarithm(wait_us: int) -> float:
+    return log(max(0, wait_us) + _ALIKE_US)
+
+
+def _wait_us(logarithm: float) -> int:
+    return max(0, round(exp(min(logarithm, _logarithm(_LATEST_US)))) - _ALIKE_US)
 
 
 def predicted(
@@ -92,9 +150,10 @@ def predicted(
     past: Sequence[TraceJob],
     samples: int,
     seed: int,
+    answers: Sequence[PastAnswer] = (),
 ) -> StartPrediction:
     """Return when a job of a queue will start under a policy; see `LiveScheduler.when` for the last parameters."""
     found: StartPrediction = resolve_name(_PREDICTOR)(
         setting, policy, options, queue, job, PastJobs(tuple(past)) if past else None, samples, seed
     )
-    return found
+    return replace(found, answers=tuple(answers))

@@ -17,22 +17,22 @@ from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.taken_over import TakenOver
 
-__all__ = ["predict_start", "predict_start_live"]
+__all__ = ["predict_start_live", "predict_starts"]
 
 _DAY_US = 86_400_000_000
 _HOUR_US = 3_600_000_000
 
 
-def predict_start(
+def predict_starts(
     setting: Setting,
     queue: ClusterQueue,
-    job: int,
+    jobs: Sequence[int],
     past: PastJobs | None,
     samples: int = 200,
     seed: int = 0,
     stop: Callable[[], bool] = lambda: False,
-) -> StartPrediction:
-    """Simulate a queue forward `samples` times, and note when a job starts.
+) -> list[StartPrediction]:
+    """Simulate a queue forward `samples` times, and note when jobs start.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def predict_start(
         The cluster, how fast jobs run there, and who decides; its workload is not looked at.
     queue
         The jobs that wait and run.
-    job
-        Number of the job, which waits.
+    jobs
+        Numbers of the jobs that are asked about, which wait.
     past
         What run times and arrivals are drawn from; None for jobs that last as they state, and no arrivals: then there
         is one simulation.
@@ -64,11 +64,14 @@ def predict_start(
     if past is None:
         samples = 1
     draws = _Draws(setting, queue, past)
-    starts: list[int | None] = []
+    starts: list[dict[int, int]] = []
     while len(starts) < samples and not (starts and stop()):
-        starts.append(_start_us(setting, queue, job, draws, f"{seed}/{len(starts)}"))
-    found = tuple(sorted(start_us for start_us in starts if start_us is not None))
-    return StartPrediction(queue.jobs[job].job.name, queue.now_us, found, len(starts))
+        starts.append(_starts_us(setting, queue, jobs, draws, f"{seed}/{len(starts)}"))
+    found = []
+    for job in jobs:
+        starts_us = tuple(sorted(one[job] for one in starts if job in one))
+        found.append(StartPrediction(queue.jobs[job].job.name, queue.now_us, starts_us, len(starts)))
+    return found
 
 
 def predict_start_live(
@@ -81,11 +84,11 @@ def predict_start_live(
     samples: int,
     seed: int,
 ) -> StartPrediction:
-    """Do the same for a policy with options and what it knows; see `predict_start`."""
+    """Do the same for a policy with options and what it knows; see `predict_starts`."""
     times = known.round_us, known.restart_us
     nobody = Workload("queue", ())
     setting = Setting(known.cluster, nobody, known.performance, None, *times, known.seed, None, policy, options)
-    return predict_start(setting, queue, job, past, samples, seed)
+    return predict_starts(setting, queue, [job], past, samples, seed)[0]
 
 
 class _Draws:
@@ -142,24 +145,23 @@ def _is_drawn(job: TraceJob) -> bool:
     return job.iterations is None or job.duration_us is not None
 
 
-def _start_us(setting: Setting, queue: ClusterQueue, job: int, draws: _Draws, seed: str) -> int | None:
-    """Return when a job starts in one simulation; None for later than can be simulated, or never."""
+def _starts_us(setting: Setting, queue: ClusterQueue, asked: Sequence[int], draws: _Draws, seed: str) -> dict[int, int]:
+    """Return when jobs start in one simulation, without those that start later than can be simulated, or never."""
     jobs = draws.jobs(Random(seed))
     done, days = draws.done(jobs), 1
-    while days <= MOST_DAYS:
+    starts: dict[int, int] = {}
+    while True:
         later = draws.arrivals(jobs, days, Random(f"{seed}/arrivals"))
         workload = Workload("queue", (*_numbered(jobs, queue), *later))
         simulation = TakenOver(replace(setting, workload=workload), queue, done, draws.ended)
         until_us = queue.now_us + days * _DAY_US if later else None
         try:
-            simulation.run(lambda: simulation.start_us(job) is not None, until_us)  # noqa: B023
-        except JigsawError:  # it waits for ever
-            return None
-        start_us = simulation.start_us(job)
-        if start_us is not None or not later:
-            return start_us
+            simulation.run(lambda: simulation.has_started(asked, starts), until_us)  # noqa: B023
+        except JigsawError:  # some wait for ever
+            return starts
+        if len(starts) == len(asked) or not later or days > MOST_DAYS // 2:
+            return starts
         days *= 2
-    return None
 
 
 def _numbered(jobs: Mapping[int, TraceJob], queue: ClusterQueue) -> Sequence[TraceJob]:

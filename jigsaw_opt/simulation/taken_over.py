@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from jigsaw_opt.problem.workload import TraceJob
@@ -79,7 +79,10 @@ class TakenOver(Simulation):
             self._trigger.ended.remove(index)
         return rest
 
-    def start_us(self, index: int) -> int | None:
-        """Return when a job of the queue started, or since when it runs; None where it waits or has ended."""
-        life = self._lives.get(index)
-        return None if life is None else life.start_us
+    def has_started(self, asked: Collection[int], starts: dict[int, int]) -> bool:
+        """Note when jobs that run by now started, and return whether all have that are asked about."""
+        for index in asked:
+            life = self._lives.get(index)
+            if life is not None and life.start_us is not None:
+                starts.setdefault(index, life.start_us)
+        return len(starts) == len(asked)

@@ -41,6 +41,7 @@ def test_a_sentence_and_all_figures(queue: str, capsys: pytest.CaptureFixture[st
         "job 12 starts in 40 min with a probability of 50 %, and in 40 min with 90 % (9 simulations of the queue).\n"
     )
     assert "3 of 13 jobs left out: 2 still pending, 1 not ended" in told.err
+    assert "the intervals are as simulated: 0 answers of the last days, fewer than 20" in told.err
     assert when(queue, "13", "--policy", "fifo", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     now_us = found["now_us"]
@@ -53,6 +54,24 @@ def test_a_sentence_and_all_figures(queue: str, capsys: pytest.CaptureFixture[st
 def test_a_time_of_the_past(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert when(queue, "12", "--at", "2026-01-11T08:55:00", "--no-arrivals") == 0
     assert capsys.readouterr().out.startswith("job 12 starts in 45 min with")
+
+
+def test_answers_of_the_past_correct_the_intervals(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Jobs of bob wait for an hour where the simulation says that they start at once."""
+    path = Path(queue.partition(":")[2])
+    waits = (
+        f"{100 + k}|COMPLETED|2026-01-{d:02}T{h}:00:00|2026-01-{d:02}T{h + 1}:00:00|2026-01-{d:02}T{h + 1}:30:00"
+        "|00:30:00|gres/gpu=1|gres/gpu=1|04:00:00|bob"
+        for k, (d, h) in enumerate((d, h) for d in range(7, 11) for h in range(10, 22))
+    )
+    path.write_text("\n".join((path.read_text().strip(), *waits, "")))
+    assert when(queue, "13", "--questions", "60", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["answers"] >= 20
+    low_us, high_us = found["intervals_us"]["90"]
+    assert found["now_us"] + 6_000_000_000 < low_us <= high_us, "later than simulated"
+    assert when(queue, "13", "--questions", "0", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["answers"] == 0
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import JobFinished, JobProgressed, JobSubmitted, LiveScheduler, QuotaChanged, ServerLost
+from jigsaw_opt.scheduling.start_prediction import PastAnswer
 from tests.scheduling.live_cases import SECOND, star
 from tests.simulation.cases import job
 
@@ -47,6 +48,14 @@ def test_run_times_are_drawn_from_past_jobs() -> None:
     found = busy("fifo").when("c", past, samples=50)
     assert {start_us // SECOND for start_us in found.starts_us} == {300, 720}
     assert found.starts_us == busy("fifo").when("c", past, samples=50).starts_us
+
+
+def test_answers_correct_what_is_told() -> None:
+    told = busy("fifo").when("c")
+    late = [PastAnswer(told, 2 * (told.starts_us[0] - told.now_us))] * 20
+    corrected = busy("fifo").when("c", answers=late)
+    assert corrected.starts_us == told.starts_us
+    assert corrected.median_us == pytest.approx(told.now_us + late[0].wait_us, abs=1)
 
 
 def test_what_is_out_of_use_stays_so() -> None:

@@ -13,9 +13,10 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
 from jigsaw_opt.scheduling.live_job import News
-from jigsaw_opt.scheduling.start_prediction import StartPrediction
+from jigsaw_opt.scheduling.start_prediction import PastAnswer, StartPrediction
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.predicting import predict_start
+from jigsaw_opt.simulation.past_questions import past_answers
+from jigsaw_opt.simulation.predicting import predict_starts
 from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.taken_over import TakenOver
@@ -153,7 +154,7 @@ def test_a_job_starts_when_the_one_before_ends() -> None:
     """One job has held all GPUs for half an hour; half of those that last longer take one hour, half two."""
     past = PastJobs(tuple(job(f"p{k}", 0, 4, seconds) for k, seconds in enumerate([60, HOUR, 2 * HOUR] * 6)), False)
     given, queue = one_server(past, (job("runs", 0, 4, 1), HOUR // 2), (job("waits", 0, 4, 1), None), now_s=9 * HOUR)
-    found = predict_start(given, queue, 1, past, samples=399, seed=3)
+    found = predict_starts(given, queue, [1], past, samples=399, seed=3)[0]
     starts = Counter((start_us - queue.now_us) // (HOUR_US // 2) for start_us in found.starts_us)
     assert starts.keys() == {1, 3}
     assert starts[1] == pytest.approx(199.5, abs=30)
@@ -161,8 +162,27 @@ def test_a_job_starts_when_the_one_before_ends() -> None:
     assert str(found).startswith(
         "job waits starts in 30 min to 1.5 h with a probability of 50 %, and in 30 min to 1.5 h"
     )
-    assert predict_start(given, queue, 1, past, samples=399, seed=3) == found
-    assert predict_start(given, queue, 1, past, samples=399, seed=4) != found
+    assert predict_starts(given, queue, [1], past, samples=399, seed=3) == [found]
+    assert predict_starts(given, queue, [1], past, samples=399, seed=4) != [found]
+
+
+def test_intervals_of_a_uniform_residual_run_time() -> None:
+    """Run times of 1 to 100 h, one job has run for 50 h: the next starts in 1 to 50 h, each equally likely."""
+    past = PastJobs(tuple(job(f"p{k}", 0, 4, k * HOUR) for k in range(1, 101)), False)
+    given, queue = one_server(past, (job("runs", 0, 4, 1), 50 * HOUR), (job("waits", 0, 4, 1), None), now_s=100 * HOUR)
+    (found,) = predict_starts(given, queue, [1], past, samples=399)
+    for share in (0.5, 0.9):
+        waits_h = [(at_us - queue.now_us) / HOUR_US for at_us in found.interval_us(share) if at_us is not None]
+        assert waits_h == pytest.approx([50 * (1 - share) / 2, 50 * (1 + share) / 2], abs=3)
+
+
+def test_jobs_of_one_queue_are_foretold_by_the_same_simulations() -> None:
+    past = PastJobs(tuple(job(f"p{k}", 0, 4, k * HOUR) for k in range(1, 20)), False)
+    present = (job("runs", 0, 4, 1), HOUR), (job("a", 0, 4, 1), None), (job("b", 0, 4, 1), None)
+    given, queue = one_server(past, *present, now_s=60 * HOUR)
+    both = predict_starts(given, queue, [1, 2], past, samples=20)
+    assert both == [predict_starts(given, queue, [k], past, samples=20)[0] for k in (1, 2)]
+    assert all(early < late for early, late in zip(both[0].starts_us, both[1].starts_us, strict=True))
 
 
 def test_later_arrivals_delay_a_job_that_they_may_overtake() -> None:
@@ -171,8 +191,8 @@ def test_later_arrivals_delay_a_job_that_they_may_overtake() -> None:
     wide = tuple(job(f"w{k}", 0, 4, 10 * HOUR) for k in range(6))
     past = PastJobs((*jobs, *wide))
     given, queue = one_server(past, (job("runs", 0, 1, 1), 600), (job("wide", 0, 4, 1), None), now_s=49 * HOUR)
-    with_them = predict_start(given.under("srtf"), queue, 1, past, samples=5)
-    without = predict_start(given.under("srtf"), queue, 1, replace(past, arrive=False), samples=5)
+    with_them = predict_starts(given.under("srtf"), queue, [1], past, samples=1)[0]
+    without = predict_starts(given.under("srtf"), queue, [1], replace(past, arrive=False), samples=5)[0]
     assert max(without.starts_us) <= queue.now_us + 10 * HOUR_US
     assert not with_them.starts_us or min(with_them.starts_us) > max(without.starts_us)
 
@@ -189,12 +209,59 @@ def test_intervals_are_ranks_of_the_starts() -> None:
     assert never.median_us is None and "or never" in str(never)
 
 
+def test_answers_of_the_past_correct_intervals() -> None:
+    """All jobs waited twice as long as was foretold; ten minutes more or less are nothing."""
+    hours = [StartPrediction("x", 0, tuple(k * hour * HOUR_US for k in range(1, 20)), 19) for hour in range(1, 31)]
+    right = [PastAnswer(one, 10 * wait_h * HOUR_US) for wait_h, one in enumerate(hours, 1)]
+    late = [PastAnswer(one, 2 * answer.wait_us) for one, answer in zip(hours, right, strict=True)]
+    asked = hours[9]
+    assert replace(asked, answers=tuple(late[:19])).interval_us(0.9) == asked.simulated_us(0.9)
+    corrected = replace(asked, answers=tuple(late))
+    assert [at_us / HOUR_US for at_us in corrected.interval_us(0.9) if at_us] == pytest.approx([200, 200], rel=0.02)
+    assert corrected.median_us == pytest.approx(200 * HOUR_US, rel=0.02)
+    assert "corrected by 30 answers" in str(corrected)
+    never = [PastAnswer(StartPrediction("x", 0, (), 19), HOUR_US)] * 30
+    assert replace(asked, answers=tuple(never)).interval_us(0.9)[0] == 0
+
+
+def slow_cluster(days: float) -> Setting:
+    """Every three hours two jobs of all GPUs come; the second begins an hour after the end of the first."""
+    jobs = []
+    for k in range(int(days * 8)):
+        jobs += [recorded(f"a{k}", 3 * k, 3 * k, 3 * k + 1), recorded(f"b{k}", 3 * k, 3 * k + 2, 3 * k + 3)]
+    workload = Workload("w", tuple(jobs))
+    return replace(setting(job("x", 0, 1, 1), cluster=cluster(1, 4), round_us=0), workload=workload).under("fifo")
+
+
+def test_the_past_tells_that_a_cluster_is_slower_than_its_simulation() -> None:
+    given, at_us = slow_cluster(6), round(120.5 * HOUR_US)
+    found = queue_at(given, at_us)
+    (alone,) = predict_starts(given, found.queue, [1], found.past, samples=19)
+    assert alone.interval_us(0.9) == (at_us + HOUR_US // 2,) * 2, "when the first ends"
+    answers, silent = past_answers(given, at_us, moments=40)
+    assert len({one.prediction.job for one in answers}) == len(answers) > 20
+    assert silent == 0
+    assert all(0 < one.wait_us <= 2 * HOUR_US for one in answers)
+    low_us, high_us = replace(alone, answers=tuple(answers)).interval_us(0.9)
+    assert low_us is not None and high_us is not None
+    assert low_us <= 122 * HOUR_US <= high_us, "when the second of the file begins"
+
+
+def test_answers_of_the_past_tell_nothing_of_the_future() -> None:
+    known, *how = slow_cluster(1.25), 30 * HOUR_US, True, 6, 4
+    later = replace(known, workload=slow_cluster(2).workload)
+    answers, silent = past_answers(known, *how)
+    assert answers and past_answers(later, *how) == (answers, silent)
+    assert past_answers(known, HOUR_US) == ([], 0), "no job has waited by then"
+    assert past_answers(known, 2 * HOUR_US + 1, moments=3)[1] == 2, "no job had ended in the first hour"
+
+
 def test_what_cannot_be_predicted() -> None:
     given, queue = one_server(None, (job("waits", 0, 4, 1), None))
     with pytest.raises(UsageError, match="at least 1 simulation"):
-        predict_start(given, queue, 0, None, samples=0)
+        predict_starts(given, queue, [0], None, samples=0)
     with pytest.raises(UsageError, match="no job has ended before"):
-        predict_start(given, queue, 0, PastJobs(()), samples=1)
+        predict_starts(given, queue, [0], PastJobs(()), samples=1)
 
 
 # Queues of traces ------------------------------------------------------------------------------------------
