@@ -5,11 +5,15 @@ Each runs where its extra is missing: ``make test-core``.
 
 from __future__ import annotations
 
+import pkgutil
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import jigsaw_opt
 from jigsaw_opt.cli import main
 
 DATA = Path(__file__).parents[1] / "data"
@@ -56,3 +60,22 @@ def test_without_numba_the_search_runs_as_python(capsys: pytest.CaptureFixture[s
         pytest.skip("numba is installed; without the extra fast: make test-core")
     assert main(["solve", "tiny/001", "--solver", "search", "--work-limit", "0.2", "--json"]) in (0, 5)
     assert '"status": "optimal"' in capsys.readouterr().out
+
+
+def test_every_module_but_those_of_the_executor_loads_without_torch_ray_and_numba() -> None:
+    modules = [
+        name
+        for _, name, _ in pkgutil.walk_packages(jigsaw_opt.__path__, "jigsaw_opt.", onerror=lambda name: None)
+        if not name.startswith("jigsaw_opt.executor") and not name.endswith("__main__")
+    ]
+    assert len(modules) > 500
+    # None in `sys.modules` makes an import fail, so that the test says the same where the extras are installed.
+    program = (
+        "import importlib, sys\n"
+        "sys.modules.update(dict.fromkeys(('torch', 'ray', 'numba', 'matplotlib', 'plotly', 'topohub')))\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        "print('loaded')"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *modules], capture_output=True, text=True, check=False)
+    assert done.stdout == "loaded\n", done.stderr
