@@ -255,8 +255,13 @@ class FreeGpus:
 
     def copy(self) -> FreeGpus:
         """Return the same GPUs, to take from apart."""
+        return self.without_servers(())
+
+    def without_servers(self, servers: Collection[int]) -> FreeGpus:
+        """Return the same GPUs but for those of some servers, to take from apart."""
         other = copy(self)
-        other._free = [list(free) for free in self._free]
+        other._free = [[] if k in servers else list(free) for k, free in enumerate(self._free)]
+        other.count = sum(map(len, other._free))
         return other
 
     def add(self, gpus: Iterable[int]) -> None:

@@ -178,7 +178,7 @@ CASES: dict[str, Callable[[], Setting]] = {
     "fifo": plain,
     "fifo:placement=emptiest": contended,
     "multifactor:estimates=recent": accounted,
-    "multifactor:estimates=recent:kind=conservative:priority_flags=NO_FAIR_TREE": accounted,
+    "multifactor:estimates=recent:kind=conservative:reserve=servers:priority_flags=NO_FAIR_TREE": accounted,
     f"kueue:config={KUEUE_QUEUES}": classed,
     "priority:grace=60:exempt=200": classed,
     "priority:by=weight:victims=smallest:blocked=hold": classed,

@@ -138,8 +138,11 @@ def test_a_job_without_a_limit_is_refused_with_what_makes_it_run() -> None:
         Simulation(made.under(BACKFILL))
     for options in ({"default_limit": "24"}, {"estimates": "recent"}):
         assert [record.start_us for record in run(made, BACKFILL, **options).jobs] == [0]
-    with pytest.raises(UsageError, match="take kind=easy"):
+    with pytest.raises(UsageError, match="take reserve=servers or kind=easy"):
         Simulation(made.under(BACKFILL, kind="conservative", placement="consolidated"))
+    Simulation(
+        made.under(BACKFILL, kind="conservative", placement="consolidated", reserve="servers", default_limit="4")
+    )
 
 
 def of(user: str, name: str, submit_s: float, gpus: int, seconds: int, limit_s: int | None = None) -> TraceJob:
@@ -174,6 +177,22 @@ def test_a_later_job_leaves_the_first_its_few_servers() -> None:
     )
     # Two servers of four: the head waits for the left one, and the long job fits beside the right job only.
     assert starts_s(*jobs, servers=2, placement="consolidated") == [0, 0, 50, 2, 2]
+
+
+@pytest.mark.parametrize("kind", ["easy", "conservative"])
+def test_whole_servers_are_reserved_as_in_slurm(kind: str) -> None:
+    """ "The backfill scheduler reserves whole nodes for jobs, not partial nodes" (slurm.conf)."""
+    jobs = (
+        of("u", "left", 0, 4, 50, 100),
+        of("u", "right", 0, 3, 60, 60),
+        of("u", "head", 1, 5, 10, 10),
+        of("u", "long", 2, 1, 500, 500),
+        of("u", "short", 2, 1, 40, 40),
+    )
+    # On two servers of four the head is expected to start at 100, when eight GPUs are free. By number there is one for
+    # the long job, but the head needs both servers.
+    assert starts_s(*jobs, servers=2, kind=kind) == [0, 0, 60, 2, 50]
+    assert starts_s(*jobs, servers=2, kind=kind, reserve="servers") == [0, 0, 50, 60, 2]
 
 
 def test_limits_do_not_count_the_time_of_a_start() -> None:

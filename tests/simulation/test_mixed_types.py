@@ -112,6 +112,7 @@ def test_no_job_is_on_a_type_that_it_may_not_have_and_no_gpu_has_two(name: str, 
         "priority",
         "backfill",
         "backfill:kind=conservative",
+        "backfill:kind=conservative:reserve=servers",
         "las:placement=consolidated",
     ],
 )

@@ -23,6 +23,7 @@ from tests.simulation.resumable import accounted
 from tests.simulation.test_backfill_policy import GPUS, Textbook, drawn
 
 HOUR = 3600 * SECOND
+SERVERS = (4, 4)
 
 # "Classic Fairshare Algorithm", slurm.schedmd.com, figure 3: accounts A (40 shares) and D (60); B (30) and C (10) in A,
 # E (25) and F (35) in D; user 1 in B, users 2 and 3 with a share each in C, user 4 in E and user 5 in F.
@@ -93,26 +94,34 @@ def test_usage_is_half_after_a_half_life() -> None:
 def test_factors_are_those_of_the_documentation() -> None:
     # "Job Priority Factors In General": weight 5000 and priorities 20 and 10 of partitions are 5000 and 2500.
     settings = PrioritySettings({"PriorityWeightPartition": "5000"}, {"PartitionA": 20, "PartitionB": 10})
-    priority = JobPriority(settings, 8)
+    priority = JobPriority(settings, SERVERS)
     a, b = (replace(job("j", 0, 1, 1), queue=f"Partition{name}") for name in "AB")
     assert (priority.of(a, 0, 1.0, 0), priority.of(b, 0, 1.0, 0)) == (5000, 2500)
     # "At PriorityMaxAge the age factor will max out to 1.0"; it is 7-0.
     assert [priority.age(halves * 12 * HOUR) for halves in (0, 7, 14, 60)] == [0, 0.5, 1, 1]
     # "A job that requests all the nodes on the machine will get a job size factor of 1.0."
-    assert (priority.size(8, 0), priority.size(2, 0)) == (1.0, 0.25)
-    small = JobPriority(PrioritySettings({"PriorityFavorSmall": "YES"}), 8)
-    assert (small.size(8, 0), small.size(2, 0)) == (0.0, 0.75)
+    # Otherwise it is the mean of the parts of the nodes and of the CPUs, here GPUs.
+    assert [priority.size(gpus, 0) for gpus in (8, 4, 2, 5)] == [1.0, 0.5, 0.375, 0.8125]
+    small = JobPriority(PrioritySettings({"PriorityFavorSmall": "YES"}), SERVERS)
+    assert (small.size(8, 0), small.size(2, 0)) == (0.0, 0.625)
     # "A full-system job with a time limit of one [minute] will receive a job size factor of 1.0."
-    relative = JobPriority(PrioritySettings({"PriorityFlags": "SMALL_RELATIVE_TO_TIME"}), 8)
+    relative = JobPriority(PrioritySettings({"PriorityFlags": "SMALL_RELATIVE_TO_TIME"}), SERVERS)
     assert (relative.size(8, 60 * SECOND), relative.size(4, HOUR)) == (1.0, 0.5 / 60)
+
+
+def test_sizes_are_those_that_sprio_prints() -> None:
+    """`sprio -n -l` of Slurm 22.05 on three nodes of four GPUs, for jobs of a task a GPU on as few nodes as can be."""
+    priority = JobPriority(PrioritySettings(), (4, 4, 4))
+    printed = {1: "0.2083333", 5: "0.5416667", 8: "0.6666667", 12: "1.0000000"}
+    assert {gpus: f"{priority.size(gpus, 0):.7f}" for gpus in printed} == printed
 
 
 def test_the_sum_of_weighted_factors_is_a_whole_number() -> None:
     """Fair-share factors .59534 and .50002 "have the same fair-share priority" with a weight of 10."""
-    low = JobPriority(PrioritySettings({"PriorityWeightFairshare": "10"}), 8)
+    low = JobPriority(PrioritySettings({"PriorityWeightFairshare": "10"}), SERVERS)
     assert low.of(job("j", 0, 1, 1), 0, 0.59534, 0) == low.of(job("j", 0, 1, 1), 0, 0.50002, 0) == 5
     weights = {"PriorityWeightFairshare": "5000", "PriorityWeightAge": "1000", "PriorityWeightJobSize": "1000"}
-    most = JobPriority(PrioritySettings(weights), 8)
+    most = JobPriority(PrioritySettings(weights), SERVERS)
     assert most.of(job("j", 0, 8, 1), 7 * 24 * HOUR, 1.0, 0) == 7000  # "the maximum possible priority would be 7000"
 
 

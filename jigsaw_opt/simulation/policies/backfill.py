@@ -21,6 +21,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, too_wide
+from jigsaw_opt.simulation.policies.server_reservations import ServerReservations
 
 __all__ = ["BACKFILL", "BACKFILL_OPTIONS", "BackfillScheduler"]
 
@@ -30,6 +31,7 @@ _UNKNOWN_US = 24 * _HOUR_US
 _TEXT = {"type": "string"}
 BACKFILL_OPTIONS: Mapping[str, Sequence[str]] = {
     "kind": ("easy", "conservative"),
+    "reserve": ("gpus", "servers"),
     "estimates": ("limits", "recent"),
     "default_limit": ("none", "4", "24", "72", "168"),
     "placement": PLACEMENTS,
@@ -119,6 +121,7 @@ class BackfillScheduler:
     setting: ClusterSetting
     options: Mapping[str, str]
     conservative: bool = field(init=False)
+    whole_servers: bool = field(init=False)
     recent: bool = field(init=False)
     default_us: int | None = field(init=False)
     placement: str = field(init=False)
@@ -130,10 +133,15 @@ class BackfillScheduler:
         self.conservative, hours = self.options["kind"] == "conservative", self.options["default_limit"]
         self.recent, self.placement = self.options["estimates"] == "recent", self.options["placement"]
         self.default_us = None if hours == "none" else int(hours) * _HOUR_US
-        if self.conservative and (self.placement == "consolidated" or len(self.setting.parts) > 1):
+        self.whole_servers = self.options["reserve"] == "servers"
+        if (
+            self.conservative
+            and not self.whole_servers
+            and (self.placement == "consolidated" or len(self.setting.parts) > 1)
+        ):
             raise UsageError(
                 f"{self.policy}:kind=conservative reserves GPUs by their number, wherever they are: on a cluster in"
-                " several parts, or with placement=consolidated, take kind=easy"
+                " several parts, or with placement=consolidated, take reserve=servers or kind=easy"
             )
 
     def refuses(self, job: TraceJob) -> str | None:
@@ -157,7 +165,9 @@ class BackfillScheduler:
         waiting = self.in_order(waiting, moment)
         free = FreeGpus(self.setting, moment.shares, moment.down, moment.dead)
         held = {index: share.gpus for share in moment.shares for index in share.jobs}
-        started = dict((self._conservative if self.conservative else self._easy)(moment.now_us, waiting, held, free))
+        by_number = self._conservative if self.conservative else self._easy
+        start = self._by_server if self.whole_servers else by_number
+        started = dict(start(moment.now_us, waiting, held, free))
         shares = (*moment.shares, *(Share((index,), gpus) for index, gpus in started.items()))
         wake_us = None
         if len(started) < len(waiting) and self.runs:
@@ -291,6 +301,34 @@ class BackfillScheduler:
             if later.copy().place(head.job, self.placement) is not None:
                 return end_us, later
         return None
+
+    # Whole servers ------------------------------------------------------------------------------------------
+
+    def _by_server(
+        self, now_us: int, waiting: Sequence[Active], held: Mapping[int, tuple[int, ...]], free: FreeGpus
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield the jobs that start, with their GPUs.
+
+        Jobs that do not start have whole servers reserved, which are made anew each time: all of them, or under EASY
+        the first one of those that share a type.
+        """
+        ends = ((self.runs[index].end_us(now_us), gpus) for index, gpus in held.items())
+        reservations = ServerReservations(self.setting, now_us, free, ends)
+        reserving = set[int]()
+        for active in waiting:
+            length_us = self._estimate_us(active.job)
+            found = reservations.earliest(active.job, length_us, self.placement)
+            if found is None:  # too few GPUs are up
+                continue
+            start_us, gpus = found
+            kinds = {group[0].kind for group in self.setting.pool_choice.of(active.job)}
+            if start_us == now_us:
+                self._begin(active, now_us)
+                reservations.start(now_us + length_us, gpus)
+                yield active.index, gpus
+            elif self.conservative or kinds.isdisjoint(reserving):
+                reserving |= kinds
+                reservations.reserve(start_us, start_us + length_us, gpus)
 
     # Conservative -------------------------------------------------------------------------------------------
 

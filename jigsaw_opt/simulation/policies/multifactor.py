@@ -49,7 +49,7 @@ class _MultifactorScheduler(BackfillScheduler):
     def __post_init__(self) -> None:
         BackfillScheduler.__post_init__(self)
         self.tree = ShareTree(self.priorities.associations)
-        self.priority = JobPriority(self.priorities, self.setting.gpu_count)
+        self.priority = JobPriority(self.priorities, (server.gpus for server in self.setting.cluster.servers))
 
     def decide(self, moment: Moment) -> Decision:
         self._charge(moment)

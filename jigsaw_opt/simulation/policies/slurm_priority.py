@@ -7,8 +7,10 @@ size, its QOS and its partition.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import expm1, log
 
 from jigsaw_opt.documents.readers.slurm_priorities import (
@@ -186,12 +188,14 @@ class JobPriority:
     ----------
     settings
         Weights and what factors are made of.
-    gpus
-        GPUs of the cluster.
+    widths
+        Numbers of GPUs of the servers.
     """
 
-    def __init__(self, settings: PrioritySettings, gpus: int) -> None:
-        self._settings, self._gpus = settings, gpus
+    def __init__(self, settings: PrioritySettings, widths: Iterable[int]) -> None:
+        self._settings = settings
+        self._widest = list(accumulate(sorted(widths, reverse=True)))
+        """`_widest[k]`: GPUs of the k + 1 widest servers."""
         self._max_age_us = settings.time_us("PriorityMaxAge")
         self._relative_to_time = settings.has_flag("SMALL_RELATIVE_TO_TIME")
         self._weights = {
@@ -227,10 +231,10 @@ class JobPriority:
         return min(1.0, waited_us / self._max_age_us) if self._max_age_us else 1.0
 
     def size(self, gpus: int, limit_us: int) -> float:
-        """Return the factor of the size of a job."""
-        part = gpus / self._gpus
-        if self._relative_to_time:
-            part /= max(1, limit_us // MINUTE_US)
+        """Return the factor of the size of a job: the mean of its parts of the servers and of the GPUs, as in Slurm."""
+        servers = (bisect_left(self._widest, gpus) + 1) / len(self._widest)
+        part = gpus / self._widest[-1]
+        part = max(part, servers) / max(1, limit_us // MINUTE_US) if self._relative_to_time else (part + servers) / 2
         return max(0.0, min(1.0, 1.0 - part if self._settings.favors_small else part))
 
 

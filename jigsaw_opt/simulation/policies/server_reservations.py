@@ -1,0 +1,98 @@
+"""Reservations of whole servers for jobs that wait, as in Slurm: "the backfill scheduler reserves whole nodes for jobs,
+not partial nodes" (slurm.conf, 22.05). Described in docs/simulation.md.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import groupby
+
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.policy import ClusterSetting
+from jigsaw_opt.simulation.placing import FreeGpus
+
+__all__ = ["ServerReservations"]
+
+
+class ServerReservations:
+    """What is free from now on, and which servers are reserved when.
+
+    Parameters
+    ----------
+    setting
+        Whose cluster it is.
+    now_us
+        The time.
+    free
+        GPUs that are free now.
+    ends
+        When jobs that run are expected to end, after now, and their GPUs.
+    """
+
+    def __init__(
+        self, setting: ClusterSetting, now_us: int, free: FreeGpus, ends: Iterable[tuple[int, tuple[int, ...]]]
+    ) -> None:
+        self._server_of = setting.server_of
+        # From times[k] to times[k + 1], running jobs leave free[k], and those in the bit set reserved[k] are reserved.
+        self._times, self._free, self._reserved = [now_us], [free.copy()], [0]
+        self._unreserved: dict[tuple[FreeGpus, int], FreeGpus] = {}
+        for end_us, those in groupby(sorted(ends), key=lambda one: one[0]):
+            later = self._free[-1].copy()
+            for _, gpus in those:
+                later.add(gpus)
+            self._times.append(end_us)
+            self._free.append(later)
+            self._reserved.append(0)
+
+    def _at(self, time_us: int) -> int:
+        """Return the number of the time, which is added if need be."""
+        k = bisect_left(self._times, time_us)
+        if k == len(self._times) or self._times[k] != time_us:
+            self._times.insert(k, time_us)
+            self._free.insert(k, self._free[k - 1])
+            self._reserved.insert(k, self._reserved[k - 1])
+        return k
+
+    def start(self, end_us: int, gpus: tuple[int, ...]) -> None:
+        """Let a job run from now until it is expected to end."""
+        left: dict[FreeGpus, FreeGpus] = {}
+        for k in range(self._at(end_us)):
+            free = self._free[k]
+            if free not in left:
+                left[free] = free.copy()
+                left[free].remove(gpus)
+            self._free[k] = left[free]
+
+    def reserve(self, start_us: int, end_us: int, gpus: tuple[int, ...]) -> None:
+        """Reserve the whole servers of some GPUs."""
+        servers = 0
+        for gpu in gpus:
+            servers |= 1 << self._server_of[gpu]
+        for k in range(self._at(start_us), self._at(end_us)):
+            self._reserved[k] |= servers
+
+    def earliest(self, job: TraceJob, length_us: int, placement: str) -> tuple[int, tuple[int, ...]] | None:
+        """Return the first time from which a job finds GPUs for so long on servers that nobody has reserved, and these.
+
+        None stands for never: too few GPUs are up.
+        """
+        for k, (start_us, free) in enumerate(zip(self._times, self._free, strict=True)):
+            if self._beside(free, self._reserved[k]).count < job.gpus:
+                continue
+            reserved = 0
+            for servers in self._reserved[k : bisect_left(self._times, start_us + length_us)]:
+                reserved |= servers
+            beside = self._beside(free, reserved)
+            if beside.count >= job.gpus:
+                gpus = beside.copy().place(job, placement)
+                if gpus is not None:
+                    return start_us, gpus
+        return None
+
+    def _beside(self, free: FreeGpus, reserved: int) -> FreeGpus:
+        """Return those of some GPUs that are not on reserved servers."""
+        if (free, reserved) not in self._unreserved:
+            servers = {k for k in range(reserved.bit_length()) if reserved >> k & 1}
+            self._unreserved[free, reserved] = free.without_servers(servers)
+        return self._unreserved[free, reserved]
