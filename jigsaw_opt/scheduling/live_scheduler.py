@@ -36,7 +36,7 @@ from jigsaw_opt.scheduling.plain import Plain, check_arguments, number, optional
 from jigsaw_opt.scheduling.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
 from jigsaw_opt.scheduling.policy import PolicySetting, choose
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
-from jigsaw_opt.scheduling.start_prediction import PastAnswer, StartPrediction, predicted
+from jigsaw_opt.scheduling.start_prediction import StartPrediction, predicted
 from jigsaw_opt.scheduling.state_document import check_step, decode_state, encode_state
 
 __all__ = ["LiveScheduler"]
@@ -193,14 +193,7 @@ class LiveScheduler:
 
         return explained(twin()._state, job, twin, seconds)
 
-    def when(
-        self,
-        job: str,
-        past: Sequence[TraceJob] = (),
-        samples: int = 200,
-        seed: int = 0,
-        answers: Sequence[PastAnswer] = (),
-    ) -> StartPrediction:
+    def when(self, job: str, past: Sequence[TraceJob] = (), samples: int = 200, seed: int = 0) -> StartPrediction:
         """Say when a waiting job will start, by simulating its queue forward; nothing changes.
 
         Parameters
@@ -212,8 +205,6 @@ class LiveScheduler:
             events. Run times and later arrivals are drawn from them. Without any, jobs last as they state.
         samples, seed
             How many simulations, and the seed of their draws.
-        answers
-            What this told in the last days, and how long jobs then waited. From 20 on they correct the intervals.
 
         Raises
         ------
@@ -227,7 +218,7 @@ class LiveScheduler:
             index = self._state.numbers[job]
         if index not in queue.jobs or queue.jobs[index].share is not None:
             raise UsageError(f"job {job!r} {'runs' if index in queue.jobs else 'is kept from the policy'}")
-        return predicted(setting, self._policy, self._options, queue, index, past, samples, seed, answers)
+        return predicted(setting, self._policy, self._options, queue, index, past, samples, seed)
 
     def _require_known(self, job: str) -> None:
         """Refuse to tell of a job that there is not, or that the policy is deciding about."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, floor, log
 from pkgutil import resolve_name
 from typing import NamedTuple
@@ -150,10 +150,9 @@ def predicted(
     past: Sequence[TraceJob],
     samples: int,
     seed: int,
-    answers: Sequence[PastAnswer] = (),
 ) -> StartPrediction:
     """Return when a job of a queue will start under a policy; see `LiveScheduler.when` for the last parameters."""
     found: StartPrediction = resolve_name(_PREDICTOR)(
         setting, policy, options, queue, job, PastJobs(tuple(past)) if past else None, samples, seed
     )
-    return replace(found, answers=tuple(answers))
+    return found
