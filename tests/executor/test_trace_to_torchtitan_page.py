@@ -17,9 +17,10 @@ pytest.importorskip("ortools", reason="pip install 'jigsaw-opt[ortools]'")
 
 from jigsaw_opt.documents import load_instance, load_plan, read_layers
 from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+from tests.pages import section
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "trace-to-torchtitan.md").read_text()
+PAGE = section((ROOT / "docs" / "pipelines.md").read_text(), "From a trace to TorchTitan")
 PROGRAMS = {"python": (sys.executable,), "jigsaw": (sys.executable, "-m", "jigsaw_opt")}
 
 
