@@ -1,9 +1,8 @@
-"""Pictures of the pages that the program writes, for docs/pictures.md.
+"""Pictures of the pages that the program writes, for the pages in ``docs/``.
 
 ``python benchmarks/screenshots.py docs`` makes the pages by the program and opens them in Chromium (Debian's chromium
-and chromium-driver, selenium of the extra ``dev``). It ends with a message where one of these is missing. With
-``--tree DIR`` the program is that of another checkout, as of an earlier version, and pages that it cannot make are
-named and left out; ``--prefix before`` gives the pictures other names.
+and chromium-driver, selenium of the extra ``dev``). It ends with a message where one of these is missing. Pages that
+cannot be made are named and left out.
 """
 
 from __future__ import annotations
@@ -19,10 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from jigsaw_opt.instances.workloads import bundled_workload
-
 ROOT = Path(__file__).parents[1]
-WORKLOAD = "--workload day.csv --cluster 2x4:v100"
+WORKLOAD = "--workload day --cluster 2x4:v100"
 WEEK = "--workload week --cluster 2x4:v100 --failures mtbf=20,mttr=1 --seeds 0,1,2"
 LONG = "--job long:resnet50:4:3h --job other:vgg16:2:2h --job late:resnet50:1:5h --job more:vgg16:8:40min"
 
@@ -60,8 +57,6 @@ def main() -> None:
     """Write a picture of every page into a folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--tree", type=Path, default=ROOT, help="the checkout whose program writes the pages")
-    parser.add_argument("--prefix", default="page", help="what stands before the names of pictures (page)")
     parser.add_argument("--only", choices=PAGES, action="append")
     arguments = parser.parse_args()
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
@@ -70,19 +65,17 @@ def main() -> None:
         sys.exit(f"needs {', '.join(missing)}: Debian's chromium and chromium-driver, and the extra dev")
     for name in arguments.only or PAGES:
         with TemporaryDirectory() as work:
-            # An earlier version knows no bundled workloads, and pages show what a workload is called.
-            shutil.copy(bundled_workload("day"), Path(work, "day.csv"))
-            wrong = next(filter(None, (_run(it, work, arguments.tree) for it in PAGES[name].commands)), "")
+            wrong = next(filter(None, (_run(it, work) for it in PAGES[name].commands)), "")
             path = Path(work, PAGES[name].path)
             if wrong or not path.is_file():
                 print(f"{name}: no page: {wrong or 'not written'}")
                 continue
-            _photograph(path, arguments.folder / f"{arguments.prefix}-{name}.png", PAGES[name].height)
+            _photograph(path, arguments.folder / f"page-{name}.png", PAGES[name].height)
 
 
-def _run(command: str, folder: str, tree: Path) -> str:
+def _run(command: str, folder: str) -> str:
     """The last line of what went wrong; empty where nothing did."""
-    environment = {**os.environ, "PYTHONPATH": str(tree.resolve())}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-m", "jigsaw_opt", *command.split()]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]

@@ -9,9 +9,7 @@ from pathlib import Path
 from tests.test_layers import ROOMS, SOLVERS
 
 ROOT = Path(__file__).parents[1]
-PAGE, GUIDE = (
-    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("architecture", "extending")
-)
+PAGE, GUIDE = ((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("architecture", "extending"))
 STOPS = re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE + GUIDE)
 
 

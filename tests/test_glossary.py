@@ -16,15 +16,19 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 
 class Entry(NamedTuple):
     term: str
-    symbol: str
-    unit: str
+    symbol: str | None
     meaning: str
     page: str
 
 
+LINE = re.compile(r"^\* \*\*(.+?)\*\*(?: \((.+?)\))?: (.*\.) (\[[^\]]+\]\([^)]+\))$", re.MULTILINE)
+
+
 def entries() -> list[Entry]:
-    rows = re.findall(r"^\| (?!term \|)(.*) \|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
-    return [Entry(*(cell.strip() for cell in row.split(" | "))) for row in rows]
+    text = GLOSSARY.read_text(encoding="utf-8")
+    found = [Entry(*it.groups()) for it in LINE.finditer(text)]
+    assert len(found) == len(re.findall(r"^\* ", text, re.MULTILINE))
+    return found
 
 
 def uses(term: str, text: str) -> bool:
