@@ -1,5 +1,5 @@
 """When a waiting job will start: its queue is simulated forward many times, with run times and arrivals drawn from the
-jobs before (Smith, Taylor and Foster, JSSPP 1999). Described in docs/when.md.
+jobs before (Smith, Taylor and Foster, JSSPP 1999). Described in docs/simulation.md.
 """
 
 from __future__ import annotations
