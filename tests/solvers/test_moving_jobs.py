@@ -6,23 +6,25 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem import Cluster, FreeDepth, FullDepth, Instance, Job, Link, Model, Segment, Server
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_listed_first, solve_phased
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs
+from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.limits import bounded_instance, phased_bound
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
-from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress
+from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, phases_of
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
-from jigsaw_opt.solvers.phased.timer import UntimedError
+from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from tests.phased_referee import accepts
 
@@ -39,6 +41,47 @@ def three_jobs(restart_us: int | None) -> Instance:
 def test_a_bound_does_not_need_jobs_to_keep_their_gpus() -> None:
     assert phased_bound(three_jobs(None), Options(), 0.0).value == 200
     assert phased_bound(three_jobs(0), Options(), 0.0).value == 150
+
+
+@pytest.mark.parametrize(("restart_us", "makespan_us"), [(0, 150), (50, 150), (60, 160), (200, 200)])
+def test_who_can_wait_makes_room_for_who_cannot(restart_us: int, makespan_us: int) -> None:
+    """One of three jobs is cut in two, so that no plan is shorter than it is with its restart."""
+    instance = three_jobs(restart_us)
+    result = solve_phased(instance, Options(seed=1))
+    assert result.plan is not None and accepts(instance, result.plan)
+    assert result.plan.objective == makespan_us
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_jobs_of_one_gpu_that_move_at_no_cost_reach_the_bound_of_mcnaughton(seed: int) -> None:
+    """In units of an iteration, as no job stops within one."""
+    draw = random.Random(seed)
+    gpus = draw.randint(2, 4)
+    cluster = Cluster((replace(TWO.servers[0], gpus=gpus),))
+    lengths = [draw.randint(3, 60) for _ in range(draw.randint(gpus + 1, 2 * gpus + 1))]
+    jobs = tuple(Job(f"j{k}", "one", 1, length, restart_us=0) for k, length in enumerate(lengths))
+    instance = Instance("wrapped", cluster, {"one": ONE}, jobs)
+    assert solve_phased(instance, Options(seed=1)).objective == 10 * max(*lengths, -(-sum(lengths) // gpus))
+
+
+def test_balance_is_kept_in_periods_that_have_a_part_several_times() -> None:
+    """An iteration of `even` has another level on each of its GPUs; beside `long` it takes place often in a period."""
+    net = Model((Segment("a", {"v": 1}, {"v": 20}, 10, 0), Segment("b", {"v": 1}, {"v": 2}, 10, 0)))
+    long = Model((Segment("s", {"v": 500}, {"v": 500}, 0, 30),))
+    even = Job("even", "net", 2, 400, depth=FreeDepth(balance=1), restart_us=0)
+    cluster = Cluster((replace(TWO.servers[0], gpus=3),))
+    jobs = (even, Job("long", "long", 1, 10, restart_us=0))
+    instance = Instance("balanced", cluster, {"net": net, "long": long}, jobs, "finite", "weighted_completion")
+    timing = partial(PhaseTimer(instance, Options(), 0.0).timed, ())
+    model = FluidModel(instance, random.Random(0))
+    order = model.anywhere()
+    assert order is not None
+    policy = MovingPolicy(order, model.fluids, SideBySide(instance, timing, lambda: False), False)
+    phases = phases_of({job.name: job for job in jobs}, policy, timing)
+    assert len(phases[0].jobs) == 2
+    for job in (job for phase in phases for job in phase.jobs if isinstance(job, JobPlan) and job.name == "even"):
+        one, other = (sum(block.level for block in own) for own in zip(*(it.blocks for it in job.iterations)))
+        assert abs(one - other) <= 1
 
 
 def test_the_least_total_of_levels_is_rounded_down_where_a_job_may_move() -> None:
@@ -220,7 +263,8 @@ def test_parts_that_are_alike_get_one_cyclic_plan() -> None:
     gpus = {"a": ("x/0", "x/1"), "b": ("x/1", "x/0"), "c": ("y/3", "y/1"), "d": ("y/1", "y/3")}
     beside = SideBySide(instance, timing, lambda: False)
     counts = {"a": 1, "b": 2, "c": 2, "d": 1}
-    plan = beside.timed(counts, gpus)
+    parts = [{name: counts[name] for name in names} for names in beside.parts(gpus)]
+    plan = beside.together([(beside.part(part, gpus), 1) for part in parts])
     assert asked == [{"a": 1, "b": 2}, {"a": 1, "b": 2}]
     assert {job.name: job.gpus for job in plan.jobs} == gpus
     assert {job.name: len(job.iterations) for job in plan.jobs} == counts

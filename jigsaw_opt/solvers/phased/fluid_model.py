@@ -42,6 +42,8 @@ class FluidModel:
     ----------
     fluids
         Says when they end.
+    gpus
+        How many GPUs there are.
     """
 
     def __init__(self, instance: Instance, rng: random.Random) -> None:
@@ -56,6 +58,7 @@ class FluidModel:
         kinds = {it.name: kind_of(it) for it in self._servers}
         self.fluids = FluidJobs({name: layout.memory[gpu] for name, gpu in self._data.number.items()}, kinds)
         self._name = {gpu: name for name, gpu in self._data.number.items()}
+        self.gpus = len(self._name)
         self._known: dict[tuple[int, tuple[int, ...]], FluidJob | None] = {}
 
     def on(self, index: int, gpus: Sequence[str]) -> FluidJob | None:

@@ -55,6 +55,10 @@ class FluidSearch:
         weighted = (job.weight * end for job, end in zip(order, ends, strict=True))
         return _LATE * late + (max(ends) if self._last else sum(weighted))
 
+    def last_end_us(self, order: Sequence[FluidJob]) -> float | None:
+        """The makespan, where that is the objective."""
+        return max(self._model.fluids.ends_us(order)) if self._last else None
+
     def first_order(self, jobs: Sequence[FluidJob]) -> list[FluidJob]:
         """By Smith's rule, with the time that a job takes of all its GPUs; of a makespan the longest first."""
         if self._last:

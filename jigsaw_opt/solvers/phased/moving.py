@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.problem.job import FreeDepth, Job
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, whole_counts
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs
@@ -33,26 +34,34 @@ class _SharingPart(NamedTuple):
     ----------
     counts
         Iterations of each in a period of their own.
-    period_us
-        Its length.
+    plan
+        Their cyclic plan.
     worth
         What it costs in all to slow them down, per share of their pace.
-    most
-        How often the period fits into the iterations that are left.
     gain
         What they do for the objective in a microsecond.
+    left
+        How often the period fits into the iterations that are left.
+    most
+        How often it may take place in a longer period; None for no limit.
     """
 
     counts: Mapping[str, int]
-    period_us: int
+    plan: Plan
     worth: float
-    most: int
     gain: float
+    left: int
+    most: int | None
+
+    @property
+    def period_us(self) -> int:
+        """Their own period, in microseconds."""
+        return self.plan.objective
 
     def times(self, period_us: int, room: int) -> int:
         """How often it fits into a period, if no more iterations than there is room for are listed."""
-        size = sum(self.counts.values())
-        return max(1, min(period_us // self.period_us, self.most, room // size))
+        fitting = min(period_us // self.period_us, self.left, room // sum(self.counts.values()))
+        return max(1, fitting if self.most is None else min(fitting, self.most))
 
 
 class MovingPolicy:
@@ -84,12 +93,11 @@ class MovingPolicy:
         parts = [*self._parts(jobs, now, progress, gpus)]
         if not parts:
             return RunningJobs({}, gpus)
-        best, most = dict[str, int](), -1.0
-        for period_us in _periods(parts):
-            counts, share = _filled(parts, period_us)
-            if share > most:
-                best, most = counts, share
-        return RunningJobs(best, gpus)
+        tried = (_filled(parts, period_us) for period_us in _periods(parts))
+        times, _ = max(tried, key=lambda one: one[1])
+        counts = {name: k * count for part, k in zip(parts, times, strict=True) for name, count in part.counts.items()}
+        plan = self._beside.together([(part.plan, k) for part, k in zip(parts, times, strict=True)])
+        return RunningJobs(counts, gpus, plan)
 
     def _parts(
         self, jobs: Mapping[str, Job | ShapedJob], now: Mapping[FluidJob, float], progress: GroupProgress, gpus: Gpus
@@ -114,15 +122,16 @@ class MovingPolicy:
         tried: list[_SharingPart] = []
         for counts in self._counts(own, rates, progress.remaining, jobs[own[0].name]):
             try:
-                period_us = self._beside.part(counts, gpus).objective
+                plan = self._beside.part(counts, gpus)
             except UntimedError:
                 if len(own) == 1:
                     raise
                 continue
-            gain = sum(gains[name] * count for name, count in counts.items()) / period_us
+            gain = sum(gains[name] * count for name, count in counts.items()) / plan.objective
             worth = sum(job.weight * progress.remaining[job.name] / rates[job.name] for job in own)
-            most = min(progress.remaining[name] // count for name, count in counts.items())
-            tried.append(_SharingPart(counts, period_us, worth, most, gain))
+            left = min(progress.remaining[name] // count for name, count in counts.items())
+            most = self._beside.times_in_balance(plan)
+            tried.append(_SharingPart(counts, plan, worth, gain, left, most))
         if len(own) > 1 and (self._tries_more(own) or not tried):
             tried.append(self._part(jobs, own[:-1], now, progress, gpus))
         return max(tried, key=lambda part: part.gain)
@@ -162,14 +171,14 @@ def _periods(parts: Sequence[_SharingPart]) -> list[int]:
     return sorted(period_us for period_us in tried if period_us >= longest)
 
 
-def _filled(parts: Sequence[_SharingPart], period_us: int) -> tuple[dict[str, int], float]:
-    """Iterations of all jobs in a period, and what share of the paces that comes to, by worth."""
+def _filled(parts: Sequence[_SharingPart], period_us: int) -> tuple[list[int], float]:
+    """How often each part takes place in a period, and what share of the paces that comes to, by worth."""
     room = max(1, _MOST_LISTED // len(parts))
-    counts: dict[str, int] = {}
-    share = 0.0
+    found, share, listed = [], 0.0, 0
     for part in parts:
         times = part.times(period_us, room)
-        counts |= {name: times * count for name, count in part.counts.items()}
-        whole = times == part.most or times * part.period_us >= period_us
+        found.append(times)
+        listed += times * sum(part.counts.values())
+        whole = times == part.left or times * part.period_us >= period_us
         share += part.worth * (1.0 if whole else times * part.period_us / period_us)
-    return counts, share / sum(part.worth for part in parts) - _WORTH_AN_ITERATION * sum(counts.values())
+    return found, share / sum(part.worth for part in parts) - _WORTH_AN_ITERATION * listed

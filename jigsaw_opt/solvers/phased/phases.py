@@ -38,10 +38,24 @@ class LastPhase(NamedTuple):
 
 
 class RunningJobs(NamedTuple):
-    """Jobs that run: iterations of each in a period, and where these and maybe others are."""
+    """Jobs that run.
+
+    Parameters
+    ----------
+    counts
+        Iterations of each in a period.
+    gpus
+        Where these and maybe others are.
+    plan
+        Their cyclic plan, if it is made already.
+    until_us
+        When that ends at the latest; None for no such moment.
+    """
 
     counts: Mapping[str, int]
     gpus: Gpus
+    plan: Plan | None = None
+    until_us: int | None = None
 
 
 @dataclass(slots=True)
@@ -142,7 +156,8 @@ def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: 
     while remaining:
         running = policy.running(jobs, progress)
         waiting = (progress.ready_us(jobs[name]) for name in remaining if name not in running.counts)
-        later = [moment for moment in waiting if moment > progress.now_us]
+        until = [] if running.until_us is None else [running.until_us]
+        later = [moment for moment in [*waiting, *until] if moment > progress.now_us]
         if not running.counts:
             progress.now_us = min(later)
             continue
@@ -159,7 +174,7 @@ def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: 
 
 def _phase(remaining: Mapping[str, int], running: RunningJobs, now: int, next_us: int | None, timing: Timing) -> Phase:
     """As many repetitions as every job has iterations for, or as there is time for before the next release."""
-    plan = timing(running.counts, running.gpus)
+    plan = running.plan or timing(running.counts, running.gpus)
     period_us = plan.period_us or plan.objective
     repeats = min(remaining[name] // count for name, count in running.counts.items())
     if next_us is not None:

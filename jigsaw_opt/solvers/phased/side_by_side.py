@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import gcd
 from typing import TypeVar
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance, in_a_period
-from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.fluid_model import kind_of
@@ -116,18 +115,30 @@ class SideBySide:
             now = max(free, *(block.end_us for block in blocks))
         return replace(job, iterations=tuple(iterations)), now
 
-    def timed(self, counts: Mapping[str, int], gpus: Gpus) -> Plan:
-        """A cyclic plan of jobs wherever they are: each part as often as its counts have a common divisor.
+    def times_in_balance(self, plan: Plan) -> int | None:
+        """How often a part may take place in a period, so that the level totals of workers keep balance there.
+
+        None where nothing limits it.
+        """
+        limits = []
+        for job in plan.jobs:
+            depth = self._asked[job.name].depth if isinstance(job, JobPlan) else None
+            if isinstance(job, JobPlan) and isinstance(depth, FreeDepth) and depth.balance is not None:
+                totals = [
+                    sum(block.level for block in own) for own in zip(*(it.blocks for it in job.iterations), strict=True)
+                ]
+                apart = max(totals) - min(totals)
+                limits += [depth.balance // apart] if apart else []
+        return min(limits, default=None)
+
+    def together(self, parts: Sequence[tuple[Plan, int]]) -> Plan:
+        """A cyclic plan of parts that share nothing, each so often.
 
         The period is that of the longest part. The others are stretched to it, which leaves their order as it is
         (specification: known-answers).
         """
-        found: list[tuple[Plan, int]] = []
-        for names in self.parts({name: gpus[name] for name in counts}):
-            times = gcd(*(counts[name] for name in names))
-            found.append((self.part({name: counts[name] // times for name in names}, gpus), times))
-        period_us = max(plan.objective * times for plan, times in found)
-        jobs = {job.name: job for plan, times in found for job in _repeated(plan, times, period_us)}
+        period_us = max(plan.objective * times for plan, times in parts)
+        jobs = {job.name: job for plan, times in parts for job in _repeated(plan, times, period_us)}
         placed = tuple(jobs[job.name] for job in self._instance.jobs if job.name in jobs)
         return Plan.of_jobs(self._instance.name, "", "feasible", period_us, 0, period_us, placed)
 

@@ -28,6 +28,7 @@ from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidPolicy
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
+from jigsaw_opt.solvers.phased.laxity import LeastLaxityPolicy, wrap_around_us
 from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
@@ -126,7 +127,8 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
                 _refine(one.groups)
             if timer.is_over:
                 break
-            if one.name == _SEARCHED and one.rank[1] <= _PROMISING * min(other.rank[1] for other in found):
+            least = min(other.rank[1] for other in found)
+            if one.name == _SEARCHED and (one.moves or one.rank[1] <= _PROMISING * least):
                 _improve(one.groups, bound.value)
             if one.rank <= (0, bound.value) or timer.is_over:
                 break
@@ -196,7 +198,7 @@ def _searched(
         moves = any(job.options for job in order)
         if moves:
             beside = SideBySide(instance, timing, timer.patience(_MOVING_SHARE))
-            timing, ways = beside.timed, partial(_with_moves, order, model, beside, instance.objective == "makespan")
+            ways = partial(_with_moves, order, model, beside, search.last_end_us(order))
         with suppress(OutOfTimeError):  # Other placements may need fewer phases.
             yield _grouped(instance, _SEARCHED, gpus, timing, ways, moves)
 
@@ -214,12 +216,15 @@ def _with_moves(
     order: Sequence[FluidJob],
     model: FluidModel,
     beside: SideBySide,
-    last: bool,
+    known_us: float | None,
     jobs: Mapping[str, Job | ShapedJob],
 ) -> Iterator[RunningRule]:
-    """The parts as the order has them, then as their cyclic plans make the most of."""
+    """The parts as the order has them, then as their cyclic plans make the most of; of a makespan, laxity as well."""
     for thorough in (False, True):
-        yield MovingPolicy(order, model.fluids, beside, last, thorough)
+        yield MovingPolicy(order, model.fluids, beside, known_us is not None, thorough)
+    if known_us is not None:
+        for target_us in wrap_around_us(order, model.gpus, known_us):
+            yield LeastLaxityPolicy(order, model.fluids, beside, target_us)
 
 
 def _grouped(
@@ -235,7 +240,7 @@ def _grouped(
     for names in [[*all_jobs]] if moves else sharing_groups(instance, gpus):
         jobs = {name: all_jobs[name] for name in names}
         groups.append(_GroupSearch(instance, jobs, ways(jobs), timing))
-    return _PlacedGroups(name, gpus, groups, instance.objective == "makespan")
+    return _PlacedGroups(name, gpus, groups, instance.objective == "makespan", moves)
 
 
 def _plan(instance: Instance, placed: _PlacedGroups, bound: Bound, seed: int) -> Plan:
@@ -248,12 +253,13 @@ def _plan(instance: Instance, placed: _PlacedGroups, bound: Bound, seed: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _PlacedGroups:
-    """Groups of one placement, what made it, and whether the last end counts or the sum."""
+    """Groups of one placement, what made it, whether the last end counts or the sum, and whether jobs move."""
 
     name: str
     gpus: Mapping[str, Sequence[str]]
     groups: Sequence[_GroupSearch]
     last: bool
+    moves: bool
 
     @property
     def rank(self) -> tuple[int, int]:

@@ -1,0 +1,64 @@
+"""Phases of jobs that may move and shall all end by a moment: who can wait no longer runs.
+
+On GPUs that are alike, jobs of one GPU whose restarts take no time end by the least makespan that there is, that of
+McNaughton's wrap-around rule (McNaughton, 1959): whoever has slack yields, and no GPU is idle before the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs
+from jigsaw_opt.solvers.phased.moving import MovingPolicy
+from jigsaw_opt.solvers.phased.phases import GroupProgress, RunningJobs
+from jigsaw_opt.solvers.phased.side_by_side import SideBySide
+
+__all__ = ["LeastLaxityPolicy", "wrap_around_us"]
+
+_TARGETS = 4
+"""Moments that are tried, from the least makespan that may be to one that there is."""
+
+
+def wrap_around_us(order: Sequence[FluidJob], gpus: int, known_us: float) -> Iterator[float]:
+    """Moments by which all jobs may have ended, the earliest first: from McNaughton's on, before one that is known."""
+    work_us = sum(job.alone_us * len(job.gpus) for job in order) / gpus
+    least_us = max(work_us, *(job.release_us + job.alone_us for job in order))
+    yield from (least_us + (known_us - least_us) * k / _TARGETS for k in range(_TARGETS) if least_us < known_us)
+
+
+class LeastLaxityPolicy:
+    """Phases in which jobs run that would end too late otherwise, then those that run already, then others.
+
+    Parameters
+    ----------
+    order
+        Jobs of a group.
+    jobs, beside
+        As for `MovingPolicy`.
+    target_us
+        When all of them shall have ended.
+    """
+
+    def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs, beside: SideBySide, target_us: float) -> None:
+        self._order, self._jobs, self._beside, self._target_us = order, jobs, beside, target_us
+        self._grain_us = max(job.iteration_us for job in order)
+
+    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
+        """Jobs that run from now on, at the latest until one that waits can wait no longer."""
+        spare_us = {job.name: self._spare_us(job, jobs[job.name], progress) for job in self._order}
+
+        def rank(job: FluidJob) -> tuple[bool, bool, float]:
+            spare = spare_us[job.name]
+            return spare >= self._grain_us, not progress.goes_on(job.name), spare
+
+        found = MovingPolicy(sorted(self._order, key=rank), self._jobs, self._beside, True).running(jobs, progress)
+        waiting = (spare_us[name] for name in progress.remaining if name not in found.counts)
+        least_us = min((spare for spare in waiting if spare >= self._grain_us), default=None)
+        return found if least_us is None else found._replace(until_us=progress.now_us + int(least_us))
+
+    def _spare_us(self, job: FluidJob, asked: Job | ShapedJob, progress: GroupProgress) -> float:
+        """How long a job can wait, in microseconds, the rest of its restart or the time to its release left out."""
+        begin_us = progress.now_us if progress.goes_on(job.name) else max(progress.now_us, progress.ready_us(asked))
+        return self._target_us - begin_us - progress.remaining.get(job.name, 0) * job.iteration_us
