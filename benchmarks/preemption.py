@@ -15,7 +15,7 @@ from common import outcome_of, print_table, shared, timed
 from jigsaw_opt.instances import load
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import quantile, summarise
+from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.reading import read_setting
 
 TRACES = {
@@ -56,21 +56,17 @@ def row(trace: str, policy: str, arguments: argparse.Namespace) -> tuple[str, ..
     setting = replace(setting, workload=workload)
     outcome, seconds = timed(lambda: outcome_of(Simulation(setting)))
     summary = summarise(setting, outcome)
-    jobs = setting.workload.jobs
-    waits = [
-        (one.start_us - jobs[one.index].submit_us, jobs[one.index].gpus)
-        for one in outcome.jobs
-        if one.start_us is not None
-    ]
-    longest_us, gpus = max(waits)
-    p99_us = quantile([wait_us for wait_us, _ in waits], 0.99)
-    assert p99_us is not None
-    hours = (summary.mean_completion_h, summary.mean_waiting_h, p99_us / 3.6e9, longest_us / 3.6e9)
+    hours = (
+        summary.mean_completion_h,
+        summary.mean_waiting_h,
+        summary.p99_waiting_h,
+        summary.longest_waiting_h,
+    )
     return (
         trace,
         f"`{policy}`",
         *(f"{value:.2f}" for value in hours),
-        f"{gpus}",
+        f"{summary.longest_waiting_gpus}",
         f"{summary.restarts}",
         f"{seconds:.0f}",
     )

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import TypedDict
 
@@ -34,7 +33,7 @@ class SimulationSummary:
     mean_waiting_h, median_waiting_h, p99_waiting_h
         Hours from submission to the first start, over the jobs that started.
     longest_waiting_h, longest_waiting_gpus
-        The longest wait of a job, of one that has not started up to the end, and how many GPUs that job asks for.
+        The longest that a job held no GPUs, between its runs too, and how many GPUs that job asks for.
     makespan_h
         Hours from the first submission to the end: the last of a job, or where the simulation was stopped.
     gpu_hours, mean_gpu_hours
@@ -107,10 +106,11 @@ class SimulationSummary:
     availability: float
 
 
-def _waited(setting: Setting, end_us: int, record: JobRecord) -> tuple[int, int]:
-    """Return how long a job waited for its first start, or for the end of the simulation, and its GPUs."""
-    job = setting.workload.jobs[record.index]
-    return (end_us if record.start_us is None else record.start_us) - job.submit_us, job.gpus
+def _longest_wait(setting: Setting, outcome: SimulationOutcome) -> tuple[int, int]:
+    """Return for how long a job held no GPUs, up to its end or that of the simulation, at most, and its GPUs."""
+    held, jobs = outcome.held_us(), setting.workload.jobs
+    ends = ((outcome.end_us if record.finish_us is None else record.finish_us, record.index) for record in outcome.jobs)
+    return max(((us - jobs[k].submit_us - held[k], jobs[k].gpus) for us, k in ends), default=(0, 0))
 
 
 def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary:
@@ -128,7 +128,7 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
     completions = [completion_us(setting, record) / _HOUR_US for record in ended]
     weights = [jobs[record.index].weight for record in ended]
     waits = [(r.start_us - jobs[r.index].submit_us) / _HOUR_US for r in outcome.jobs if r.start_us is not None]
-    longest_us, gpus = max(map(partial(_waited, setting, outcome.end_us), outcome.jobs), default=(0, 0))
+    longest_us, gpus = _longest_wait(setting, outcome)
     ratios = [fairness(setting, record) for record in ended]
     span_us = max(1, outcome.end_us - jobs[0].submit_us)
     capacity_us = setting.gpu_count * span_us

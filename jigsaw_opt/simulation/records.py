@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
@@ -161,6 +162,13 @@ class SimulationOutcome:
     stints: list[Stint] = field(default_factory=list)
     uses: list[ServerUse] = field(default_factory=list)
     losses: dict[int, Loss] = field(default_factory=dict)
+
+    def held_us(self) -> Counter[int]:
+        """Return for how long each job held GPUs, by number."""
+        held: Counter[int] = Counter()
+        for stint in self.stints:
+            held[stint.job] += stint.end_us - stint.start_us
+        return held
 
     def plain(self) -> Plain:
         """All records; rounds, stints and uses are rows of numbers in the order of their parameters."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TypeAlias
@@ -81,9 +80,7 @@ _Rows: TypeAlias = Iterator[tuple[object, ...]]
 
 
 def _job_rows(setting: Setting, outcome: SimulationOutcome) -> _Rows:
-    held: Counter[int] = Counter()
-    for stint in outcome.stints:
-        held[stint.job] += stint.end_us - stint.start_us
+    held = outcome.held_us()
     for record in outcome.jobs:
         job = setting.workload.jobs[record.index]
         ended = record.finish_us is not None

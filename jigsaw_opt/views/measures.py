@@ -26,7 +26,9 @@ MEASURES = {
     "mean_waiting_h": MeasureName("waiting, mean", "h", "from submission to the first start, over jobs that started"),
     "median_waiting_h": MeasureName("waiting, median", "h", "of jobs that started"),
     "p99_waiting_h": MeasureName("waiting, 99 %", "h", "99 % of the jobs that started waited at most this"),
-    "longest_waiting_h": MeasureName("waiting, longest", "h", "of a job that started, or waits at the end"),
+    "longest_waiting_h": MeasureName(
+        "waiting, longest", "h", "without GPUs, up to the end of the job or the simulation"
+    ),
     "longest_waiting_gpus": MeasureName("GPUs of who waits longest", "", "asked for by that job"),
     "makespan_h": MeasureName("makespan", "h", "from the first submission to the end"),
     "gpu_hours": MeasureName("GPU time held", "h", "over all GPUs and jobs"),

@@ -39,9 +39,7 @@ class JobTimes(NamedTuple):
 
 def job_times(setting: Setting, outcome: SimulationOutcome) -> list[JobTimes]:
     """The times of each job, in the order of the records."""
-    held = [0] * len(setting.workload.jobs)
-    for stint in outcome.stints:
-        held[stint.job] += stint.end_us - stint.start_us
+    held = outcome.held_us()
     return [_times(setting, record, held[record.index], outcome.end_us) for record in outcome.jobs]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.scheduling.policy import choose
+from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy, choose
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.records import SimulationOutcome
-from tests.simulation.cases import SECOND, cluster, job, setting
+from tests.simulation.cases import SECOND, cluster, job, random_jobs, setting
 
 HOUR = 3600
 
@@ -69,6 +73,61 @@ def test_aged_jobs_start_in_order_of_submission() -> None:
     assert starts == sorted(starts)
     assert starts[0] == (5 * HOUR + 1) * SECOND
     assert starts[1] == starts[0] + 9 * HOUR * SECOND, "the first of them keeps its GPUs"
+
+
+def test_who_aged_first_goes_first_and_is_not_stopped() -> None:
+    """The first job ran for six hours, so that it has waited five only at 11 h; the second one has at 6 h already."""
+    jobs = (job("a", 0, 4, 20 * HOUR), *(job(f"s{k}", (6 + k) * HOUR, 4, HOUR) for k in range(12)))
+    outcome = under("srtf:aging=5", jobs[0], job("b", HOUR, 4, 30 * HOUR), *jobs[1:])
+    first, second = outcome.jobs[:2]
+    assert (second.start_us, second.finish_us, second.restarts) == (6 * HOUR * SECOND, 36 * HOUR * SECOND, 0)
+    assert (first.finish_us, first.restarts) == ((36 + 14) * HOUR * SECOND, 1)
+
+
+class Watched:
+    """A policy whose decisions are looked at: of those that have aged, who comes before whom."""
+
+    def __init__(self, inner: Policy, limit_us: int) -> None:
+        self.name, self.display_name, self.options = inner.name, inner.display_name, inner.options
+        self._inner, self._limit_us = inner, limit_us
+        self.aged: dict[int, None] = {}
+        self.waits = 0
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Watched:
+        self._scheduler, self._gpus = self._inner.start(setting, options), setting.gpu_count
+        return self
+
+    def decide(self, moment: Moment) -> Decision:
+        decision = self._scheduler.decide(moment)
+        since = {index: one.job.submit_us + one.run_us + self._limit_us for index, one in moment.jobs.items()}
+        new = sorted((us, index) for index, us in since.items() if us <= moment.now_us and index not in self.aged)
+        self.aged |= dict.fromkeys(index for _, index in new)
+        running, left = {index for share in decision.shares for index in share.jobs}, self._gpus
+        for active in (moment.jobs[index] for index in self.aged if index in moment.jobs):
+            assert (active.index in running) == (active.job.gpus <= left), "all others that run aged before it"
+            left -= active.job.gpus if active.index in running else 0
+            self.waits += active.index not in running
+        return decision
+
+
+@pytest.mark.parametrize("text", ["srtf", "las:threshold=1", "srtf:measure=service"])
+def test_only_jobs_that_aged_before_come_before_an_aged_job(text: str) -> None:
+    policy, options = choose(f"{text}:aging=1")
+    waits = 0
+    for seed in range(6):
+        watched = Watched(policy, HOUR * SECOND)
+        made = setting(*random_jobs(seed, 40, most=4), cluster=cluster(1, 4), round_us=0, restart_s=10)
+        Simulation(made.under(watched, **options)).run()
+        waits += watched.waits
+    assert waits > 100
+
+
+def test_the_longest_wait_has_the_times_between_runs() -> None:
+    """Short jobs stop the first one for ten hours in all, and no job waits for its first start."""
+    jobs = (job("a", 0, 4, 3 * HOUR), *(job(f"s{k}", (1 + k) * HOUR, 4, HOUR) for k in range(10)))
+    made = setting(*jobs, cluster=cluster(1, 4), round_us=0)
+    summary = summarise(made, under("srtf", *jobs))
+    assert (summary.p99_waiting_h, summary.longest_waiting_h, summary.longest_waiting_gpus) == (0, 10, 4)
 
 
 def test_values_of_the_options() -> None:

@@ -223,7 +223,7 @@ def test_a_trace_with_a_record_is_compared_with_it(tmp_path: Path, capsys: pytes
         "nearest to it, 6 h and 9 h."
     )
     assert second.startswith("srtf in place of recorded: mean completion 4.333 h in place of 12 h, -63.9 %")
-    waits = "12 h under recorded (a job of 4 GPUs) and 0 h under srtf (a job of 4 GPUs)"
+    waits = "12 h under recorded (a job of 4 GPUs) and 1 h under srtf (a job of 2 GPUs)"
     assert second.endswith(f"The longest wait is {waits}.")
     document = json.loads((out / "advice.json").read_text())
     assert (document["today"], document["calibration"]) == ("recorded", first)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.option_values import OpenValues, whole_numbers
+from jigsaw_opt.scheduling.plain import Plain, Shape, listed, whole
 from jigsaw_opt.scheduling.policy import Active, Moment
 
 __all__ = ["AGING", "HYSTERESIS", "Aging"]
@@ -19,9 +20,10 @@ HYSTERESIS: OpenValues = whole_numbers("1", "0", "2", "4", most=1000)
 
 
 class Aging:
-    """Puts jobs first that have waited for long, in order of submission.
+    """Puts jobs first that have waited for long: who has first waited so long comes first, and stays there.
 
-    Time on GPUs is no waiting. What a job has waited it never loses, so that one that came first keeps its GPUs.
+    Time on GPUs is no waiting. What a job has waited it never loses, so once aged it goes on to its end: only jobs that
+    aged before it come before it.
 
     Parameters
     ----------
@@ -31,15 +33,20 @@ class Aging:
 
     def __init__(self, hours: str) -> None:
         self._limit_us = None if hours == "none" else int(hours) * _HOUR_US
+        self._aged: dict[int, None] = {}
 
-    def order(self, jobs: Iterable[Active], now_us: int) -> list[Active]:
-        """Return jobs that are in the order of a policy with the aged ones first."""
+    def order(self, jobs: Iterable[Active], moment: Moment) -> list[Active]:
+        """Return jobs that are in the order of a policy with the aged ones first, and note who has aged."""
         jobs = list(jobs)
         if self._limit_us is None:
             return jobs
-        aged = {one.index for one in jobs if self._aged_us(one) <= now_us}
-        first = sorted((one for one in jobs if one.index in aged), key=lambda one: one.index)
-        return [*first, *(one for one in jobs if one.index not in aged)] if first else jobs
+        self._aged = {index: None for index in self._aged if index in moment.jobs}
+        times = {index: self._aged_us(one) for index, one in moment.jobs.items() if index not in self._aged}
+        new = (index for index in times if times[index] <= moment.now_us)
+        self._aged |= dict.fromkeys(sorted(new, key=lambda index: (times[index], index)))
+        by_number = {one.index: one for one in jobs}
+        first = [by_number[index] for index in self._aged if index in by_number]
+        return [*first, *(one for one in jobs if one.index not in self._aged)]
 
     def next_us(self, moment: Moment, shares: Iterable[Share]) -> int | None:
         """Return when the next of the jobs that wait has waited for too long; None for never."""
@@ -53,3 +60,26 @@ class Aging:
         """Return when a job has waited for too long if it waits from now on."""
         assert self._limit_us is not None
         return active.job.submit_us + active.run_us + self._limit_us
+
+    def plain(self) -> dict[str, list[int]]:
+        """Return what a policy has to remember under a key of its state: who has aged, in order."""
+        return {} if self._limit_us is None else {"aged": list(self._aged)}
+
+    def shape(self) -> dict[str, Shape]:
+        """Return the shape of what `plain` gives."""
+        return {} if self._limit_us is None else {"aged": listed(whole())}
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        """Go on from the state of a policy, of the right shape.
+
+        Raises
+        ------
+        ValueError
+            A job has not aged, or is there twice.
+        """
+        aged = state.get("aged", ())
+        if len({*aged}) < len(aged) or not moment.known.issuperset(aged):
+            raise ValueError("the aged are not jobs that there are, each once")
+        if any(self._aged_us(moment.jobs[index]) > moment.now_us for index in aged if index in moment.jobs):
+            raise ValueError("a job has not waited for so long")
+        self._aged = dict.fromkeys(aged)

@@ -91,7 +91,7 @@ class JigsawScheduler:
         self._learn(self._kind(active.job) for active in moment.jobs.values())
         widest = max(self.setting.most_joined(moment.down, moment.dead).values())
         order = sorted((one for one in moment.jobs.values() if one.job.gpus <= widest), key=self._left_us)
-        order = self.aging.order(order, moment.now_us)
+        order = self.aging.order(order, moment)
         front = self._front(order)
         classes = tuple(self._class(active, len(order) - place) for place, active in enumerate(front))
         problem = replace(self.empty, types=self._types_up(moment.down), classes=self.empty.classes + classes)
@@ -120,7 +120,7 @@ class JigsawScheduler:
             for number, servers, teams in self.memory.recipes
         ]
         kinds = [{"model": kind.model, "gpus": kind.workers} for kind in self.busy]
-        return {"kinds": kinds, "recipes": recipes}
+        return {"kinds": kinds, "recipes": recipes, **self.aging.plain()}
 
     def restore(self, state: Plain, moment: Moment) -> None:
         """Take patterns that servers have room for; those of jobs that have ended are not used."""
@@ -128,7 +128,9 @@ class JigsawScheduler:
         team = fields(jobs=listed(text, 1, 2), copies=gpus)
         number, servers = whole(len(self.types) - 1), whole(len(self.setting.cluster.servers), 1)
         recipe = fields(type=number, servers=servers, teams=listed(team, 1))
-        checked(state, fields(kinds=listed(fields(model=text, gpus=gpus)), recipes=listed(recipe)))
+        kind = fields(model=text, gpus=gpus)
+        checked(state, fields(kinds=listed(kind), recipes=listed(recipe), **self.aging.shape()))
+        self.aging.restore(state, moment)
         self._restore_kinds(state["kinds"], moment)
         widths = {c.name: c.workers for c in self.empty.classes}
         # Patterns of jobs that have ended are not used again, and how wide these were is no longer known.

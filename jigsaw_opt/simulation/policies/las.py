@@ -40,16 +40,17 @@ class _LasScheduler:
         self.upper = [k for k in candidates if jobs[k].gpu_us < self.threshold]
         self.lower = [k for k in self.lower if k in jobs]
         self.lower += [k for k in candidates if jobs[k].gpu_us >= self.threshold]
-        order = self.aging.order([jobs[k] for k in (*self.upper, *self.lower)], moment.now_us)
+        order = self.aging.order([jobs[k] for k in (*self.upper, *self.lower)], moment)
         shares = by_priority(self.setting, order, self.placement, moment.down, moment.dead)
         times = self._next_fall(moment.now_us, jobs, shares), self.aging.next_us(moment, shares)
         return Decision(shares, min((time_us for time_us in times if time_us is not None), default=None))
 
     def state(self) -> Plain:
-        return {"upper": self.upper, "lower": self.lower}
+        return {"upper": self.upper, "lower": self.lower, **self.aging.plain()}
 
     def restore(self, state: Plain, moment: Moment) -> None:
-        checked(state, fields(upper=listed(whole()), lower=listed(whole())))
+        checked(state, fields(upper=listed(whole()), lower=listed(whole()), **self.aging.shape()))
+        self.aging.restore(state, moment)
         self.upper, self.lower = list(state["upper"]), list(state["lower"])
         if sorted((*self.upper, *self.lower)) != sorted(moment.known):
             raise ValueError("every job is in one of the queues")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
-from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
+from jigsaw_opt.scheduling.plain import Plain, checked, fields
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
 from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, too_wide
 from jigsaw_opt.simulation.policies.aging import AGING, HYSTERESIS, Aging
 
@@ -16,7 +16,7 @@ __all__ = ["SRTF"]
 
 
 @dataclass(slots=True)
-class _SrtfScheduler(Stateless):
+class _SrtfScheduler:
     setting: ClusterSetting
     service: bool
     placement: str
@@ -31,12 +31,16 @@ class _SrtfScheduler(Stateless):
         for index in moment.ended:
             self.alone_us.pop(index, None)  # unless it had ended before the simulation was put aside
         self._note(moment, moment.arrived)
-        order = self.aging.order(sorted(moment.jobs.values(), key=self._remaining), moment.now_us)
+        order = self.aging.order(sorted(moment.jobs.values(), key=self._remaining), moment)
         shares = by_priority(self.setting, order, self.placement, moment.down, moment.dead)
         return Decision(shares, self.aging.next_us(moment, shares))
 
+    def state(self) -> Plain:
+        return self.aging.plain()
+
     def restore(self, state: Plain, moment: Moment) -> None:
-        Stateless.restore(self, state, moment)
+        checked(state, fields(**self.aging.shape()))
+        self.aging.restore(state, moment)
         self._note(moment, moment.known & moment.jobs.keys())
 
     def _note(self, moment: Moment, jobs: Iterable[int]) -> None:
