@@ -15,6 +15,7 @@ from jigsaw_opt.cli.simulate_setting import add_too_wide
 
 if TYPE_CHECKING:
     from jigsaw_opt.errors import Problem
+    from jigsaw_opt.problem.cluster import Cluster
     from jigsaw_opt.problem.rules.report import Report
     from jigsaw_opt.problem.workload import TraceJob
     from jigsaw_opt.simulation.own_jobs import Assumption, OwnJob, OwnRequest
@@ -193,38 +194,55 @@ def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
     from jigsaw_opt.documents.recognising import expecting
     from jigsaw_opt.documents.workload_csv import columns_of, decode_workload
     from jigsaw_opt.instances.sources import workload_path
+    from jigsaw_opt.problem.workload import MOST_GPUS
     from jigsaw_opt.simulation.own_jobs import jobs_of
-    from jigsaw_opt.simulation.wide_jobs import why_too_wide, without_too_wide
+    from jigsaw_opt.simulation.wide_jobs import why_too_wide, with_types_of, without_too_wide
     from jigsaw_opt.text import readable
 
-    count = _gpu_count(arguments.cluster or _CLUSTER)
+    cluster = _known_cluster(arguments.cluster or _CLUSTER)
+    count = MOST_GPUS if cluster is None else cluster.gpu_count
+    types = () if cluster is None else tuple(dict.fromkeys(server.gpu_type for server in cluster.servers))
     skipping = arguments.too_wide == "skip"
 
     def accept(job: TraceJob) -> Sequence[str]:
         wide = None if skipping else why_too_wide(job, job.gpus, count)
-        return () if wide is None else (wide,)
+        return [reason for reason in (wide, _why_not_all(job, types)) if reason is not None]
 
     columns = columns_of(arguments.columns)
     data, source = read_file(workload_path(arguments.jobs)), readable(arguments.jobs)
     # What is wrong with columns that the caller names is said of them.
     with nullcontext() if columns else expecting(data, source, "csv"):
         workload = without_too_wide(decode_workload(data, source, accept, columns), lambda job: count, rigid=True)
+    if cluster is not None:
+        workload = with_types_of(workload, cluster)
     for line in workload.reading_told():
         note(f"{source}: {line}")
     return jobs_of(workload, arguments.model)
 
 
-def _gpu_count(words: str) -> int:
-    """Return how many GPUs a cluster has; where its words are wrong, which is told later, as many as any job needs."""
+def _why_not_all(job: TraceJob, types: Sequence[str]) -> str | None:
+    """Return that a job may not have all types of GPU of a cluster of several, which an instance cannot say."""
+    from jigsaw_opt.problem.gpu_types import matching_types
+
+    allowed = {name for asked in job.gpu_types or types for name in matching_types(asked, types)}
+    others = [name for name in types if name not in allowed]
+    if len(types) == 1 or not others:
+        return None
+    return (
+        f"job {job.name!r} may not run on GPUs of type {', '.join(others)}, and an instance does not say which types"
+        " a job may have: give it a --cluster of its own types"
+    )
+
+
+def _known_cluster(words: str) -> Cluster | None:
+    """Return a cluster; None where its words are wrong, which is told later."""
     from jigsaw_opt.errors import InvalidInputError, UsageError
-    from jigsaw_opt.problem.workload import MOST_GPUS
     from jigsaw_opt.simulation.cluster_files import cluster_in_words
 
     try:
-        cluster = cluster_in_words(words)
+        return cluster_in_words(words)
     except (InvalidInputError, UsageError):
-        return MOST_GPUS
-    return MOST_GPUS if cluster is None else cluster.gpu_count
+        return None
 
 
 def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

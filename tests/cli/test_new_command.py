@@ -70,6 +70,20 @@ def test_jobs_wider_than_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "16 GPUs" not in capsys.readouterr().err
 
 
+def test_jobs_that_may_not_have_all_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, output = tmp_path / "jobs.csv", tmp_path / "mine.json"
+    table.write_text("name,submit_s,gpus,duration_s,gpu_types\na,0,2,60,a100\nb,0,2,60,v100|a100\nc,0,1,60,\n")
+    words = ["new", "--jobs", str(table), "-o", str(output), "--cluster"]
+    assert main([*words, "1x4:v100+1x4:a100"]) == 3
+    told = capsys.readouterr().err
+    assert f"{table}:2: job 'a' may not run on GPUs of type v100, and an instance does not say which types" in told
+    assert "job 'b'" not in told and "job 'c'" not in told and not output.exists()
+    assert main([*words, "2x4:v100"]) == 0
+    assert "ask for another type of GPU than the cluster's v100, and run there" in capsys.readouterr().err
+    assert main([*words, "2x4:a100"]) == 0
+    assert "another type" not in capsys.readouterr().err
+
+
 def test_deadlines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["new", "--job", "a:vgg16:2:3", "--job", "b:vgg16:1:3", "-o", str(tmp_path / "mine.json")]
     assert main([*words, "--deadline", "b=2h"]) == 0

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.interleave import SLOWDOWN, group_round
+from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.job import FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance import rate_of
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.performance.stages import Stages, stages
+from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.scheduling.policy import Active, Moment, Policy
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.interleave import INTERLEAVE
@@ -64,6 +68,20 @@ def test_a_job_alone_has_the_pace_of_its_trace_and_what_muri_adds() -> None:
     (pace,) = performance.paces(Share((0,), (0, 1)), [job("mixed@2")], [0])
     assert pace.rate == rate_of(193_865)
     assert performance.alone_us(job("mixed@2")) == 1_938_650
+
+
+def test_a_job_alone_is_on_the_fastest_type_that_it_may_have() -> None:
+    servers = (Server("slow", "v100", 4, 10**9, 10**9), Server("fast", "a100", 1, 10**9, 10**9))
+    where = Cluster(servers)
+    performance = Stages(MODELS, where, TypeSpeeds({"v100": Fraction(1), "a100": Fraction(2)}, "v100"))
+    of_one = job("loads@1")
+    on_v100 = Stages(MODELS).alone_us(of_one)
+    assert performance.alone_us(of_one) == round(Fraction(on_v100, 2))
+    assert performance.alone_us(replace(of_one, gpu_types=("v100",))) == on_v100
+    assert performance.alone_us(job("mixed@2")) == 1_938_650, "no server of the fast type has two GPUs"
+    for gpu, alone_us in ((0, on_v100), (4, on_v100 / 2)):
+        (pace,) = performance.paces(Share((0,), (gpu,)), [of_one], [0])
+        assert pace.rate == pytest.approx(rate_of(alone_us / 10), rel=1e-6)
 
 
 def test_jobs_of_a_share_without_depths_take_turns_in_muris_rotation() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import DURATION_UNITS_US, StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
@@ -91,9 +90,7 @@ class SecondsByType(Seconds):
 
     def alone_us(self, job: TraceJob) -> int:
         """On the fastest type that it may have and that has as many GPUs as it asks for."""
-        allowed = [name for asked in job.gpu_types or self._counts for name in matching_types(asked, self._counts)]
-        wide = [name for name in allowed if self._counts[name] >= job.gpus]
-        return round(super().alone_us(job) / max(self.speeds.factor(job, name) for name in wide or self._counts))
+        return round(super().alone_us(job) / self.speeds.best(job, self._counts))
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """A job also has GPUs of one type."""

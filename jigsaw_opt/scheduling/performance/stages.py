@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -42,6 +43,7 @@ class Stages:
         self.speeds = speeds
         self._stages = dict(stages)
         self._type_of = [] if cluster is None else [cluster.servers[k].gpu_type for k in cluster.gpus.server_of]
+        self._counts = Counter(self._type_of)
         self._alone = {model: round(times.iteration_us * _OVERHEAD) for model, times in stages.items()}
         self._rounds: dict[tuple[Group, Timing], Round] = {}
 
@@ -72,9 +74,10 @@ class Stages:
         return job.iterations * UNITS
 
     def alone_us(self, job: TraceJob) -> int:
-        """Its iterations, each as long as the trace states, with what Muri adds."""
+        """Its iterations as long as the trace states, with what Muri adds, on the fastest type that it may have."""
         assert job.iterations is not None
-        return job.iterations * self._alone[job.model]
+        factor = Fraction(1) if self.speeds is None else self.speeds.best(job, self._counts)
+        return round(job.iterations * self._alone[job.model] / factor)
 
     def restart_us(self, job: TraceJob) -> int | None:
         """As the simulation says."""

@@ -72,6 +72,20 @@ class TypeSpeeds:
         assert before is not None and now is not None
         return now / before
 
+    def best(self, job: TraceJob, counts: Mapping[str, int]) -> Fraction:
+        """Return `factor` on the fastest type that a job may have and of which there are as many GPUs as it asks for.
+
+        Parameters
+        ----------
+        job
+            The job.
+        counts
+            How many GPUs of each type there are. Where none has enough, all count.
+        """
+        allowed = [name for asked in job.gpu_types or counts for name in matching_types(asked, counts)]
+        wide = [name for name in allowed if counts[name] >= job.gpus]
+        return max(self.factor(job, name) for name in wide or counts)
+
 
 def speeds_of(text: str, cluster: Cluster) -> TypeSpeeds | None:
     """Return the speeds of a cluster's types: from words such as ``a100=1,v100=0.43``, or the estimates.
