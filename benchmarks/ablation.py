@@ -27,7 +27,7 @@ from paired.runs import Pair, run, warm_up
 import jigsaw_opt
 from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.search import moves
 from jigsaw_opt.solvers.search.param_file import from_toml
@@ -70,7 +70,7 @@ def without_bound(tree: Tree, relaxation: Any) -> Arm:
 
     def applies(case: Case, _base: Mapping[str, Any]) -> bool:
         if case.sha256 not in takes:
-            takes[case.sha256] = relaxation.applies(cut(case.instance))
+            takes[case.sha256] = relaxation.applies(compile_instance(case.instance))
         return takes[case.sha256]
 
     return Arm(f"bound {relaxation.name}", tree, without_bounds=(relaxation.name,), matters=applies)

@@ -15,7 +15,7 @@ from common import print_table, timed
 
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
@@ -36,7 +36,7 @@ def instances(sets: list[str], seeds: int, servers: list[int]) -> Iterator[Insta
 
 def row(instance: Instance, work: float) -> Sequence[object]:
     """One line of the table."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     cheap, cheap_seconds = timed(lambda: lower_bound(operations))
     strong, strong_seconds = timed(lambda: [cheap, *stronger_bounds(operations, cheap.value, work)][-1])
     plan = best_plan(operations)

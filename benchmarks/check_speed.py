@@ -9,7 +9,7 @@ from common import timed
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem import Instance, Plan, cut
+from jigsaw_opt.problem import Instance, Plan, compile_instance
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.greedy import greedy_timetable
 
@@ -26,7 +26,7 @@ def grown(family: str, seed: int, blocks: int) -> Instance:
 
 def greedy_plan(instance: Instance) -> Plan:
     """A correct plan, stated with no bound to speak of."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     found = greedy_timetable(operations)
     if found is None:
         raise SystemExit(f"greedy found no placement for {instance.name}")
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _row(instance: Instance) -> None:
-    plan, operations = greedy_plan(instance), cut(instance)
+    plan, operations = greedy_plan(instance), compile_instance(instance)
     broken, seconds = timed(lambda: check(instance, plan))
     print(
         f"{instance.name:<26}{instance.horizon:>8}{operations.blocks:>9}{operations.transfers:>11}"

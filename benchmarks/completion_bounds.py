@@ -11,7 +11,7 @@ import argparse
 from common import timed
 
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.bounds import lower_bound, stronger_bounds
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import relative_gap
@@ -22,7 +22,7 @@ DEFAULT = ("server:5", "server:12", "rack:4", "server:21", "server:28", "rack:14
 
 def row(family: str, seed: int, solver: str, seconds: float) -> str:
     instance = generate(family, seed)
-    operations = cut(instance)
+    operations = compile_instance(instance)
     cheap = lower_bound(operations).value
     strong, spent = timed(lambda: max([cheap, *(bound.value for bound in stronger_bounds(operations, cheap))]))
     plan = solve(instance, solver, Options(time_limit=seconds, threads=2)).objective

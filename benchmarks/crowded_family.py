@@ -12,7 +12,7 @@ from statistics import median
 
 from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.crowded import crowded
-from jigsaw_opt.problem import Instance, critical, cut
+from jigsaw_opt.problem import Instance, compile_instance, critical
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.greedy import greedy_timetable
@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.result import relative_gap
 
 def alone_us(instance: Instance) -> int:
     """Least time of the job that takes longest on an empty cluster."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     sites = (critical.sites(operations, job, critical.usable_gpus(operations, job)) for job in operations.jobs)
     return max(critical.least_span_us(job, where) for job, where in zip(operations.jobs, sites, strict=True))
 
@@ -38,8 +38,8 @@ def main() -> None:
         if recipe.servers * recipe.gpus > asked.gpus:
             continue
         instance = generate("crowded", seed)
-        operations = cut(instance)
-        load = lower_bound(cut(replace(instance, objective="makespan", horizon="finite")))
+        operations = compile_instance(instance)
+        load = lower_bound(compile_instance(replace(instance, objective="makespan", horizon="finite")))
         longest.append(alone_us(instance) / load.value)
         plan = greedy_timetable(operations, 0)
         planned += plan is not None

@@ -86,7 +86,7 @@ def two_uplinks(instance: Instance) -> Instance:
     return replace(instance, name=f"{instance.name} twice", cluster=cluster)
 
 
-def promising(instance: Instance, plan: Plan, slack: float) -> Instance:
+def guaranteed_jobs(instance: Instance, plan: Plan, slack: float) -> Instance:
     """Deadlines some time behind the ends of a plan."""
     ends = {job.name: job_end(job) for job in plan.jobs}
     jobs = tuple(replace(job, deadline_us=math.ceil(slack * ends[job.name])) for job in instance.jobs)
@@ -95,7 +95,7 @@ def promising(instance: Instance, plan: Plan, slack: float) -> Instance:
 
 def robust(name: str, slack: float, options: Options) -> None:
     bundled = instance_from(name)
-    instance = two_uplinks(promising(bundled, planned(bundled, options), slack))
+    instance = two_uplinks(guaranteed_jobs(bundled, planned(bundled, options), slack))
     plain, kept = solve(instance, "auto", options), solve(instance, "auto", options, robust=True)
     title = f"{name:<22}{slack:>6.2f}{plain.objective or '-':>12}"
     if plain.objective is None or kept.objective is None:

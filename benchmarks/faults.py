@@ -2,7 +2,7 @@
 
 Run it as ``python benchmarks/faults.py``; some minutes on two cores. The code that is tried is the `jigsaw_opt` that
 Python finds: ``PYTHONPATH=/another/tree python benchmarks/faults.py`` tries that of another tree. Exit status 1 where
-anything failed. What is promised: docs/reliability.md.
+anything failed. What is guaranteed: docs/reliability.md.
 
 Everything happens in a temporary folder. Some faults need root (devices, a full disk, a read-only package) and are
 left out without. Never give the program a path below ``/dev`` here: one that puts a file in the place of a device harms
@@ -87,7 +87,7 @@ def as_json(tally: Tally) -> str:
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.epilog = "\n".join(f"  {part.name:10} {part.promise}" for part in PARTS.values())
+    parser.epilog = "\n".join(f"  {part.name:10} {part.guarantee}" for part in PARTS.values())
     parser.add_argument(
         "--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help="only these parts"
     )

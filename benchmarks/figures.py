@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.solvers.bounds import lower_bound, names
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -134,7 +134,7 @@ def search() -> bytes:
 
 def bounds() -> bytes:
     """What each instant relaxation proves by itself, as a share of the best bound of all instant ones."""
-    operations = {name: cut(load(f"rack/{name}")) for name in RACKS}
+    operations = {name: compile_instance(load(f"rack/{name}")) for name in RACKS}
     best = {name: lower_bound(it).value for name, it in operations.items()}
     alone = {
         kind: [

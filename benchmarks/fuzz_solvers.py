@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, decode_plan, encode_instance, encode_plan
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.result import Result, Status
@@ -110,7 +110,7 @@ def _contradictions(results: dict[str, Result]) -> Iterator[str]:
 
 
 def _small(instance: Instance) -> bool:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     few = operations.blocks + operations.transfers <= MOST_OPERATIONS and instance.cluster.gpu_count <= MOST_GPUS
     return few and instance.horizon == "finite"
 

@@ -10,7 +10,7 @@ import random
 import time
 
 from jigsaw_opt.instances.topologies import TOPOLOGIES
-from jigsaw_opt.problem import Instance, Job, Model, Segment, Server, StaircaseDepth, cut
+from jigsaw_opt.problem import Instance, Job, Model, Segment, Server, StaircaseDepth, compile_instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.bounds import lower_bound
@@ -72,7 +72,7 @@ def main() -> None:
     for power in reversed(range(asked.sizes)):
         made = instance(asked.servers >> power, asked.topology, asked.horizon, asked.seed)
         started = time.process_time()
-        operations = cut(made)
+        operations = compile_instance(made)
         bound = lower_bound(operations)
         timetable = greedy_timetable(operations, asked.seed)
         seconds = time.process_time() - started

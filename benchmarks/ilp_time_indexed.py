@@ -27,7 +27,7 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
-    cut,
+    compile_instance,
 )
 from jigsaw_opt.problem.critical import candidate_levels, tail_us
 from jigsaw_opt.problem.timetable import objective_of
@@ -141,7 +141,7 @@ def main() -> None:
     for finest in (4, 10, 30):
         rows: dict[str, list[Row]] = {"disjunctive": [], "time-indexed": []}
         for seed in range(arguments.seeds):
-            operations = cut(instance(seed, finest))
+            operations = compile_instance(instance(seed, finest))
             warm = greedy_timetable(operations)
             if warm is None:
                 raise SystemExit(f"no plan for seed {seed}")

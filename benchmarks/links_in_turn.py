@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from statistics import mean
 
 from jigsaw_opt.planning.shifts.affinity import TimeShifts, time_shifts
-from jigsaw_opt.planning.shifts.fluid import simulate_shared
 from jigsaw_opt.planning.shifts.jobs import RepeatedJob, draw_placement, repeated_jobs
+from jigsaw_opt.planning.shifts.link_rates import simulate_shared
 from jigsaw_opt.planning.shifts.ratios import RatioResult, best_ratios
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.contention import Exclusive, LinkSharing
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -99,7 +99,7 @@ def instance(jobs: Sequence[Drawn], load: int) -> Instance:
 
 def measure(kind: str, seed: int, load: int, work: float, most: int) -> Row:
     made = instance(draw(kind, seed), load)
-    operations = cut(made)
+    operations = compile_instance(made)
     placement = draw_placement(operations, 0)
     plan = solve(made, "greedy").plan
     assert placement is not None and plan is not None

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from functools import partial
 
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
@@ -26,6 +25,7 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
+from jigsaw_opt.solvers.solve_state import SolveState
 
 
 def best_list_schedule(data: ProblemData) -> Timetable:
@@ -45,15 +45,15 @@ def by_orders(data: ProblemData, plan: Timetable, steps: int, seed: int) -> Time
 def by_cpsat(data: ProblemData, plan: Timetable, seconds: float, seed: int) -> Timetable:
     """All jobs timed anew by CP-SAT, again and again from the best plan."""
     options = Options(time_limit=seconds, threads=1, seed=seed)
-    control = Control("benchmark", data.operations, options, lambda event: None)
-    control.offer(plan)
-    retiming = RepairModel(control, data, Engine(Budget(control)))
-    while control.reason() is None:
+    solve_state = SolveState("benchmark", data.operations, options, lambda event: None)
+    solve_state.offer(plan)
+    retiming = RepairModel(solve_state, data, Engine(Budget(solve_state)))
+    while solve_state.reason() is None:
         better = retiming.improve(plan, range(len(plan.jobs)), seconds)
         if better is None:
             break
         plan = better
-        control.offer(plan)
+        solve_state.offer(plan)
     return plan
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     print("| instance | by | seed | objective | s |")
     print("|---|---|---|---|---|")
     for name in arguments.instances:
-        operations = cut(load(name))
+        operations = compile_instance(load(name))
         asked = demands(operations)
         assert asked is not None
         data = ProblemData(operations, Layout(operations), asked)

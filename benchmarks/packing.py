@@ -21,7 +21,7 @@ from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.job import StaircaseDepth
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
-from jigsaw_opt.solvers.allocation.packing import Memory, fluid_bound, pack
+from jigsaw_opt.solvers.allocation.packing import Memory, pack, rate_bound
 
 _NETWORKS = {"resnet50": (64, 32), "vgg16": (32, 16), "bert_large": (8, 4), "gpt2_small": (4, 2), "gpt2_medium": (2, 1)}
 _WIDTHS = {1: 0.6, 2: 0.12, 4: 0.12, 8: 0.12, 16: 0.04}
@@ -77,7 +77,7 @@ def row(gpus: int, jobs: int, weights: str, rounds: int) -> None:
     memory, asked, draw = Memory(), problem(gpus, jobs, weights, seed=1), random.Random(2)
     cold, seconds = timed(lambda: pack(asked, memory))
     timetables = memory.timetables.found
-    fluid = 1.0 - cold.objective / fluid_bound(asked)
+    fluid = 1.0 - cold.objective / rate_bound(asked)
     times, gaps = [], []
     for _ in range(rounds):
         asked = changed(asked, draw)

@@ -19,8 +19,8 @@ from common import print_table, shared
 from jigsaw_opt.problem import (
     Cluster,
     Edge,
-    Hold,
     Instance,
+    MemoryInterval,
     Server,
     Shape,
     ShapedBlock,
@@ -54,7 +54,7 @@ def zero_bubble(entry: Mapping[str, Any]) -> Instance:
     freed = {"B": -entry["mem_b"], "W": -entry["mem_w"]}
     if sum(freed.values()) != entry["mem_f"]:
         raise ValueError("the two gradients free what the forward pass takes")
-    holds = tuple(Hold(f"F{b}.{s}", f"{kind}{b}.{s}", freed[kind]) for b, s in at for kind in freed)
+    holds = tuple(MemoryInterval(f"F{b}.{s}", f"{kind}{b}.{s}", freed[kind]) for b, s in at for kind in freed)
     shape = Shape(slots, tuple(blocks), tuple(transfers), tuple(edges), "slot", holds)
     cluster = Cluster((Server("server", "gpu", stages, entry["max_mem"], 10**12, entry["comm"]),))
     name = f"zero bubble {stages} x {batches}"

@@ -19,9 +19,9 @@ from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.mix import with_models
+from jigsaw_opt.simulation.parse_failures import failures_of
 from jigsaw_opt.simulation.setting import Setting
 
 JOBS = 5000

@@ -28,7 +28,7 @@ from time import perf_counter
 
 from common import print_table
 
-from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import Cluster, Edge, Instance, MemoryInterval, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -61,7 +61,7 @@ def repetend(shape: str, devices: int, memory: int) -> Instance:
         (),
         tuple(Edge(*edge) for edge in edges),
         "none",
-        tuple(Hold(f, f"b{f[1:]}", 1, slot) for f in holding for slot in _holders(blocks[f][0])),
+        tuple(MemoryInterval(f, f"b{f[1:]}", 1, slot) for f in holding for slot in _holders(blocks[f][0])),
     )
     cluster = Cluster((Server("server", "gpu", devices, memory, 10**12, 0),))
     return Instance(f"{shape} on {devices}", cluster, {}, (ShapedJob("repetend", job, 1),), "cyclic", "period")

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.solvers.bounds import Bound, BoundBudget, BoundContext, Proof, Relaxation, Term, lower_bound
 
 
@@ -58,7 +58,7 @@ def register(site: Path) -> None:
 def compare(instance: Instance) -> None:
     """Print the bound of an instance without the one of our own, then with it."""
     for without in ((LAST_JOB.name,), ()):
-        bound = lower_bound(cut(instance), without)
+        bound = lower_bound(compile_instance(instance), without)
         print(f"{bound.value} by {bound.proof.relaxation}: {bound.proof.arithmetic} ({bound.reason})")
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt import Cluster, Server, TraceJob, Workload, simulate
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
 from jigsaw_opt.simulation.placing import FreeGpus, HeldPools, too_wide
 
 
@@ -27,14 +27,14 @@ class _Scheduler(Stateless):
         """Jobs of more GPUs than there are."""
         return too_wide(self.setting, "smallest", job)
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         """Leave alone what runs; start the smallest jobs for which there is room, and none before a smaller.
 
         A job that waits holds the types of GPU that it may have for itself.
         """
-        shares = list(moment.shares)
-        free, held = FreeGpus(self.setting, shares, moment.down, moment.dead), HeldPools(self.setting)
-        waiting = [active for active in moment.jobs.values() if active.share is None]
+        shares = list(observation.shares)
+        free, held = FreeGpus(self.setting, shares, observation.down, observation.dead), HeldPools(self.setting)
+        waiting = [active for active in observation.jobs.values() if active.share is None]
         for active in sorted(
             waiting, key=lambda active: self.setting.performance.alone_us(active.job) * active.job.gpus
         ):

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,17 @@ class Restarts:
         return None
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
-        """Offer one plan a seed; the control keeps the best and knows when to stop."""
-        operations = cut(instance)
-        control = Control(self.name, operations, options, report)
+        """Offer one plan a seed; the solve_state keeps the best and knows when to stop."""
+        operations = compile_instance(instance)
+        solve_state = SolveState(self.name, operations, options, report)
         for seed in range(options.seed, options.seed + self.tries):
             timetable: Timetable | None = greedy_timetable(operations, seed)
             if timetable is not None:
-                control.offer(timetable)
-            reason = control.reason()
+                solve_state.offer(timetable)
+            reason = solve_state.reason()
             if reason is not None:
-                return control.result(reason)
-        return control.result(StoppedBy.COMPLETED)
+                return solve_state.result(reason)
+        return solve_state.result(StoppedBy.COMPLETED)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
 
-from jigsaw_opt.problem import Cluster, Instance, OperationGraph, Operations, cut
+from jigsaw_opt.problem import Cluster, Instance, OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import Gpu
 
@@ -38,7 +38,7 @@ class Operation:
 
 def optimum(instance: Instance) -> int | None:
     """Best objective, or None where no plan exists."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     size = operations.blocks + operations.transfers
     if size > MOST_OPERATIONS:
         raise ValueError(f"{size} operations are too many for brute force")

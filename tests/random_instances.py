@@ -55,7 +55,7 @@ def with_promises(instance: Instance, random: Random, about: int) -> Instance:
     Parameters
     ----------
     instance
-        A valid instance without promises.
+        A valid instance without guarantees.
     random
         Draws them.
     about

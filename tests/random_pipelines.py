@@ -9,7 +9,7 @@ from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import timetable_of_orders
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
 from jigsaw_opt.problem import Instance, Plan
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.timetable import objective_of
 
 
@@ -58,6 +58,6 @@ def planned(pipeline: PipelineProblem, orders: Orders) -> tuple[Instance, Plan]:
     """The instance on the finite horizon, and each pass as early as the orders allow."""
     instance = pipeline_instance(pipeline, "pipeline", "finite")
     found = timetable_of_orders(pipeline, instance, orders)
-    objective = objective_of(cut(instance), (), None, found.shaped)
+    objective = objective_of(compile_instance(instance), (), None, found.shaped)
     sha256 = instance_sha256(instance)
     return instance, Plan.of_jobs("pipeline", sha256, "feasible", objective, 0, None, found.shaped)

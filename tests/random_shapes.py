@@ -13,12 +13,12 @@ from jigsaw_opt.problem import (
     Cluster,
     Edge,
     Execution,
-    Hold,
     Instance,
     Iteration,
     Job,
     JobPlan,
     Link,
+    MemoryInterval,
     Model,
     Plan,
     Segment,
@@ -148,13 +148,13 @@ def _edge(random: Random, order: list[str]) -> Edge:
     return Edge(order[first], order[second], lag)
 
 
-def _hold(random: Random, blocks: list[ShapedBlock]) -> Hold | None:
+def _hold(random: Random, blocks: list[ShapedBlock]) -> MemoryInterval | None:
     start, end = random.choice(blocks), random.choice(blocks)
     shared = [slot for slot in start.slots if slot in end.slots]
     if not shared:
         return None
     several = len(start.slots) > 1 or len(end.slots) > 1
-    return Hold(start.name, end.name, random.choice((1, 4, 9)), random.choice(shared) if several else None)
+    return MemoryInterval(start.name, end.name, random.choice((1, 4, 9)), random.choice(shared) if several else None)
 
 
 def one_after_another(instance: Instance, random: Random) -> Plan | None:

@@ -17,7 +17,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.bounds import BoundBudget, BoundContext, lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -102,7 +102,7 @@ def test_the_move_of_ones_own_takes_part() -> None:
 
 def test_the_bound_of_ones_own_is_registered_and_raises_the_bound() -> None:
     without, own = output_of("own_bound.py").splitlines()
-    assert int(without.split()[0]) == lower_bound(cut(generate("server", 21))).value
+    assert int(without.split()[0]) == lower_bound(compile_instance(generate("server", 21))).value
     assert int(own.split()[0]) > int(without.split()[0])
     assert own.split()[2] == "last_job:"
 
@@ -116,7 +116,7 @@ def test_the_bound_of_ones_own_never_exceeds_an_optimum(monkeypatch: pytest.Monk
         instance = random_instance(seed, "finite", "weighted_completion", 6)
         best = optimum(instance)
         if best is not None:
-            (bound,) = own.bounds(BoundContext(cut(instance)), 0, BoundBudget())
+            (bound,) = own.bounds(BoundContext(compile_instance(instance)), 0, BoundBudget())
             assert bound.value <= best
             compared += 1
     assert compared >= 20

@@ -236,3 +236,20 @@ def test_a_typed_caller_gets_plans() -> None:
     instance = typed_caller.build()
     found = list(typed_caller.plans(instance, threading.Event()))
     assert found and all(jo.check(instance, plan) == () for plan in found)
+
+
+@pytest.mark.parametrize(
+    ("module", "former", "now"),
+    [
+        ("jigsaw_opt.problem", "cut", "jigsaw_opt.problem.operations.compile_instance"),
+        ("jigsaw_opt.problem", "Hold", "jigsaw_opt.problem.shape.MemoryInterval"),
+        ("jigsaw_opt.scheduling.policy", "Active", "jigsaw_opt.scheduling.policy.JobState"),
+        ("jigsaw_opt.scheduling.policy", "Moment", "jigsaw_opt.scheduling.policy.Observation"),
+        ("jigsaw_opt.solvers.control", "Control", "jigsaw_opt.solvers.solve_state.SolveState"),
+    ],
+)
+def test_former_names_of_what_plugins_use_work_and_warn(module: str, former: str, now: str) -> None:
+    home, _, name = now.rpartition(".")
+    with pytest.warns(DeprecationWarning, match=f"{former} is .*{name} now"):
+        value = getattr(importlib.import_module(module), former)
+    assert value is getattr(importlib.import_module(home), name)

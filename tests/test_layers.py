@@ -34,7 +34,17 @@ ROOMS = (
 SOLVERS = (
     *("engines", "kernels", "magnitude"),
     *("bounds", "result", "live", "infeasibility"),
-    *("params", "options", "stop", "correct", "control", "interruptible", "stronger", "registry"),
+    *(
+        "params",
+        "options",
+        "stop",
+        "correct",
+        "solve_state",
+        "interruptible",
+        "bound_tightening",
+        "control",
+        "registry",
+    ),
     *("assignments", "activities", "greedy"),
     *("cpsat", "ilp"),
     *("search", "allocation"),

@@ -13,7 +13,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, decode_plan, instance_sha256
-from jigsaw_opt.problem import Block, Instance, Job, Plan, Transfer, cut
+from jigsaw_opt.problem import Block, Instance, Job, Plan, Transfer, compile_instance
 from jigsaw_opt.problem.costs import contributors, transfer_us
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.solvers.bounds import lower_bound
@@ -102,12 +102,12 @@ def test_levels_and_contributors(instance: Instance, plan: Plan) -> None:
             counts = [contributors(levels, b.bucket) for b in iteration.transfers]
             rows.append((job.name, i, ", ".join(map(str, levels)), *counts, *[""] * (2 - len(counts))))
     assert tables("Levels and contributors")[0] == rows
-    rule = cut(instance).jobs[0].rule
+    rule = compile_instance(instance).jobs[0].rule
     assert (rule.min_contributors, rule.min_total, rule.balance) == (1, 6, 0)
 
 
 def test_transfers(instance: Instance) -> None:
-    channel = cut(instance).routes.channel({0: 1, 1: 1})
+    channel = compile_instance(instance).routes.channel({0: 1, 1: 1})
     assert channel is not None
     assert [instance.cluster.links[k].name for k in channel.links] == ["wire"]
     assert (channel.rate, channel.latency_us) == (10000000000, 10)
@@ -151,7 +151,7 @@ def test_at_full_depth_the_makespan_is_longer(instance: Instance) -> None:
 
 def test_the_cyclic_plan_is_correct_and_optimal(cyclic: Instance, cyclic_plan: Plan) -> None:
     assert check(cyclic, cyclic_plan) == ()
-    assert lower_bound(cut(cyclic)).value == cyclic_plan.period_us == 2520
+    assert lower_bound(compile_instance(cyclic)).value == cyclic_plan.period_us == 2520
     # Before the turn, the transfer of `b` would meet the last one of `a`.
     assert check(cyclic, replace(cyclic_plan.with_period(2519), objective=2519, bound=2519))
 

@@ -69,7 +69,7 @@ class Part:
     """One kind of fault: its name for ``--only``, what is to hold, and all that is tried."""
 
     name: str
-    promise: str
+    guarantee: str
     trials: Callable[[Campaign], Iterator[Trial]]
 
 

@@ -38,10 +38,10 @@ def options(request: dict[str, Any]) -> Options:
 
 def bounded(instance: Instance, request: dict[str, Any]) -> dict[str, Any]:
     """The best bound that there is within a limit of work."""
-    from jigsaw_opt.problem import cut
+    from jigsaw_opt.problem import compile_instance
     from jigsaw_opt.solvers.bounds import lower_bound, stronger_bounds
 
-    operations, without = cut(instance), tuple(request["without_bounds"])
+    operations, without = compile_instance(instance), tuple(request["without_bounds"])
     best = lower_bound(operations, without)
     for better in stronger_bounds(operations, best.value, request["work_limit"] or math.inf, without=without):
         best = better

@@ -18,7 +18,7 @@ class Attempt:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     time_limit
         Seconds for building and searching together.
     threads, seed

@@ -17,7 +17,7 @@ from run_one import stated_plan
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.catalogue import load, names
-from jigsaw_opt.problem import Instance, Plan, cut
+from jigsaw_opt.problem import Instance, Plan, compile_instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import relative_gap
 from jigsaw_opt.solvers.solve import solve
@@ -43,7 +43,7 @@ def solve_ours(instance: Instance, seconds: float, workers: int) -> Outcome:
 
 
 def solve_plain(instance: Instance, seconds: float, workers: int) -> Outcome:
-    attempt = Attempt(cut(instance), seconds, workers)
+    attempt = Attempt(compile_instance(instance), seconds, workers)
     plain_cpsat.solve(attempt)
     _require_correct(instance, stated_plan(attempt, "plain-cpsat"))
     return Outcome(attempt.objective, attempt.bound or 0, attempt.elapsed)

@@ -74,7 +74,7 @@ def list_timetable(operations: Operations, order: Sequence[int], one_by_one: boo
     Parameters
     ----------
     operations
-        The instance, cut; of a cyclic one the next period begins when all jobs have ended.
+        The compiled instance; of a cyclic one the next period begins when all jobs have ended.
     order
         Indices of all jobs, first come, first served.
     one_by_one

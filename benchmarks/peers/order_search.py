@@ -125,7 +125,7 @@ class OrderedInsertion:
     Parameters
     ----------
     operations
-        The instance, cut; of a cyclic one the next period begins when all jobs have ended.
+        The compiled instance; of a cyclic one the next period begins when all jobs have ended.
     """
 
     def __init__(self, operations: Operations) -> None:

@@ -57,7 +57,7 @@ class PlainModel:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     horizon_us
         No plan worth finding is longer.
     """

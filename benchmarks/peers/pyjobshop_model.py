@@ -68,7 +68,7 @@ class ShopModel:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     places
         GPUs of each job's workers, or None where PyJobShop is to choose them.
 

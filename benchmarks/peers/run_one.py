@@ -14,7 +14,7 @@ from attempt import Attempt
 from methods import METHODS
 
 from jigsaw_opt.documents import encode_plan, instance_sha256, load_instance
-from jigsaw_opt.problem import Plan, cut
+from jigsaw_opt.problem import Plan, compile_instance
 
 __all__ = ["main", "stated_plan"]
 
@@ -40,7 +40,7 @@ def main() -> None:
     asked = parser.parse_args()
     method, instance = METHODS[asked.method], load_instance(asked.instance)
     method.warm_up()
-    attempt = Attempt(cut(instance), asked.time_limit, asked.threads, asked.seed)
+    attempt = Attempt(compile_instance(instance), asked.time_limit, asked.threads, asked.seed)
     method.solve(attempt)
     found = {
         "objective": attempt.objective,

@@ -13,11 +13,11 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import jigsaw_opt.checking.document as document
+from jigsaw_opt.checking.guarantees import guarantees
 from jigsaw_opt.checking.job_rules import of_jobs
 from jigsaw_opt.checking.jobs import CheckedJob, Pairing
 from jigsaw_opt.checking.memory import memory
 from jigsaw_opt.checking.power import caps_of
-from jigsaw_opt.checking.promises import promises
 from jigsaw_opt.checking.shaped import CheckedShapedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.instance import Instance, in_a_period
@@ -227,7 +227,7 @@ def _iterations(parts: Sequence[tuple[CheckedPhase, _Job]]) -> int:
 
 
 def _promised(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
-    """No operation before the release, and what jobs promise (specification: release, deadline, pace).
+    """No operation before the release, and what jobs guarantee (specification: release, deadline, pace).
 
     The release of a job that has no part that is counted is looked at with its other operations.
     """
@@ -240,7 +240,7 @@ def _promised(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[V
                 yield Violation("release", part.path, message)
         checked, part = found[-1]
         period_us = None if checked.phase.is_counted else checked.period_us
-        yield from promises(job, part.path, checked.end_us(part), period_us)
+        yield from guarantees(job, part.path, checked.end_us(part), period_us)
 
 
 def _first_start_us(job: _Job) -> int:

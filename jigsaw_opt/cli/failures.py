@@ -74,9 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"objective": plan.objective, "failures": [_as_json(*it) for it in found]})
         return code
-    from jigsaw_opt.views.failure_words import worst_first
+    from jigsaw_opt.views.describe_failures import worst_first
 
-    headers = ["kind", "failed", instance.objective, "rerouted", "slowest", "stopped", "promise broken"]
+    headers = ["kind", "failed", instance.objective, "rerouted", "slowest", "stopped", "guarantee broken"]
     repairing = ["repaired", "status", "moved", "no place"] if arguments.repair else []
     print_table(
         headers + repairing,

@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[,NAME]",
-        help="jobs that the baseline alone has (default: those that promise a pace)",
+        help="jobs that the baseline alone has (default: those that have a pace)",
     )
     _configure_machine(parser)
     _configure_training(parser)

@@ -94,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
     )
     parser.add_argument(
-        "--robust", action="store_true", help="only plans that keep their promises after any one link has failed"
+        "--robust", action="store_true", help="only plans that keep their guarantees after any one link has failed"
     )
     parser.add_argument(
         "--phased", action="store_true", help="make a phased plan, of long jobs (default: where no other is written)"

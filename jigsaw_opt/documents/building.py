@@ -176,7 +176,7 @@ class InstanceBuilder:
         deadline_us
             It ends no later, in microseconds; None for no deadline.
         pace_us
-            On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
+            On the cyclic horizon, microseconds per iteration on average, at most; None for no such guarantee.
         route_policy
             Which route policy its transfers keep; None for none.
         restart_us

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jigsaw_opt.problem.rules.keyed import trusted
-from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedTransfer, Slot
+from jigsaw_opt.problem.shape import Edge, MemoryInterval, Shape, ShapedBlock, ShapedTransfer, Slot
 
 __all__ = ["decode_shape"]
 
@@ -39,5 +39,5 @@ def _edge(before: str, after: str, lag: int = 0) -> Edge:
     return trusted(Edge, before=before, after=after, lag=lag)
 
 
-def _hold(**others: Any) -> Hold:
-    return trusted(Hold, start=others.pop("from"), end=others.pop("to"), **others)
+def _hold(**others: Any) -> MemoryInterval:
+    return trusted(MemoryInterval, start=others.pop("from"), end=others.pop("to"), **others)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.formulations.program_files import FileKind, NamedProgram
 from jigsaw_opt.formulations.scaled_program import ScaledProgram
-from jigsaw_opt.problem.clock import look, looking
+from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 
 if TYPE_CHECKING:
     import pulp
@@ -60,7 +60,7 @@ class AlgebraicModel:
         OutOfTimeError
             The time of the solve is over.
         """
-        look()
+        check_deadline()
         if constraint is True:
             return
         self.problem.addConstraint(self._contradiction() if constraint is False else constraint, name)
@@ -112,7 +112,7 @@ class AlgebraicModel:
         values: list[float] = []
         least: list[float] = []
         most: list[float] = []
-        for row, constraint in enumerate(looking(self.problem.constraints())):
+        for row, constraint in enumerate(checking_deadline(self.problem.constraints())):
             for variable, value in constraint.items():
                 rows.append(row)
                 columns.append(self._column[variable])

@@ -64,7 +64,7 @@ class HoleProblem:
     Parameters
     ----------
     graph
-        The job, cut.
+        The compiled job.
     lengths_us
         Of its operations.
     orders

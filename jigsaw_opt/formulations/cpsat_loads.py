@@ -76,7 +76,7 @@ def build(operations: Operations, limit: int, places: Sequence[ServerGroups]) ->
     Parameters
     ----------
     operations
-        The instance, cut; `fits` holds.
+        The compiled instance; `fits` holds.
     limit
         The objective in question, in microseconds.
     places

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.problem.timetable import Timetable
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def _limited_model() -> type[cp_model.CpModel]:
         """Looks at the clock with every constraint."""
 
         def add(self, ct: Any) -> Any:
-            look()
+            check_deadline()
             return super().add(ct)
 
         def new_bool_var(self, name: str) -> Any:
-            look()
+            check_deadline()
             return super().new_bool_var(name)
 
     return LimitedModel

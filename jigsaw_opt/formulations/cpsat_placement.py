@@ -39,7 +39,7 @@ def build(operations: Operations) -> cp_model.CpModel:
     Parameters
     ----------
     operations
-        The instance, cut; sums of memory and of levels stay below 2^62.
+        The compiled instance; sums of memory and of levels stay below 2^62.
     """
     model = new_model()
     server_of = operations.cluster.gpus.server_of

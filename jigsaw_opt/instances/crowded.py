@@ -17,7 +17,7 @@ from typing import Any
 from jigsaw_opt.instances.recipes import BALANCED, COVERED, FREE, FULL, GBIT, SHALLOW, STAIRCASE, Recipe
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.instance import Instance, Objective
-from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 
 __all__ = ["crowded", "shortened"]
 
@@ -94,7 +94,7 @@ def shortened(instance: Instance, longest: int) -> tuple[Instance, bool]:
     longest
         Least time of the longest job in percent of the mean work of a GPU.
     """
-    once = cut(replace(instance, jobs=tuple(replace(job, iterations=1) for job in instance.jobs)))
+    once = compile_instance(replace(instance, jobs=tuple(replace(job, iterations=1) for job in instance.jobs)))
     spans = [
         critical.least_span_us(job, critical.sites(once, job, critical.usable_gpus(once, job))) for job in once.jobs
     ]

@@ -9,7 +9,7 @@ from random import Random
 
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.shape import Barrier, Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.problem.shape import Barrier, Edge, MemoryInterval, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
 
 __all__ = ["PIPELINES", "Pipeline", "pipeline_instance", "pipeline_shape"]
 
@@ -102,7 +102,7 @@ def pipeline_shape(recipe: Pipeline, draw: Random) -> Shape:
         edges += [Edge(f"B{name[1:]}", name) for name in slots if name.startswith("W")]
     last = "W" if recipe.split else "B"
     holds = tuple(
-        Hold(f"F{batch}.{stage}", f"{last}{batch}.{stage}", 32 * _ACTIVATIONS)
+        MemoryInterval(f"F{batch}.{stage}", f"{last}{batch}.{stage}", 32 * _ACTIVATIONS)
         for batch in range(recipe.batches)
         for stage in range(recipe.stages)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 
 __all__ = ["closed_sets"]
 
@@ -27,7 +27,7 @@ def closed_sets(before: Sequence[int]) -> list[int]:
     """
     found, layer = [0], {0}
     while layer:
-        look()
+        check_deadline()
         larger = set()
         for closed in layer:
             for at, earlier in enumerate(before):

@@ -6,7 +6,7 @@ from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Routes, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.plan import (
     Block,
     Execution,
@@ -19,7 +19,7 @@ from jigsaw_opt.problem.plan import (
     ShapedJobPlan,
     Transfer,
 )
-from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.problem.shape import Edge, MemoryInterval, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
 from jigsaw_opt.system.former_names import former_names
 
 __all__ = [
@@ -31,12 +31,12 @@ __all__ = [
     "Execution",
     "FreeDepth",
     "FullDepth",
-    "Hold",
     "Instance",
     "Iteration",
     "Job",
     "JobPlan",
     "Link",
+    "MemoryInterval",
     "Model",
     "OperationGraph",
     "Operations",
@@ -55,8 +55,8 @@ __all__ = [
     "Slot",
     "StaircaseDepth",
     "Transfer",
-    "cut",
+    "compile_instance",
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, {"PhasedPlan": "Plan"})
+    __getattr__ = former_names(__name__, {"PhasedPlan": "Plan", "cut": "compile_instance", "Hold": "MemoryInterval"})

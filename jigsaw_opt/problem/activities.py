@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.instance import Horizon
@@ -146,7 +146,7 @@ class ActivityNetwork:
         Parameters
         ----------
         graph
-            The job, cut.
+            The compiled job.
         gpus
             By slot.
         within_slots
@@ -168,7 +168,7 @@ class ActivityNetwork:
         def number(at: tuple[int, int]) -> int:
             return begin + at[0] * graph.size + at[1]
 
-        for before, after, periods in looking(graph.precedences(self.horizon, within_slots)):
+        for before, after, periods in checking_deadline(graph.precedences(self.horizon, within_slots)):
             self.waits.append(Wait(number(before), number(after), periods))
         for slot, gpu in zip(graph.shape.slots, gpus, strict=True):
             self.memory_bytes[gpu] += slot.memory

@@ -1,7 +1,7 @@
 """How long work may take: one limit for everything that a solve does, from the cut to the exact models.
 
-A solve sets the limit with `limited`; every loop that grows with the instance calls `look`, which raises
-`OutOfTimeError` once the time is over or the solve is cancelled. Without a limit, `look` does nothing.
+A solve sets the limit with `limited`; every loop that grows with the instance calls `check_deadline`, which raises
+`OutOfTimeError` once the time is over or the solve is cancelled. Without a limit, `check_deadline` does nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from jigsaw_opt.errors import OutOfTimeError
 
-__all__ = ["Clock", "current", "halting", "in_context", "left", "limited", "look", "looking"]
+__all__ = ["Clock", "check_deadline", "checking_deadline", "current", "halting", "in_context", "left", "limited"]
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
@@ -83,7 +83,7 @@ def left() -> float:
     return math.inf if clock is None else clock.left
 
 
-def look() -> None:
+def check_deadline() -> None:
     """Look at the clock.
 
     Raises
@@ -96,7 +96,7 @@ def look() -> None:
         raise OutOfTimeError("the time limit was reached")
 
 
-def looking(items: Iterable[T]) -> Iterator[T]:
+def checking_deadline(items: Iterable[T]) -> Iterator[T]:
     """The items, with a look at the clock before each.
 
     Raises
@@ -105,13 +105,14 @@ def looking(items: Iterable[T]) -> Iterator[T]:
         The time is over.
     """
     for item in items:
-        look()
+        check_deadline()
         yield item
 
 
 @contextmanager
 def halting(flag: MutableSequence[int]) -> Iterator[None]:
-    """Make the first number of `flag` 1 as soon as the time is over, for functions in the block that cannot `look`."""
+    """Make the first number of `flag` 1 as soon as the time is over, for functions in the block that cannot
+    `check_deadline`."""
     clock = _clock.get()
     if clock is None:
         yield

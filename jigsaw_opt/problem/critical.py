@@ -12,7 +12,7 @@ from itertools import accumulate, chain, pairwise, repeat
 from operator import add
 from typing import NamedTuple
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div, contributors, lower_hull
 from jigsaw_opt.problem.memory import deepest_level
@@ -148,7 +148,7 @@ def sites(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> 
     Parameters
     ----------
     operations, job
-        The instance, cut, and one of its jobs.
+        The compiled instance, and one of its jobs.
     gpus
         Number of GPUs that may hold a worker of the job, by server, as `usable_gpus` counts them.
     """
@@ -244,7 +244,7 @@ def _span_us(job: OperationGraph, site: Site) -> int:
     # Later buckets gain no more than all of them do, and most of them are out of reach with that.
     most = _longer_us(job, exchange, 0)
     starts = sorted(((n * (ready + after), -b) for b, (ready, after) in enumerate(zip(site.ready, rest))), reverse=True)
-    for start, minus_b in looking(starts):
+    for start, minus_b in checking_deadline(starts):
         if start + most <= span:
             break
         span = max(span, start + _longer_us(job, exchange, -minus_b))

@@ -76,8 +76,8 @@ class Instance(_Noting, CheckedPart, definition="#"):
         return tuple(job for job in self.jobs if isinstance(job, ShapedJob))
 
     @property
-    def promising(self) -> tuple[Job | ShapedJob, ...]:
-        """Those of its jobs that promise a deadline or a pace (specification: deadline, pace)."""
+    def guaranteed_jobs(self) -> tuple[Job | ShapedJob, ...]:
+        """Those of its jobs that have a deadline or a pace (specification: deadline, pace)."""
         return tuple(job for job in self.jobs if job.deadline_us is not None or job.pace_us is not None)
 
     @property

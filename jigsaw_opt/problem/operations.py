@@ -1,7 +1,7 @@
 """The operation graph: a job cut into the blocks and transfers of one iteration.
 
-Everything above this room reads operations and never models or segments. `cut` is the cutter of data-parallel jobs with
-partial backpropagation (specification: iteration).
+Everything above this room reads operations and never models or segments. `compile_instance` is the cutter of
+data-parallel jobs with partial backpropagation (specification: iteration).
 
 What an operation waits for is not part of the graph; it follows from the kind of job. A transfer waits for its bucket
 at each contributor, ``start(block) + ready_us``, where ``ready_us`` is the duration of the block at level ``bucket``,
@@ -17,16 +17,16 @@ from functools import cached_property
 from operator import mul
 
 from jigsaw_opt.errors import TooLargeError, UsageError
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.best_channel import BestChannel
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
 from jigsaw_opt.problem.costs import transfer_us
 from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.pace import BestPace
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
+from jigsaw_opt.problem.shaped_graph import ShapedGraph, compile_shape
 
 __all__ = [
     "MOST_OPERATIONS",
@@ -35,7 +35,7 @@ __all__ = [
     "OperationGraph",
     "Operations",
     "TransferOperation",
-    "cut",
+    "compile_instance",
 ]
 
 MOST_OPERATIONS = 20_000_000
@@ -78,7 +78,7 @@ class TransferOperation:
 
 @dataclass(frozen=True, slots=True)
 class OperationGraph:
-    """One job, cut.
+    """One compiled job.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class OperationGraph:
 
 @dataclass(frozen=True)
 class Operations:
-    """An instance, cut: its cluster, and one graph a job, in the instance's order among those of a kind.
+    """A compiled instance: its cluster, and one graph a job, in the instance's order among those of a kind.
 
     `jobs` are the data-parallel ones, `shaped` those with a shape. The cluster is the instance's without the GPUs of a
     huge server that would stay idle in any case.
@@ -147,7 +147,7 @@ class Operations:
         return Routes(self.cluster)
 
     @cached_property
-    def _paces(self) -> dict[str | None, BestPace]:
+    def _best_channels(self) -> dict[str | None, BestChannel]:
         """Best rates and latencies over the links that routes may use, by policy."""
         return {}
 
@@ -161,10 +161,10 @@ class Operations:
         gpus
             Number of GPUs that it may use, by server.
         """
-        if job.route_policy not in self._paces:
+        if job.route_policy not in self._best_channels:
             links = self.routes.under(job.route_policy).links
-            self._paces[job.route_policy] = BestPace(altered(self.cluster, links=links))
-        return self._paces[job.route_policy].crossing(gpus, job.slots)
+            self._best_channels[job.route_policy] = BestChannel(altered(self.cluster, links=links))
+        return self._best_channels[job.route_policy].crossing(gpus, job.slots)
 
     @property
     def is_mixed(self) -> bool:
@@ -193,7 +193,7 @@ class Operations:
 
     @cached_property
     def objective_limit(self) -> int | None:
-        """No plan with a larger objective keeps all promises; None where they leave it open."""
+        """No plan with a larger objective keeps all guarantees; None where they leave it open."""
         if self.horizon == "cyclic":
             jobs = self.instance.jobs
             return min((job.pace_us * job.iterations for job in jobs if job.pace_us is not None), default=None)
@@ -215,7 +215,7 @@ class Operations:
         return shaped + sum(job.iterations * len(job.transfers) for job in self.jobs)
 
 
-def cut(instance: Instance) -> Operations:
+def compile_instance(instance: Instance) -> Operations:
     """Cut every job of an instance, of either kind.
 
     Parameters
@@ -236,9 +236,9 @@ def cut(instance: Instance) -> Operations:
     workers = sum(job.workers for job in own) + sum(len(job.shape.slots) for job in instance.shaped)
     if workers > MOST_OPERATIONS:
         raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_OPERATIONS:,} at most")
-    cutters = {name: _ModelCut(model) for name, model in instance.models.items()}
-    jobs = tuple(cutters[job.model].cut(job) for job in looking(own))
-    graphs = tuple(cut_shape(job) for job in looking(instance.shaped))
+    cutters = {name: _ModelCompiler(model) for name, model in instance.models.items()}
+    jobs = tuple(cutters[job.model].compile(job) for job in checking_deadline(own))
+    graphs = tuple(compile_shape(job) for job in checking_deadline(instance.shaped))
     return Operations(instance, _usable(instance, workers), jobs, instance.horizon, instance.objective, graphs)
 
 
@@ -251,7 +251,7 @@ def _usable(instance: Instance, workers: int) -> Cluster:
     return altered(cluster, servers=tuple(altered(server, gpus=min(server.gpus, most)) for server in cluster.servers))
 
 
-class _ModelCut:
+class _ModelCompiler:
     """What the jobs of one model have in common, worked out once."""
 
     def __init__(self, model: Model) -> None:
@@ -264,7 +264,7 @@ class _ModelCut:
         self.power_w = model.power_w or {}
         self._blocks: dict[int, tuple[BlockOperation, ...]] = {}
 
-    def cut(self, job: Job) -> OperationGraph:
+    def compile(self, job: Job) -> OperationGraph:
         if job.workers not in self._blocks:
             self._blocks[job.workers] = tuple(BlockOperation(slot, self.duration_us) for slot in range(job.workers))
         return OperationGraph(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from jigsaw_opt.problem.rules.part import CheckedPart
 
-__all__ = ["Barrier", "Edge", "Hold", "Shape", "ShapedBlock", "ShapedJob", "ShapedTransfer", "Slot"]
+__all__ = ["Barrier", "Edge", "MemoryInterval", "Shape", "ShapedBlock", "ShapedJob", "ShapedTransfer", "Slot"]
 
 Barrier = Literal["none", "slot", "job"]
 
@@ -92,7 +92,7 @@ class Edge(CheckedPart, definition="edge"):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold(CheckedPart, definition="hold"):
+class MemoryInterval(CheckedPart, definition="hold"):
     """Bytes held on the GPU of a slot, in every iteration from the start of one block to the end of another.
 
     Parameters
@@ -137,7 +137,7 @@ class Shape(CheckedPart, definition="shape"):
     transfers: tuple[ShapedTransfer, ...] = ()
     edges: tuple[Edge, ...] = ()
     barrier: Barrier = "none"
-    holds: tuple[Hold, ...] = ()
+    holds: tuple[MemoryInterval, ...] = ()
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ class ShapedJob(CheckedPart, definition="job"):
     deadline_us
         It ends no later; None for no deadline, as on the cyclic horizon.
     pace_us
-        On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
+        On the cyclic horizon, microseconds per iteration on average, at most; None for no such guarantee.
     route_policy
         Which policy of the cluster its routes keep; None for none.
     executor

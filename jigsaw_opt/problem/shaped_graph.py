@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.costs import ceil_div, transfer_us
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.shape import Barrier, Shape, ShapedJob
 
-__all__ = ["NumberedHold", "Precedence", "ShapedGraph", "cut_shape"]
+__all__ = ["NumberedHold", "Precedence", "ShapedGraph", "compile_shape"]
 
 
 class Precedence(NamedTuple):
@@ -127,7 +127,7 @@ class ShapedGraph:
         """
         count = self.job.iterations
         left_out = count == 1 and self.shape.barrier == "slot" and (horizon == "finite" or not within_slots)
-        for before, after, lag in looking(self.edges if left_out else self._steps()):
+        for before, after, lag in checking_deadline(self.edges if left_out else self._steps()):
             for iteration in range(count):
                 periods, later = divmod(iteration + lag, count)
                 if periods == 0 or horizon == "cyclic":
@@ -188,12 +188,12 @@ class ShapedGraph:
             inside = [(a, b) for a, b, lag in self.edges if lag == 0 and a in members and b in members]
             before, after = {a for a, _ in inside}, {b for _, b in inside}
             last, first = [o for o in group if o not in before], [o for o in group if o not in after]
-            for a in looking(last):
+            for a in checking_deadline(last):
                 found |= dict.fromkeys((a, b) for b in first)
         return tuple(found)
 
 
-def cut_shape(job: ShapedJob) -> ShapedGraph:
+def compile_shape(job: ShapedJob) -> ShapedGraph:
     """Cut a shaped job: names become numbers, and what goes without saying is said."""
     shape = job.shape
     slot = {it.name: number for number, it in enumerate(shape.slots)}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.operations import OperationGraph, Operations
@@ -124,12 +124,12 @@ def objective_of(
 
 
 def lateness_us(operations: Operations, ends: Sequence[int], period_us: int | None = None) -> int:
-    """By how many microseconds in sum a plan breaks promises; 0 where it keeps all (specification: deadline, pace).
+    """By how many microseconds in sum a plan breaks guarantees; 0 where it keeps all (specification: deadline, pace).
 
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     ends
         End of each job, data-parallel ones before shaped ones.
     period_us
@@ -138,8 +138,8 @@ def lateness_us(operations: Operations, ends: Sequence[int], period_us: int | No
     if period_us is not None:
         limit = operations.objective_limit
         return 0 if limit is None else max(0, period_us - limit)
-    promised = zip(ends, operations.deadlines, strict=True)
-    return sum(max(0, end - deadline) for end, deadline in promised if deadline is not None)
+    guaranteed = zip(ends, operations.deadlines, strict=True)
+    return sum(max(0, end - deadline) for end, deadline in guaranteed if deadline is not None)
 
 
 def _job_plan(operations: Operations, job: OperationGraph, decision: JobDecision) -> JobPlan:
@@ -151,7 +151,7 @@ def _job_plan(operations: Operations, job: OperationGraph, decision: JobDecision
     exchange = _exchange_times(job, channel)
     iterations = []
     rows = zip(decision.levels, decision.block_starts, decision.transfer_starts, strict=True)
-    for levels, starts, transfer_starts in looking(rows):
+    for levels, starts, transfer_starts in checking_deadline(rows):
         blocks = tuple(
             Block(levels[block.slot], start, start + table[levels[block.slot] - 1])
             for block, table, start in zip(job.blocks, durations, starts, strict=True)

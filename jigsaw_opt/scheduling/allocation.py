@@ -82,7 +82,7 @@ class Decision:
         All that runs; a job in no share waits. A GPU is in at most one share, and so is a job.
     wake_us
         The policy is asked again when a job arrives or ends. It is asked at the first round from this time on even
-        if nothing happens; None if it need not be. A policy that decides every round says ``moment.now_us + 1``.
+        if nothing happens; None if it need not be. A policy that decides every round says ``observation.now_us + 1``.
     """
 
     shares: tuple[Share, ...] = field(default=())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.live_job import News
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.policy import JobState
 
 __all__ = ["ClusterQueue", "PastJobs"]
 
@@ -36,7 +36,7 @@ class ClusterQueue:
     """
 
     now_us: int
-    jobs: Mapping[int, Active]
+    jobs: Mapping[int, JobState]
     next_job: int
     memory: Plain | None = None
     news: News = field(default_factory=News)

@@ -30,7 +30,7 @@ from jigsaw_opt.scheduling.live_job import LiveJob, News
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobAssignment
-from jigsaw_opt.scheduling.policy import Active, Moment, PolicySetting
+from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
 
 __all__ = ["ClusterState"]
 
@@ -103,7 +103,7 @@ class ClusterState:
         return frozenset(gpu for server in self.lost | self.drained for gpu in self.setting.gpus_of[server])
 
     @property
-    def active(self) -> dict[int, Active]:
+    def active(self) -> dict[int, JobState]:
         """The jobs as policies see them."""
         return {index: job.active for index, job in self.jobs.items()}
 
@@ -118,11 +118,11 @@ class ClusterState:
         """GPUs that jobs of a queue ask for, without those that wait for room in its quota."""
         return sum(job.active.job.gpus for job in self.jobs.values() if job.queue == queue and not job.held)
 
-    def moment(self) -> Moment:
+    def observation(self) -> Observation:
         """What a policy would see now; what it sees does not change while it decides."""
         jobs = {index: replace(job.active) for index, job in self.jobs.items() if not job.held}
         arrived, ended, stopped = map(tuple, (self.news.arrived, self.news.ended, self.news.stopped))
-        return Moment(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down, frozenset(self.dead))
+        return Observation(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down, frozenset(self.dead))
 
     def advance(self, now_us: int) -> None:
         """Count progress and service up to now.
@@ -173,7 +173,7 @@ class ClusterState:
     def _submit(self, event: JobSubmitted) -> None:
         job, index = replace(event.job, submit_us=event.time_us), self.next_job
         work = self.setting.performance.work(job)
-        self.jobs[index] = LiveJob(Active(index, job, work), queue=event.queue, held=True)
+        self.jobs[index] = LiveJob(JobState(index, job, work), queue=event.queue, held=True)
         self.numbers[job.name] = index
         self.next_job += 1
 
@@ -333,10 +333,12 @@ class ClusterState:
         memory
             What the policy remembers.
         """
-        moment = self.moment()
-        news = News(list(moment.arrived), list(moment.ended), list(moment.stopped))
+        observation = self.observation()
+        news = News(list(observation.arrived), list(observation.ended), list(observation.stopped))
         dead = frozenset(self.dead)
-        return ClusterQueue(self.now_us, moment.jobs, self.next_job, memory, news, self.wake_us, moment.down, dead)
+        return ClusterQueue(
+            self.now_us, observation.jobs, self.next_job, memory, news, self.wake_us, observation.down, dead
+        )
 
     def assignments(self) -> Mapping[str, JobAssignment]:
         """What each job that runs has, by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.policy import JobState
 
 __all__ = ["LiveJob", "News"]
 
@@ -31,7 +31,7 @@ class LiveJob:
         Why it is put aside: what the policy failed with; empty of others.
     """
 
-    active: Active
+    active: JobState
     reported: int = 0
     reported_us: int | None = None
     pace: int = 0

@@ -21,7 +21,7 @@ from jigsaw_opt.scheduling.cluster_state import ClusterState
 from jigsaw_opt.scheduling.events import ServerAdded
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Moment, Policy, PolicySetting
+from jigsaw_opt.scheduling.policy import Observation, Policy, PolicySetting
 from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
 from jigsaw_opt.scheduling.share_rules import check_shares
 from jigsaw_opt.text import printable
@@ -95,18 +95,18 @@ class LivePolicy:
         except PluginError as error:
             return str(error)
 
-    def ask(self, moment: Moment, budget_s: float | None) -> None:
+    def ask(self, observation: Observation, budget_s: float | None) -> None:
         """Put a question; without a budget it is answered in this thread.
 
         If that is interrupted, as by Ctrl-C, there is no question, and the policy is to begin anew.
         """
         if budget_s is not None:
             self._worker = self._worker or ThreadPoolExecutor(1, "policy")
-            self._question = self._worker.submit(self._answer, moment)
+            self._question = self._worker.submit(self._answer, observation)
             return
         answer: Future[PolicyAnswer] = Future()
         try:
-            answer.set_result(self._answer(moment))
+            answer.set_result(self._answer(observation))
         except PluginError as error:
             answer.set_exception(error)
         self._question = answer
@@ -135,23 +135,23 @@ class LivePolicy:
         """Have another setting; the policy is to begin anew."""
         self._setting = setting
 
-    def begin_anew(self, moment: Moment) -> bool:
+    def begin_anew(self, observation: Observation) -> bool:
         """Start the policy with what it remembered; False where it does not take that, and has forgotten all.
 
         Parameters
         ----------
-        moment
+        observation
             What it would see if it were asked now.
         """
         try:
-            self._scheduler = self._resumed(moment)
+            self._scheduler = self._resumed(observation)
         except JigsawError:
             self._scheduler = self._fresh()
             self.memory = self._memory_of(self._scheduler)
             return False
         return True
 
-    def restore(self, memory: Plain, moment: Moment, place: Place) -> None:
+    def restore(self, memory: Plain, observation: Observation, place: Place) -> None:
         """Go on, from the beginning, as the one that gave `memory`, which is not to be trusted.
 
         Raises
@@ -160,7 +160,7 @@ class LivePolicy:
             It does not take it, with every problem.
         """
         scheduler = self._fresh()
-        scheduler.restore(memory, moment, place)
+        scheduler.restore(memory, observation, place)
         self._scheduler, self.memory = scheduler, memory
 
     def _fresh(self) -> PolicyAtWork:
@@ -169,11 +169,11 @@ class LivePolicy:
             raise UsageError(f"{self.name} cannot run live: it has no `state` and `restore`")
         return scheduler
 
-    def _resumed(self, moment: Moment) -> PolicyAtWork:
+    def _resumed(self, observation: Observation) -> PolicyAtWork:
         """Return the policy as it was after the last decision that was accepted."""
         with failures_of(self.name):
             scheduler = self._fresh()
-            scheduler.restore(self.memory, moment)
+            scheduler.restore(self.memory, observation)
         return scheduler
 
     def _memory_of(self, scheduler: PolicyAtWork) -> Plain:
@@ -181,36 +181,36 @@ class LivePolicy:
         with failures_of(f"{self.name} has no state of plain values"):
             return json.loads(json.dumps(scheduler.state(), allow_nan=False))
 
-    def _answer(self, moment: Moment) -> PolicyAnswer:
+    def _answer(self, observation: Observation) -> PolicyAnswer:
         """Return what the policy decides, without the jobs that it fails with."""
         try:
-            return self._decided(self._scheduler, moment, {})
+            return self._decided(self._scheduler, observation, {})
         except PluginError as error:
-            found = self._without_culprits(moment, str(error))
+            found = self._without_culprits(observation, str(error))
             if found is None:
                 raise error
             return found
 
-    def _decided(self, scheduler: PolicyAtWork, moment: Moment, aside: Mapping[int, str]) -> PolicyAnswer:
+    def _decided(self, scheduler: PolicyAtWork, observation: Observation, aside: Mapping[int, str]) -> PolicyAnswer:
         """Return what a policy decides at a moment, checked."""
         with failures_of(self.name):
-            decision = scheduler.decide(moment)
+            decision = scheduler.decide(observation)
             _check_types(decision)
-            scheduler.check(decision.shares, moment, f"at {moment.now_us} us")
+            scheduler.check(decision.shares, observation, f"at {observation.now_us} us")
         return PolicyAnswer(decision, scheduler, self._memory_of(scheduler), aside)
 
-    def _without_culprits(self, moment: Moment, reason: str) -> PolicyAnswer | None:
+    def _without_culprits(self, observation: Observation, reason: str) -> PolicyAnswer | None:
         """Return the decision without the jobs that the policy fails with; None where it fails whatever is left out.
 
         It fails for `reason` with all jobs.
         Of the jobs that it knows already it leaves out at most one, and only if it then decides on all others.
         """
-        arrived = set(moment.arrived)
-        order = [*(k for k in moment.jobs if k not in arrived), *moment.arrived]
+        arrived = set(observation.arrived)
+        order = [*(k for k in observation.jobs if k not in arrived), *observation.arrived]
         aside: dict[int, str] = {}
 
         def attempt(kept: Collection[int]) -> PolicyAnswer | str:
-            trial = _without(moment, moment.jobs.keys() - set(kept))
+            trial = _without(observation, observation.jobs.keys() - set(kept))
             try:
                 return self._decided(self._resumed(trial), trial, dict(aside))
             except PluginError as error:
@@ -246,25 +246,25 @@ def _first_failing(
     return order[fails - 1], reason
 
 
-def _without(moment: Moment, gone: Set[int]) -> Moment:
+def _without(observation: Observation, gone: Set[int]) -> Observation:
     """Return what a policy would see if some jobs were not there: those that it knows have ended."""
     if not gone:
-        return moment
+        return observation
     shares: list[Share] = []
-    for share in moment.shares:
+    for share in observation.shares:
         for job in gone & set(share.jobs):
             share = share.without(job)
         if share.jobs:
             shares.append(share)
     jobs = {
         k: replace(job, share=next((one for one in shares if k in one.jobs), None))
-        for k, job in moment.jobs.items()
+        for k, job in observation.jobs.items()
         if k not in gone
     }
-    arrived, stopped = ([k for k in those if k not in gone] for those in (moment.arrived, moment.stopped))
-    ended = [*moment.ended, *(k for k in moment.jobs if k in gone and k not in moment.arrived)]
+    arrived, stopped = ([k for k in those if k not in gone] for those in (observation.arrived, observation.stopped))
+    ended = [*observation.ended, *(k for k in observation.jobs if k in gone and k not in observation.arrived)]
     return replace(
-        moment,
+        observation,
         jobs=jobs,
         shares=tuple(shares),
         arrived=tuple(arrived),

@@ -259,7 +259,7 @@ class LiveScheduler:
                 raise UsageError("a state is restored by a scheduler that has seen nothing yet")
             self._state, memory = decode_state(state, self._inputs, self._state.setting, self._perform)
             self._asked.set_up(self._state.setting)
-            self._asked.restore(memory, self._state.moment(), "$.policy")
+            self._asked.restore(memory, self._state.observation(), "$.policy")
 
     def replay(self, entry: Plain) -> PlanChange | None:
         """Do again what a journal has noted; the change of a step.
@@ -312,7 +312,7 @@ class LiveScheduler:
         state.advance(now_us)
         if not self._asked.is_asked and state.due:
             try:
-                self._asked.ask(state.moment(), budget_s)
+                self._asked.ask(state.observation(), budget_s)
             except BaseException:  # Ctrl-C: the policy has not been asked
                 self._begin_anew()
                 raise
@@ -371,7 +371,7 @@ class LiveScheduler:
 
     def _begin_anew(self) -> None:
         """Start the policy with what it remembered, or, where that does not fit, with all jobs waiting."""
-        if not self._asked.begin_anew(self._state.moment()):
+        if not self._asked.begin_anew(self._state.observation()):
             _log.warning("%s has forgotten what it knew: it begins anew", self._asked.name)
             self._state.forget_all()
 

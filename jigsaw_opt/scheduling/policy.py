@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
@@ -16,16 +16,17 @@ from jigsaw_opt.scheduling.gpu_pools import GpuPool, JoinedServers, PoolChoice, 
 from jigsaw_opt.scheduling.option_values import OpenValues
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
+from jigsaw_opt.system.former_names import former_names
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import nearest
 
 __all__ = [
     "GROUP",
     "PRIORITIES",
-    "Active",
     "ClusterSetting",
+    "JobState",
     "Learning",
-    "Moment",
+    "Observation",
     "Policy",
     "PolicySetting",
     "Resumable",
@@ -38,6 +39,9 @@ __all__ = [
     "names",
     "refusal",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, {"Active": "JobState", "Moment": "Observation"})
 
 GROUP = "jigsaw_opt.policies"
 _OWN = {"recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED"}
@@ -157,7 +161,7 @@ class PolicySetting(ClusterSetting):
 
 
 @dataclass(slots=True)
-class Active:
+class JobState:
     """A submitted job that has not ended, as a policy sees it; policies read it and never write.
 
     Parameters
@@ -208,13 +212,13 @@ class Active:
         )
 
     @classmethod
-    def restored(cls, tree: Plain, job: TraceJob, work: int) -> Active:
+    def restored(cls, tree: Plain, job: TraceJob, work: int) -> JobState:
         """The job that `plain` gave, waiting."""
         return cls(tree["job"], job, work, tree["done"], tree["gpu_us"], tree["run_us"], None, tree["starts"])
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Observation:
     """What a policy sees when it is asked: what has happened, and nothing of what is still to come.
 
     Parameters
@@ -237,7 +241,7 @@ class Moment:
     """
 
     now_us: int
-    jobs: Mapping[int, Active]
+    jobs: Mapping[int, JobState]
     shares: tuple[Share, ...]
     arrived: tuple[int, ...] = field(default=())
     ended: tuple[int, ...] = field(default=())
@@ -254,7 +258,7 @@ class Moment:
 class Scheduler(Protocol):
     """A policy at work on one setting."""
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         """Say what runs from now on."""
 
 
@@ -280,15 +284,15 @@ class Resumable(Scheduler, Protocol):
     def state(self) -> Plain:
         """What it has to remember: values of JSON, without anything that follows from the setting and the moment."""
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         """Go on, from the beginning, as the one that gave `state`.
 
         Parameters
         ----------
         state
             Not to be trusted: it comes from a file. `jigsaw_opt.scheduling.plain.checked` tells its shape.
-        moment
-            What the policy would see if it were asked now; `Moment.known` are the jobs that it has been told of.
+        observation
+            What the policy would see if it were asked now; `Observation.known` are the jobs that it has been told of.
 
         Raises
         ------
@@ -314,7 +318,7 @@ class Stateless:
         """Nothing."""
         return {}
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         """See that it is nothing."""
         checked(state, fields())
 

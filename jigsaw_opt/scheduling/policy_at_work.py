@@ -9,7 +9,7 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import ClusterSetting, Learning, Moment, Policy, Resumable, refusal
+from jigsaw_opt.scheduling.policy import ClusterSetting, Learning, Observation, Policy, Resumable, refusal
 from jigsaw_opt.scheduling.share_rules import check_shares, check_up
 
 __all__ = ["PolicyAtWork"]
@@ -49,11 +49,11 @@ class PolicyAtWork:
         if isinstance(self._scheduler, Learning):
             self._scheduler.learn(ended)
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         """What it says; nothing of it is checked."""
-        return self._scheduler.decide(moment)
+        return self._scheduler.decide(observation)
 
-    def check(self, shares: Sequence[Share], moment: Moment, when: str) -> None:
+    def check(self, shares: Sequence[Share], observation: Observation, when: str) -> None:
         """Check what it said at a moment; the others are as of `check_shares`.
 
         Raises
@@ -61,8 +61,8 @@ class PolicyAtWork:
         InvariantError
             A rule is broken.
         """
-        check_shares(self._setting, moment.jobs, shares, moment.shares, when)
-        check_up(self._setting, moment.jobs, shares, moment.down, moment.dead, when)
+        check_shares(self._setting, observation.jobs, shares, observation.shares, when)
+        check_up(self._setting, observation.jobs, shares, observation.down, observation.dead, when)
 
     def state(self) -> Plain:
         """What it has to remember.
@@ -74,14 +74,14 @@ class PolicyAtWork:
         """
         return self._resumable().state()
 
-    def restore(self, memory: Plain, moment: Moment, place: Place = "$") -> None:
+    def restore(self, memory: Plain, observation: Observation, place: Place = "$") -> None:
         """Go on, from the beginning, as the one that gave `memory`.
 
         Parameters
         ----------
         memory
             Not to be trusted.
-        moment
+        observation
             What it would see if it were asked now.
         place
             Of the memory in its document.
@@ -95,7 +95,7 @@ class PolicyAtWork:
         """
         report = Report()
         try:
-            self._resumable().restore(memory, moment)
+            self._resumable().restore(memory, observation)
         except InvalidInputError as error:
             report.include(error.problems, place)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

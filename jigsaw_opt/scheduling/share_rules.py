@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState
 
 __all__ = ["InvariantError", "check_shares", "check_up", "require"]
 
@@ -17,7 +17,7 @@ class InvariantError(RuntimeError):
 
 def check_shares(
     setting: ClusterSetting,
-    jobs: Mapping[int, Active],
+    jobs: Mapping[int, JobState],
     shares: Sequence[Share],
     known: Iterable[Share],
     when: str,
@@ -62,7 +62,7 @@ def check_shares(
 
 def check_up(
     setting: ClusterSetting,
-    jobs: Mapping[int, Active],
+    jobs: Mapping[int, JobState],
     shares: Iterable[Share],
     down: frozenset[int],
     dead: frozenset[int],
@@ -87,7 +87,7 @@ def check_up(
             raise InvariantError(f"{when}: {_called(jobs, share.jobs[0])} is on servers that no links join: {names}")
 
 
-def _tell_overlap(jobs: Mapping[int, Active], shares: Iterable[Share], when: str) -> None:
+def _tell_overlap(jobs: Mapping[int, JobState], shares: Iterable[Share], when: str) -> None:
     """Name a GPU that is in two shares."""
     owner: dict[int, int] = {}
     for share in shares:
@@ -96,7 +96,7 @@ def _tell_overlap(jobs: Mapping[int, Active], shares: Iterable[Share], when: str
             require(first == share.jobs[0], when, f"GPU {gpu} is given to {_called(jobs, first)} and to another share")
 
 
-def _check_share(setting: ClusterSetting, jobs: Mapping[int, Active], share: Share, when: str, remains: bool) -> None:
+def _check_share(setting: ClusterSetting, jobs: Mapping[int, JobState], share: Share, when: str, remains: bool) -> None:
     require(bool(share.jobs and share.gpus), when, "a share has no job or no GPU")
     name, count = _called(jobs, share.jobs[0]), len(share.gpus)
     in_order = all(low < high for low, high in pairwise(share.gpus))
@@ -117,7 +117,7 @@ def _check_share(setting: ClusterSetting, jobs: Mapping[int, Active], share: Sha
     require(reason is None, when, f"{name}: {reason}")
 
 
-def _called(jobs: Mapping[int, Active], index: int) -> str:
+def _called(jobs: Mapping[int, JobState], index: int) -> str:
     return f"job {jobs[index].job.name!r}"
 
 

@@ -34,7 +34,7 @@ from jigsaw_opt.scheduling.plain import (
     whole,
 )
 from jigsaw_opt.scheduling.plan_change import JobAssignment
-from jigsaw_opt.scheduling.policy import Active, PolicySetting
+from jigsaw_opt.scheduling.policy import JobState, PolicySetting
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
 
 __all__ = ["check_step", "decode_state", "encode_state"]
@@ -177,7 +177,7 @@ def _add(
 def _shape(limits: NumberLimits) -> Shape:
     job = fields(
         trace=ANYTHING,
-        figures=Active.shape(limits),
+        figures=JobState.shape(limits),
         reported=whole(),
         reported_us=optional(limits.time),
         pace=whole(),
@@ -250,7 +250,7 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     state.dead = {links.index(name) for name in tree["links_down"]}
     for one in tree["jobs"]:
         job = TraceJob(**one["trace"])
-        active = Active.restored(one["figures"], job, state.setting.performance.work(job))
+        active = JobState.restored(one["figures"], job, state.setting.performance.work(job))
         state.jobs[active.index] = LiveJob(active, *(one[key] for key in _OF_JOB))
         state.numbers[job.name] = active.index
     state.shares = tuple(map(Share.restored, tree["shares"]))

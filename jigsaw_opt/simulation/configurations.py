@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.sia_round import configurations
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
 __all__ = ["Configured", "all_configurations", "place"]
 
@@ -39,7 +39,7 @@ def all_configurations(setting: ClusterSetting) -> tuple[Configured, ...]:
     return tuple(found)
 
 
-def place(setting: ClusterSetting, wanted: Mapping[int, Configured], moment: Moment) -> tuple[Share, ...]:
+def place(setting: ClusterSetting, wanted: Mapping[int, Configured], observation: Observation) -> tuple[Share, ...]:
     """Shares of jobs with the configurations that they are to have; those that have them already stay.
 
     Where the GPUs left do not suit, the smallest jobs move away. With powers of two as numbers of GPUs every set of
@@ -48,10 +48,10 @@ def place(setting: ClusterSetting, wanted: Mapping[int, Configured], moment: Mom
     shares: list[Share] = []
     for gpu_type in dict.fromkeys(one.gpu_type for one in wanted.values()):
         own = {index: one for index, one in wanted.items() if one.gpu_type == gpu_type}
-        type_ = _Type(setting, gpu_type, moment)
+        type_ = _Type(setting, gpu_type, observation)
         for index, one in own.items():
-            if _has(setting, moment.jobs[index], one):
-                share = moment.jobs[index].share
+            if _has(setting, observation.jobs[index], one):
+                share = observation.jobs[index].share
                 assert share is not None
                 type_.hold(index, share.gpus)
         type_.place(own)
@@ -59,7 +59,7 @@ def place(setting: ClusterSetting, wanted: Mapping[int, Configured], moment: Mom
     return tuple(shares)
 
 
-def _has(setting: ClusterSetting, active: Active, wanted: Configured) -> bool:
+def _has(setting: ClusterSetting, active: JobState, wanted: Configured) -> bool:
     share = active.share
     if share is None or len(share.gpus) != wanted.gpus:
         return False
@@ -69,10 +69,10 @@ def _has(setting: ClusterSetting, active: Active, wanted: Configured) -> bool:
 class _Type:
     """The servers of one type and who holds their GPUs that are up."""
 
-    def __init__(self, setting: ClusterSetting, gpu_type: str, moment: Moment) -> None:
-        self._server_of, part_of = setting.server_of, setting.part_of(moment.dead)
+    def __init__(self, setting: ClusterSetting, gpu_type: str, observation: Observation) -> None:
+        self._server_of, part_of = setting.server_of, setting.part_of(observation.dead)
         servers = [k for k, server in enumerate(setting.cluster.servers) if server.gpu_type == gpu_type]
-        self._free = {k: set(setting.gpus_of[k]) - moment.down for k in servers}
+        self._free = {k: set(setting.gpus_of[k]) - observation.down for k in servers}
         parts = dict.fromkeys(part_of[k] for k in servers)
         self._parts = [tuple(k for k in servers if part_of[k] == part) for part in parts]
         self.held: dict[int, tuple[int, ...]] = {}

@@ -9,12 +9,12 @@ from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Active, Moment
+from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
 from jigsaw_opt.simulation.arrivals import Arrivals
+from jigsaw_opt.simulation.event_log import EventLog, JobStatistics, Trigger
 from jigsaw_opt.simulation.failing import Failing
-from jigsaw_opt.simulation.notes import Books, Life, Trigger
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.restoring import check_state, held_gpus
 from jigsaw_opt.simulation.running import Running
@@ -54,13 +54,13 @@ class Simulation:
             raise UsageError("the setting has no policy; as in setting.under('fifo')")
         self.setting = setting
         self.now_us = 0
-        self._books = Books()
+        self._event_log = EventLog()
         self._policy = PolicyAtWork(setting.policy, setting.options, setting.for_policy)
         reason = self._policy.refusal(setting.workload.jobs)
         if reason is not None:
             raise UsageError(reason)
-        self._active: dict[int, Active] = {}
-        self._lives: dict[int, Life] = {}
+        self._active: dict[int, JobState] = {}
+        self._statistics: dict[int, JobStatistics] = {}
         self._under_way = RunningShares(setting)
         self._failing = Failing(setting)
         self._trigger = Trigger()
@@ -70,7 +70,7 @@ class Simulation:
     @property
     def outcome(self) -> SimulationOutcome:
         """The records so far."""
-        return self._books.outcome
+        return self._event_log.outcome
 
     @property
     def ended(self) -> int:
@@ -108,10 +108,10 @@ class Simulation:
         """The records, with those of the jobs that have not ended; the simulation cannot go on after this."""
         for running in self._under_way.running.values():
             running.settle(self.now_us)
-            self._books.stint(running, self.now_us)
+            self._event_log.stint(running, self.now_us)
         for index in (*self._active, *self._arrivals.held):
             self._note_job(index, None)
-        self._failing.check(self._books.held.at(self.now_us), self.outcome.losses, self.now_us)
+        self._failing.check(self._event_log.held.at(self.now_us), self.outcome.losses, self.now_us)
         self.outcome.jobs.sort(key=lambda record: record.index)
         self.outcome.end_us = self.now_us
         return self.outcome
@@ -135,15 +135,15 @@ class Simulation:
         return {
             "now_us": self.now_us,
             "active": [active.plain() for active in self._active.values()],
-            "lives": [self._lives[index].plain() for index in self._active],
+            "lives": [self._statistics[index].plain() for index in self._active],
             "shares": [share.plain() for share in self._under_way.shares],
             "running": [running.plain() for running in self._under_way.running.values()],
             "trigger": self._trigger.plain(),
-            "books": self._books.plain(),
+            "books": self._event_log.plain(),
             "idle_rounds": self._idle_rounds,
             "scheduler": self._policy.state(),
-            **({"held": [[k, self._lives[k].crowd_before] for k in held]} if self._arrivals.constrained else {}),
-            **self._failing.plain(self._under_way, self._books),
+            **({"held": [[k, self._statistics[k].crowd_before] for k in held]} if self._arrivals.constrained else {}),
+            **self._failing.plain(self._under_way, self._event_log),
         }
 
     def restore(self, state: Plain, place: Place = "$") -> None:
@@ -171,23 +171,23 @@ class Simulation:
         except InvariantError as error:
             report.add((place, "shares"), str(error))
         report.raise_if_any()
-        self._failing.restore(state, self._under_way, self._books, self._active, (place, report))
+        self._failing.restore(state, self._under_way, self._event_log, self._active, (place, report))
         report.raise_if_any()
         if min(self._own_times(), default=self.now_us) < self.now_us:
             report.add(place, "something should have happened before this time")
         report.raise_if_any()
-        self._policy.restore(state["scheduler"], self._moment(self._trigger), (place, "scheduler"))
+        self._policy.restore(state["scheduler"], self._observation(self._trigger), (place, "scheduler"))
 
     def _restore_jobs(self, state: Plain, place: Place, report: Report) -> None:
         jobs, performance = self.setting.workload.jobs, self.setting.performance
         self.now_us, self._trigger = state["now_us"], Trigger.restored(state["trigger"])
-        for tree, life in zip(state["active"], state["lives"], strict=True):
+        for tree, statistics in zip(state["active"], state["lives"], strict=True):
             job = jobs[tree["job"]]
-            active = self._active[tree["job"]] = Active.restored(tree, job, performance.work(job))
-            self._lives[active.index] = Life.restored(life, active.done)
-        self._books = Books.restored(state["books"], self.setting, len(self._active), held_gpus(state))
+            active = self._active[tree["job"]] = JobState.restored(tree, job, performance.work(job))
+            self._statistics[active.index] = JobStatistics.restored(statistics, active.done)
+        self._event_log = EventLog.restored(state["books"], self.setting, len(self._active), held_gpus(state))
         self._idle_rounds, held = state["idle_rounds"], state.get("held", ())
-        self._lives.update((index, Life(crowd_before)) for index, crowd_before in held)
+        self._statistics.update((index, JobStatistics(crowd_before)) for index, crowd_before in held)
         ended = (record.index for record in self.outcome.jobs)
         wrong = self._arrivals.restore(self._active, ended, (index for index, _ in held))
         if wrong is not None:
@@ -249,17 +249,17 @@ class Simulation:
     def _admit(self) -> None:
         """Take in the jobs that are submitted by now and wait for no others."""
         for index in self._arrivals.submit(self.now_us):
-            self._lives[index] = Life(self._books.crowd.at(self.now_us))
+            self._statistics[index] = JobStatistics(self._event_log.crowd.at(self.now_us))
         for index in self._arrivals.arrive():
             self._active[index] = self._waiting(index)
-            self._books.crowd.set(len(self._active), self.now_us)
+            self._event_log.crowd.set(len(self._active), self.now_us)
             self._trigger.arrived.append(index)
             self._trigger.asked = True
 
-    def _waiting(self, index: int) -> Active:
+    def _waiting(self, index: int) -> JobState:
         """Return a job as it is before it has run."""
         job = self.setting.workload.jobs[index]
-        return Active(index, job, self.setting.performance.work(job))
+        return JobState(index, job, self.setting.performance.work(job))
 
     def _end_or_repace(self) -> None:
         """Deal with the jobs that end now or whose pace changes now."""
@@ -289,11 +289,11 @@ class Simulation:
             self._under_way.shares[rest] = factor
         for index in rest.jobs:
             self._active[index].share = rest
-        self._books.stint(running, self.now_us)
+        self._event_log.stint(running, self.now_us)
         self._note_job(active.index, self.now_us)
-        del self._under_way.running[active.index], self._active[active.index], self._lives[active.index]
-        self._books.hold(self._under_way.shares, self.setting.server_of, self.now_us)
-        self._books.crowd.set(len(self._active), self.now_us)
+        del self._under_way.running[active.index], self._active[active.index], self._statistics[active.index]
+        self._event_log.hold(self._under_way.shares, self.setting.server_of, self.now_us)
+        self._event_log.crowd.set(len(self._active), self.now_us)
         self._arrivals.end(active.index)
         self._trigger.ended.append(active.index)
         self._trigger.asked = True
@@ -302,7 +302,7 @@ class Simulation:
     def _note_job(self, index: int, finish_us: int | None) -> None:
         active = self._active[index] if index in self._active else self._waiting(index)
         alone_us = self.setting.performance.alone_us(active.job)
-        self._books.job(active, self._lives[index], alone_us, self.now_us, finish_us)
+        self._event_log.job(active, self._statistics[index], alone_us, self.now_us, finish_us)
 
     # Failures -----------------------------------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ class Simulation:
                 self._failing.stop(running, self.outcome.losses)
                 self._wait(running)
             del self._under_way.shares[share]
-        self._books.hold(self._under_way.shares, self.setting.server_of, self.now_us)
+        self._event_log.hold(self._under_way.shares, self.setting.server_of, self.now_us)
         self._under_way.set_paces(self.now_us, ())
         self._trigger.asked |= (self._failing.down, self._failing.part_of) != before
 
@@ -333,24 +333,24 @@ class Simulation:
         trigger, self._trigger = self._trigger, Trigger()
         for running in self._under_way.running.values():
             running.settle(self.now_us)
-        moment = self._moment(trigger)
+        observation = self._observation(trigger)
         self._failing.stopped.clear()
         began = time.process_time_ns()
-        decision = self._policy.decide(moment)
+        decision = self._policy.decide(observation)
         policy_us = (time.process_time_ns() - began) // 1000
         when = f"policy {self._policy.name!r}, round {len(self.outcome.rounds)} at {self.now_us} us"
-        self._policy.check(decision.shares, moment, when)
+        self._policy.check(decision.shares, observation, when)
         if decision.wake_us is not None:
             soonest_us = self.now_us + (1 if self.setting.round_us else _SOONEST_US)
             self._trigger.wake_us = max(decision.wake_us, soonest_us)
         self._watch_idleness(decision)
         moved = self._apply(decision.shares)
-        self._books.round(self.now_us, len(self._active), len(self._under_way.running), moved, policy_us)
+        self._event_log.round(self.now_us, len(self._active), len(self._under_way.running), moved, policy_us)
 
-    def _moment(self, trigger: Trigger) -> Moment:
+    def _observation(self, trigger: Trigger) -> Observation:
         shares, arrived, ended = tuple(self._under_way.shares), tuple(trigger.arrived), tuple(trigger.ended)
         stopped, failing = tuple(self._failing.stopped), self._failing
-        return Moment(self.now_us, self._active, shares, arrived, ended, stopped, failing.down, failing.dead)
+        return Observation(self.now_us, self._active, shares, arrived, ended, stopped, failing.down, failing.dead)
 
     def _apply(self, shares: tuple[Share, ...]) -> int:
         """Make `shares` what runs; returns how many jobs start on other GPUs than before."""
@@ -364,16 +364,16 @@ class Simulation:
                 moved += self._start(index, share, old.pop(index, None))
         for running in old.values():
             self._wait(running)
-        self._books.hold(self._under_way.shares, self.setting.server_of, self.now_us)
+        self._event_log.hold(self._under_way.shares, self.setting.server_of, self.now_us)
         self._under_way.set_paces(self.now_us, fresh)
         return moved
 
     def _wait(self, running: Running) -> None:
         """Take a job from its GPUs."""
         active = running.active
-        self._books.stint(running, self.now_us)
+        self._event_log.stint(running, self.now_us)
         active.share = None
-        self._lives[active.index].done = running.done
+        self._statistics[active.index].done = running.done
         del self._under_way.running[active.index]
 
     def _start(self, index: int, share: Share, before: Running | None) -> bool:
@@ -383,12 +383,12 @@ class Simulation:
             active.share = share
             return False
         if before is not None:
-            self._books.stint(before, self.now_us)
+            self._event_log.stint(before, self.now_us)
         active.share = share
         active.starts += 1
-        life = self._lives[index]
-        life.start_us = self.now_us if life.start_us is None else life.start_us
-        done = life.done if before is None else before.done
+        statistics = self._statistics[index]
+        statistics.start_us = self.now_us if statistics.start_us is None else statistics.start_us
+        done = statistics.done if before is None else before.done
         self._under_way.running[index] = Running.begun(active, self.setting, done, self.now_us, self.now_us)
         return True
 

@@ -7,10 +7,10 @@ from itertools import chain
 
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, rows, whole
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_up
+from jigsaw_opt.simulation.event_log import EventLog
 from jigsaw_opt.simulation.invariants import check_gpu_time
-from jigsaw_opt.simulation.notes import Books
 from jigsaw_opt.simulation.outages import OutageEvent, down_gpu_us
 from jigsaw_opt.simulation.records import Loss
 from jigsaw_opt.simulation.running import Running
@@ -105,14 +105,14 @@ class Failing:
 
     # Putting aside ------------------------------------------------------------------------------------------
 
-    def plain(self, under_way: RunningShares, books: Books) -> Plain:
+    def plain(self, under_way: RunningShares, event_log: EventLog) -> Plain:
         """A key of the state: how many events there were, and what follows from no event; no key without failures."""
         if self._setting.failures is None:
             return {}
         own = {
             "events": self._count,
             "stopped": list(self.stopped),
-            "losses": [{"job": index, **loss._asdict()} for index, loss in books.outcome.losses.items()],
+            "losses": [{"job": index, **loss._asdict()} for index, loss in event_log.outcome.losses.items()],
             "saved": [[one.saved, one.saved_gpu_us] for one in under_way.running.values()],
         }
         return {"failures": own}
@@ -127,17 +127,17 @@ class Failing:
         self,
         tree: Plain,
         under_way: RunningShares,
-        books: Books,
-        active: Mapping[int, Active],
+        event_log: EventLog,
+        active: Mapping[int, JobState],
         noted: tuple[Place, Report],
     ) -> None:
-        """Go on from what `plain` gave, with what runs, the books and the active jobs of the same moment.
+        """Go on from what `plain` gave, with what runs, the event_log and the active jobs of the same moment.
 
         Parameters
         ----------
         tree
             The state of the simulation, of the right shape.
-        under_way, books
+        under_way, event_log
             Take the links that are down, checkpoints and losses.
         active
             The active jobs.
@@ -163,7 +163,7 @@ class Failing:
         except InvariantError as error:
             report.add(place, str(error))
         self.stopped = list(own["stopped"])
-        books.outcome.losses.update(losses)
+        event_log.outcome.losses.update(losses)
         under_way.dead = self.dead
         under_way.begin(tuple(under_way.shares), now_us)
 

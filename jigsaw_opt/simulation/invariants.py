@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.scheduling.performance import Pace
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.performance import Speed
+from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.scheduling.share_rules import require
 
 __all__ = ["check_gpu_time", "check_pace", "check_progress"]
@@ -21,7 +21,7 @@ def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -
     require(lost_us <= held_us, "at the end", "jobs lost more GPU time than they held")
 
 
-def check_progress(active: Active, before: int, productive_us: int, pace: Pace, now_us: int) -> None:
+def check_progress(active: JobState, before: int, productive_us: int, pace: Speed, now_us: int) -> None:
     """Check that the work done is what was done before, and that the job did not go on beyond its end.
 
     Parameters
@@ -47,7 +47,7 @@ def check_progress(active: Active, before: int, productive_us: int, pace: Pace, 
     require(beyond < pace.rate, when, f"job {name!r} did more work than it has")
 
 
-def check_pace(active: Active, pace: Pace, when: str) -> None:
+def check_pace(active: JobState, pace: Speed, when: str) -> None:
     """Check that a pace makes progress and holds for some of it.
 
     Raises

@@ -10,7 +10,7 @@ from itertools import accumulate
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.gpu_pools import GpuPool
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState
 
 __all__ = ["PLACEMENTS", "FreeGpus", "HeldPools", "by_priority", "too_wide"]
 
@@ -35,7 +35,7 @@ def too_wide(setting: ClusterSetting, policy: str, job: TraceJob) -> str | None:
 
 def by_priority(
     setting: ClusterSetting,
-    order: Iterable[Active],
+    order: Iterable[JobState],
     placement: str = "packed",
     down: Collection[int] = (),
     dead: frozenset[int] = frozenset(),
@@ -63,7 +63,7 @@ def by_priority(
         numbers.append(range(len(left), len(left) + len(parts)))
         part_of.update((k, number) for number, part in zip(numbers[-1], parts, strict=True) for k in part.servers)
         left += [sum(gpu not in down for k in part.servers for gpu in setting.gpus_of[k]) for part in parts]
-    chosen: list[Active] = []
+    chosen: list[JobState] = []
     for active in order:
         share, count = active.share, active.job.gpus
         if share is None:
@@ -89,7 +89,7 @@ def by_priority(
 
 
 def _consolidated(
-    setting: ClusterSetting, order: Sequence[Active], down: Collection[int], dead: frozenset[int]
+    setting: ClusterSetting, order: Sequence[JobState], down: Collection[int], dead: frozenset[int]
 ) -> tuple[Share, ...]:
     """Each job in turn keeps its GPUs, or has some that nobody holds, or some of jobs that come later."""
     open_to = FreeGpus(setting, (), down, dead)

@@ -11,7 +11,7 @@ from random import Random
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
-from jigsaw_opt.scheduling.policy import Active, Policy, PolicySetting
+from jigsaw_opt.scheduling.policy import JobState, Policy, PolicySetting
 from jigsaw_opt.scheduling.start_prediction import MOST_DAYS, StartPrediction
 from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
 from jigsaw_opt.simulation.setting import Setting
@@ -102,7 +102,7 @@ class _Draws:
         running = [(one.job, self.run_us[k]) for k, one in queue.jobs.items() if one.share is not None]
         self._times = RunTimes(self.ended, running)
 
-    def _productive_us(self, active: Active) -> int:
+    def _productive_us(self, active: JobState) -> int:
         """Return how much of its duration a job has behind it, which on fast GPUs is more than the time that it ran."""
         job, ran_us = active.job, active.run_us - active.starts * self._setting.restart_of(active.job)
         if active.share is None or not _is_drawn(job):

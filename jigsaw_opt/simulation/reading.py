@@ -33,9 +33,9 @@ from jigsaw_opt.simulation.arrivals import with_dependencies_told
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
 from jigsaw_opt.simulation.clusters import begins_as_grid, require_size
 from jigsaw_opt.simulation.contention import contention_of
-from jigsaw_opt.simulation.failure_words import are_times, failures_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.outages import Failures
+from jigsaw_opt.simulation.parse_failures import are_times, failures_of
 from jigsaw_opt.simulation.setting import Setting, told
 from jigsaw_opt.simulation.time_limits import with_time_limits
 from jigsaw_opt.simulation.wide_jobs import (

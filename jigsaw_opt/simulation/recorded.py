@@ -9,7 +9,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.notes import Meter
+from jigsaw_opt.simulation.event_log import Meter
 from jigsaw_opt.simulation.policies.recorded import RECORDED
 from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome, Stint
 from jigsaw_opt.simulation.setting import Setting

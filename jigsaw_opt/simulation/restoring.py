@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.plain import ANYTHING, NumberLimits, Plain, Shape, conforms, fields, listed, rows, whole
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.simulation.arrivals import is_constrained
+from jigsaw_opt.simulation.event_log import EventLog, JobStatistics, Meter, Trigger
 from jigsaw_opt.simulation.failing import Failing
-from jigsaw_opt.simulation.notes import Books, Life, Meter, Trigger
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.setting import Setting
@@ -23,7 +23,7 @@ def _some(**shapes: Shape) -> Shape:
     return {**fields(**shapes), "additionalProperties": True}
 
 
-_FIRST = _some(now_us=whole(), books=_some(outcome=_some(rounds=listed(ANYTHING))))
+_FIRST = _some(now_us=whole(), event_log=_some(outcome=_some(rounds=listed(ANYTHING))))
 """What the bounds of everything else follow from."""
 
 
@@ -73,12 +73,12 @@ def _shape(setting: Setting, limits: NumberLimits, idle_rounds: int) -> Shape:
     held = {"held": rows(2, whole())} if is_constrained(setting.workload.jobs) else {}
     return fields(
         now_us=limits.time,
-        active=listed(Active.shape(limits)),
-        lives=listed(Life.shape(limits)),
+        active=listed(JobState.shape(limits)),
+        lives=listed(JobStatistics.shape(limits)),
         shares=listed(Share.shape(limits)),
         running=listed(Running.shape(limits)),
         trigger=Trigger.shape(limits),
-        books=Books.shape(limits),
+        event_log=EventLog.shape(limits),
         idle_rounds=whole(idle_rounds),
         scheduler=ANYTHING,
         **failures,

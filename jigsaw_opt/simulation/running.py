@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance import Pace
+from jigsaw_opt.scheduling.performance import Speed
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.simulation.invariants import check_progress
 from jigsaw_opt.simulation.setting import Setting
 
@@ -42,12 +42,12 @@ class Running:
         Work done, and service of the job, at its last checkpoint or at its start.
     """
 
-    active: Active
+    active: JobState
     done: int
     start_us: int
     ready_us: int
     settled_us: int
-    pace: Pace | None = None
+    pace: Speed | None = None
     timer: int = 0
     checkpoint_us: int | None = None
     saved: int = 0
@@ -95,7 +95,7 @@ class Running:
         return fields(job=limits.job, start_us=limits.time, settled_us=limits.time)
 
     @classmethod
-    def begun(cls, active: Active, setting: Setting, done: int, start_us: int, settled_us: int) -> Running:
+    def begun(cls, active: JobState, setting: Setting, done: int, start_us: int, settled_us: int) -> Running:
         """A job that holds GPUs from `start_us` on; its pace is still to be set."""
         ready_us = start_us + setting.restart_of(active.job)
         every_us = None if setting.failures is None else setting.failures.checkpoint_us

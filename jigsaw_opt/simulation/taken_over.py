@@ -9,7 +9,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.cluster_queue import ClusterQueue
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.notes import Life, Trigger
+from jigsaw_opt.simulation.event_log import JobStatistics, Trigger
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.setting import Setting
 
@@ -47,7 +47,7 @@ class TakenOver(Simulation):
         ended_before = [index for index in range(queue.next_job) if index not in queue.jobs]
         self._arrivals.restore(running, ended_before, sorted(queue.jobs.keys() - running))
         arrived = running.union(self._arrivals.arrive())
-        self._lives.update((index, Life(0)) for index in self._arrivals.held)
+        self._statistics.update((index, JobStatistics(0)) for index in self._arrivals.held)
         for index, seen in queue.jobs.items():
             if index not in arrived:
                 continue
@@ -55,20 +55,20 @@ class TakenOver(Simulation):
             active = replace(seen, job=job, work=setting.performance.work(job), done=done[index])
             start_us = queue.now_us - active.run_us
             self._active[index] = active
-            self._lives[index] = Life(0, start_us if index in running else None, active.done)
+            self._statistics[index] = JobStatistics(0, start_us if index in running else None, active.done)
             if index in running:
                 self._under_way.running[index] = Running.begun(active, setting, active.done, start_us, queue.now_us)
         shares = dict.fromkeys(active.share for active in self._active.values() if active.share is not None)
-        self._books.crowd.set(len(self._active), self.now_us)
+        self._event_log.crowd.set(len(self._active), self.now_us)
         self._under_way.begin(tuple(shares), self.now_us)
-        self._books.hold(shares, setting.server_of, self.now_us)
+        self._event_log.hold(shares, setting.server_of, self.now_us)
         self._failing.stopped = list(queue.news.stopped)
         new = list(self._active) if queue.memory is None else list(queue.news.arrived)
         self._trigger = Trigger(True, queue.wake_us, new, list(queue.news.ended))
         if queue.memory is None:
             self._policy.learn(ended)
         else:
-            self._policy.restore(queue.memory, self._moment(self._trigger))
+            self._policy.restore(queue.memory, self._observation(self._trigger))
 
     def _end(self, running: Running, share: Share) -> Share:
         rest, index = super()._end(running, share), running.active.index
@@ -82,7 +82,7 @@ class TakenOver(Simulation):
     def has_started(self, asked: Collection[int], starts: dict[int, int]) -> bool:
         """Note when jobs that run by now started, and return whether all have that are asked about."""
         for index in asked:
-            life = self._lives.get(index)
-            if life is not None and life.start_us is not None:
-                starts.setdefault(index, life.start_us)
+            statistics = self._statistics.get(index)
+            if statistics is not None and statistics.start_us is not None:
+                starts.setdefault(index, statistics.start_us)
         return len(starts) == len(asked)

@@ -10,7 +10,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import LARGEST, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.simulation.placing import FreeGpus
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.text import counted, nearest
@@ -100,7 +100,7 @@ def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
     runs = {k: at_us - job.start_us for k, job in enumerate(present) if _runs(job, at_us) and job.start_us is not None}
     shares = _shares(setting, {k: present[k] for k in runs})
     jobs = {
-        k: Active(
+        k: JobState(
             k, replace(job, start_us=None, end_us=None), 1, run_us=runs.get(k, 0), share=shares.get(k), starts=k in runs
         )
         for k, job in enumerate(present)

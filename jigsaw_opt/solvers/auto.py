@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.greedy.solver import GREEDY
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.registry import ControlledSolver, refusal
 from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["AUTO", "Auto"]
 
@@ -24,7 +24,7 @@ class Auto:
     display_name: str = "portfolio, or greedy where OR-Tools is not installed"
 
     shapes: ClassVar[bool] = True
-    promises: ClassVar[bool] = True
+    guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True
 
@@ -36,11 +36,11 @@ class Auto:
         """Never: it takes jobs of both kinds, on both horizons."""
         return None
 
-    def run(self, control: Control) -> Result:
+    def run(self, solve_state: SolveState) -> Result:
         """Solve with the chosen solver; the result names it."""
-        chosen = self.choose(control.operations.instance)
-        control.name = chosen.name
-        return chosen.run(control)
+        chosen = self.choose(solve_state.operations.instance)
+        solve_state.name = chosen.name
+        return chosen.run(solve_state)
 
     def choose(self, instance: Instance) -> ControlledSolver:
         """The solver for this installation and an instance."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan, PlanStatus
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
@@ -91,7 +91,7 @@ def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:
     if not instance.cluster.servers:
         return altered(instance, jobs=()), {job.name: "no server is left" for job in instance.jobs}
     while instance.jobs:
-        causes = too_wide(instance) or certain_causes(cut(instance))
+        causes = too_wide(instance) or certain_causes(compile_instance(instance))
         alone = {cause.jobs[0]: cause.message for cause in causes if len(cause.jobs) == 1}
         if not alone:
             break

@@ -9,23 +9,23 @@ from dataclasses import replace
 from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.bounds import Bound, Proof
-from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import Solver, find, require_options, require_solver, require_taken
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve_state import NO_BOUND, SolveState, first_bound
 from jigsaw_opt.system.interrupts import on_interrupt
 
 __all__ = ["Opening", "acting", "find_solver", "offering", "solve_listed"]
 
 _LOGGER = logging.getLogger(__name__)
 
-Opening = Callable[[Control], None]
+Opening = Callable[[SolveState], None]
 """What a solve does before its method: it offers first plans, or adds a rule to stop by."""
 
 
@@ -72,9 +72,9 @@ def solve_listed(
 def offering(timetables: Iterable[Timetable]) -> Opening:
     """Return an opening that offers plans."""
 
-    def offer(control: Control) -> None:
+    def offer(solve_state: SolveState) -> None:
         for timetable in timetables:
-            control.offer(timetable)
+            solve_state.offer(timetable)
 
     return offer
 
@@ -120,7 +120,7 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
         causes = too_wide(instance)
         if causes:
             return none(Status.INFEASIBLE, StoppedBy.PROOF, Bound(0, Proof("there is no plan")), causes)
-        operations = cut(instance)
+        operations = compile_instance(instance)
         causes = certain_causes(operations)
         if causes:
             return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(operations, options), causes)
@@ -137,10 +137,10 @@ def _is_own(method: Solver) -> bool:
 def _run(method: Solver, operations: Operations, options: Options, report: Report, opening: Opening | None) -> Result:
     if callable(method):
         return method(operations.instance, options, report)
-    control = Control(method.name, operations, options, report)
+    solve_state = SolveState(method.name, operations, options, report)
     if opening is not None:
-        opening(control)
-    return method.run(control)
+        opening(solve_state)
+    return method.run(solve_state)
 
 
 def _run_of_others(

@@ -97,11 +97,11 @@ class Options:
     without_bounds
         Names of relaxations that are left out, to see what each earns (``jigsaw_opt.solvers.bounds.names`` lists them).
     condition
-        Plans that do not meet it are never taken: a question about the instance, cut, and a timetable. Bounds stay
+        Plans that do not meet it are never taken: a question about the compiled instance, and a timetable. Bounds stay
         those of all plans. None for no condition.
     robust
         Whether only plans are taken that outlive the failure of any one link: no job stops, and with the order kept all
-        promises are kept. ``auto``, ``portfolio`` and ``greedy`` do so, and start from no plan.
+        guarantees are kept. ``auto``, ``portfolio`` and ``greedy`` do so, and start from no plan.
     cancel
         Set by another thread or a signal handler, it stops the solve and keeps the best plan.
 

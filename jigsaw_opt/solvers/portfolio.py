@@ -12,12 +12,12 @@ from typing import ClassVar
 
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
-from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["PORTFOLIO", "Portfolio"]
 
@@ -47,11 +47,11 @@ class Portfolio(OrtoolsSolver):
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
 
     shapes: ClassVar[bool] = True
-    promises: ClassVar[bool] = True
+    guarantees: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params", "condition")
     route_policies: ClassVar[bool] = True
 
-    def run(self, control: Control) -> Result:
+    def run(self, solve_state: SolveState) -> Result:
         """Solve the instance.
 
         Raises
@@ -59,21 +59,21 @@ class Portfolio(OrtoolsSolver):
         TooLargeError
             For more blocks than a plan is written for.
         """
-        require_size(control.operations)
-        control.leave_out_model()
-        run: Callable[[Control, Operations], StoppedBy | None]
-        run = _side_by_side if control.options.threads > 1 else _in_turn
-        return control.conclude(lambda: run(control, control.operations), engines=["ortools"])
+        require_size(solve_state.operations)
+        solve_state.leave_out_model()
+        run: Callable[[SolveState, Operations], StoppedBy | None]
+        run = _side_by_side if solve_state.options.threads > 1 else _in_turn
+        return solve_state.conclude(lambda: run(solve_state, solve_state.operations), engines=["ortools"])
 
 
 PORTFOLIO = Portfolio()
 """The solver registered as ``portfolio``."""
 
 
-def _side_by_side(control: Control, operations: Operations) -> StoppedBy | None:
+def _side_by_side(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
     from jigsaw_opt.solvers.search.driver import Driver
 
-    search, limit = Driver(control), control.options.work_limit
+    search, limit = Driver(solve_state), solve_state.options.work_limit
     work = math.inf if limit is None else limit
 
     def run() -> StoppedBy:
@@ -82,7 +82,7 @@ def _side_by_side(control: Control, operations: Operations) -> StoppedBy | None:
         finally:
             search.begun.set()
 
-    return _beside(partial(_prove, control, operations, control.options.threads - 1, work, search.begun), run)
+    return _beside(partial(_prove, solve_state, operations, solve_state.options.threads - 1, work, search.begun), run)
 
 
 def _beside(prove: Callable[[], StoppedBy | None], search: Callable[[], StoppedBy]) -> StoppedBy | None:
@@ -93,32 +93,36 @@ def _beside(prove: Callable[[], StoppedBy | None], search: Callable[[], StoppedB
     return ended if reason is StoppedBy.COMPLETED else reason
 
 
-def _in_turn(control: Control, operations: Operations) -> StoppedBy:
+def _in_turn(solve_state: SolveState, operations: Operations) -> StoppedBy:
     from jigsaw_opt.solvers.cpsat.model import is_small
     from jigsaw_opt.solvers.cpsat.search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
 
-    exact = fits(control, operations)
-    _require_plan(control, operations)
-    limits = control.options.work_limit, control.remaining
+    exact = fits(solve_state, operations)
+    _require_plan(solve_state, operations)
+    limits = solve_state.options.work_limit, solve_state.remaining
     work, seconds = (math.inf if limit is None else limit for limit in limits)
     most = BOUND_WORK if exact else _LONG_BOUND_WORK
-    raise_bounds(control, operations, min(most, _BOUND_SHARE * work), _BOUND_SHARE * seconds)
+    raise_bounds(solve_state, operations, min(most, _BOUND_SHARE * work), _BOUND_SHARE * seconds)
     limited, small = min(work, seconds) < math.inf, is_small(operations)
     if exact and small and limited:
         # The smallest instances are proven in a moment.
-        explore(control, operations, 1, _FIRST_SHARE * work, _FIRST_SHARE * seconds)
+        explore(solve_state, operations, 1, _FIRST_SHARE * work, _FIRST_SHARE * seconds)
     # Within limits a larger model takes time from the search and proves nothing, except that there is no plan.
-    if exact and not small and control.best is not None and limited:
-        control.leave_out_model("with one thread and a limit, all time goes to the search of an instance of this size")
+    if exact and not small and solve_state.best is not None and limited:
+        solve_state.leave_out_model(
+            "with one thread and a limit, all time goes to the search of an instance of this size"
+        )
         exact = False
-    reason = Driver(control).run(_SEARCH_SHARE if exact else 1.0)
-    if not exact or control.reason() is not None:
+    reason = Driver(solve_state).run(_SEARCH_SHARE if exact else 1.0)
+    if not exact or solve_state.reason() is not None:
         return reason
-    return explore(control, operations, 1, work * (1 - _FIRST_SHARE - _SEARCH_SHARE)) or reason
+    return explore(solve_state, operations, 1, work * (1 - _FIRST_SHARE - _SEARCH_SHARE)) or reason
 
 
-def _prove(control: Control, operations: Operations, workers: int, work: float, begun: Event) -> StoppedBy | None:
+def _prove(
+    solve_state: SolveState, operations: Operations, workers: int, work: float, begun: Event
+) -> StoppedBy | None:
     """Raise the bound, with the exact model where it fits, and search a second time; returns why that ended.
 
     `begun` says when the first search has been through what the second would begin with.
@@ -128,52 +132,52 @@ def _prove(control: Control, operations: Operations, workers: int, work: float, 
     from jigsaw_opt.solvers.search.driver import Driver
     from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
 
-    exact = fits(control, operations)
-    limit = math.inf if control.limit is None else control.limit
+    exact = fits(solve_state, operations)
+    limit = math.inf if solve_state.limit is None else solve_state.limit
     shared = exact and workers == 1 and limit < math.inf and not operations.shaped
     closing = shared and is_small(operations)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
     in_between = closing and operations.objective != "weighted_completion"
     # Bounds at length gain larger cyclic instances next to nothing, and the second search waits for them.
     brief = in_between or (operations.horizon == "cyclic" and not is_small(operations))
-    raise_bounds(control, operations, _FIRST_BOUND_WORK if brief else BOUND_WORK if exact else work)
+    raise_bounds(solve_state, operations, _FIRST_BOUND_WORK if brief else BOUND_WORK if exact else work)
     if exact:
-        _require_plan(control, operations)
-    if control.reason() is not None:
-        return control.reason()
+        _require_plan(solve_state, operations)
+    if solve_state.reason() is not None:
+        return solve_state.reason()
     # Only the exact model proves that there is no plan.
-    if closing and control.best is not None:
-        _close_in(control, operations, work, in_between)
-    elif shared and control.best is not None:
+    if closing and solve_state.best is not None:
+        _bisect_objective(solve_state, operations, work, in_between)
+    elif shared and solve_state.best is not None:
         # Of larger cyclic models the engine proves nothing, and moves find more.
         if operations.horizon == "finite":
-            explore(control, operations, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
+            explore(solve_state, operations, workers, work, max(0.0, _EXACT_SHARE * limit - solve_state.seconds))
         else:
-            control.leave_out_model("with two threads and a limit, a second search takes its place at this size")
+            solve_state.leave_out_model("with two threads and a limit, a second search takes its place at this size")
     elif exact:
-        return explore(control, operations, workers, work)
-    while control.reason() is None and not begun.wait(_POLL_SECONDS):
+        return explore(solve_state, operations, workers, work)
+    while solve_state.reason() is None and not begun.wait(_POLL_SECONDS):
         pass
-    if control.reason() is None:
+    if solve_state.reason() is None:
         # Cyclic moves share out and time groups side by side already.
-        return Driver(control, stream=1, only=OtherHorizon if operations.horizon == "cyclic" else None).run()
-    return control.reason()
+        return Driver(solve_state, stream=1, only=OtherHorizon if operations.horizon == "cyclic" else None).run()
+    return solve_state.reason()
 
 
-def _close_in(control: Control, operations: Operations, work: float, in_between: bool) -> None:
+def _bisect_objective(solve_state: SolveState, operations: Operations, work: float, in_between: bool) -> None:
     """Ask for targets, with stronger bounds `in_between` once one is left open."""
     from jigsaw_opt.solvers.cpsat.targets import Targets
 
-    targets = Targets(control, operations, 1)
+    targets = Targets(solve_state, operations, 1)
     if in_between:
-        targets.close_in(work, patience=1)
-        raise_bounds(control, operations, _SECOND_BOUND_WORK)
-    targets.close_in(work)
+        targets.bisect(work, patience=1)
+        raise_bounds(solve_state, operations, _SECOND_BOUND_WORK)
+    targets.bisect(work)
 
 
-def _require_plan(control: Control, operations: Operations) -> None:
+def _require_plan(solve_state: SolveState, operations: Operations) -> None:
     """See to it that there is a plan, if the heuristic finds one: what the exact model asks depends on it."""
-    if control.best is None:
-        first = next(timetables(operations, control.options.seed), None)
+    if solve_state.best is None:
+        first = next(timetables(operations, solve_state.options.seed), None)
         if first is not None:
-            control.offer(first)
+            solve_state.offer(first)

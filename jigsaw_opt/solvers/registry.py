@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +13,7 @@ from jigsaw_opt.solvers.result import Report, Result
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 
 if TYPE_CHECKING:
-    from jigsaw_opt.solvers.control import Control
+    from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = [
     "GROUP",
@@ -53,14 +54,14 @@ class _Described(Protocol):
 
 
 class ControlledSolver(_Described, Protocol):
-    """A solver that works on the cut instance and the books that `solve` keeps."""
+    """A solver that works on the compiled instance and receives the shared solve state."""
 
-    def run(self, control: Control) -> Result:
-        """Solve ``control.operations``; the plan is checked by the caller."""
+    def run(self, solve_state: SolveState) -> Result:
+        """Solve ``solve_state.operations``; the plan is checked by the caller."""
 
 
 class CallableSolver(_Described, Protocol):
-    """A solver that cuts the instance and keeps its books itself."""
+    """A solver that compiles the instance and keeps the state of the solve itself."""
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
         """Solve the instance; the plan is checked by the caller."""
@@ -96,13 +97,21 @@ def refusal(method: Solver, instance: Instance) -> str | None:
     reason = method.unsupported(instance)
     if reason is None and instance.shaped and not getattr(method, "shapes", False):
         reason = f"job {instance.shaped[0].name!r} has a shape"
-    if reason is None and instance.promising and not getattr(method, "promises", False):
-        reason = f"job {instance.promising[0].name!r} promises a deadline or a pace"
+    if reason is None and instance.guaranteed_jobs and not _keeps_guarantees(method):
+        reason = f"job {instance.guaranteed_jobs[0].name!r} has a deadline or a pace"
     if reason is None and instance.policed and not getattr(method, "route_policies", False):
         reason = f"job {instance.policed[0].name!r} has a route policy"
     if reason is None and instance.cluster.power_caps and not getattr(method, "power_caps", False):
         reason = f"its cluster has power cap {instance.cluster.power_caps[0].name!r}"
     return reason
+
+
+def _keeps_guarantees(method: Solver) -> bool:
+    """Return whether a solver keeps deadlines and paces: what it says by `guarantees`, or by the former `promises`."""
+    former = getattr(method, "promises", None)
+    if former is not None:
+        warnings.warn("the attribute promises of a solver is called guarantees now", DeprecationWarning, stacklevel=2)
+    return bool(getattr(method, "guarantees", former))
 
 
 def require_taken(method: Solver, instance: Instance) -> None:

@@ -146,9 +146,9 @@ def _solved(
     begun: float,
 ) -> Result:
     if options.robust:
-        from jigsaw_opt.solvers.resolve.robust import solve_robust
+        from jigsaw_opt.solvers.resolve.survivable import solve_survivable
 
-        return solve_robust(instance, method, replace(options, robust=False), on_event)
+        return solve_survivable(instance, method, replace(options, robust=False), on_event)
     if method == "auto":
         from jigsaw_opt.solvers.phased import solve_either
 

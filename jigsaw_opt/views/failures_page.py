@@ -11,12 +11,12 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.failure_repair import FailureRepair
 from jigsaw_opt.solvers.resolve.failures import FailureEffect
 from jigsaw_opt.text import printable
-from jigsaw_opt.views.failure_words import FailureWords, severity, worst_first
+from jigsaw_opt.views.describe_failures import FailureDescription, severity, worst_first
 from jigsaw_opt.views.page import filled
 
 __all__ = ["failures_html", "positions"]
 
-SEVERITIES = ("no job is touched", "jobs are rerouted", "jobs stop", "promises break")
+SEVERITIES = ("no job is touched", "jobs are rerouted", "jobs stop", "guarantees break")
 
 
 def failures_html(
@@ -35,7 +35,7 @@ def failures_html(
     found
         Effects, with repairs where there are any.
     """
-    places, words = positions(instance.cluster), FailureWords(instance, objective)
+    places, words = positions(instance.cluster), FailureDescription(instance, objective)
     ranked = worst_first(found)
     servers = {server.name for server in instance.cluster.servers}
     return filled(
@@ -98,7 +98,7 @@ def _rows(
         yield list(left)
 
 
-def _told(words: FailureWords, effect: FailureEffect, repair: FailureRepair | None) -> dict[str, object]:
+def _told(words: FailureDescription, effect: FailureEffect, repair: FailureRepair | None) -> dict[str, object]:
     slowest = effect.slowest
     told: dict[str, object] = {
         "parts": [f"{part.kind} {printable(part.name)}" for part in effect.failed],

@@ -21,7 +21,7 @@ from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, ShapedJobPlan
 from jigsaw_opt.problem.replay import MeasuredPhase
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.shape import Shape, ShapedJob
-from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
+from jigsaw_opt.problem.shaped_graph import ShapedGraph, compile_shape
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.views.colour import GREY, job_colour
 from jigsaw_opt.views.memory import MemoryUse, memory_use
@@ -216,7 +216,7 @@ class ClusterLanes:
     ) -> Iterator[tuple[Lane, Interval]]:
         """Intervals of job number `index` of the instance, whose iterations count from `first`, each with its lane."""
         if isinstance(asked, ShapedJob):
-            return self._shaped_intervals(index, cut_shape(asked), job, first)
+            return self._shaped_intervals(index, compile_shape(asked), job, first)
         return self._data_parallel_intervals(index, job, first)
 
     def _data_parallel_intervals(self, index: int, job: _Job, first: int) -> Iterator[tuple[Lane, Interval]]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.memory import needed_bytes
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.problem.timetable import job_end
@@ -42,7 +42,7 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
     """
     if not any(job.shape.holds for job in instance.shaped):
         return {}
-    operations = cut(instance)
+    operations = compile_instance(instance)
     end_us = plan.period_us or max(map(job_end, plan.jobs))
     steady, changes = Counter[str](), defaultdict[str, Counter[int]](Counter)
     shaped = [job for job in plan.jobs if isinstance(job, ShapedJobPlan)]

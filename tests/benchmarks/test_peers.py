@@ -19,14 +19,14 @@ from run_one import stated_plan
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import encode_plan
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
 from tests.random_instances import GOALS, random_instance
 
 
 def listed(instance: Instance, order: list[int]) -> Attempt:
     """An attempt that has been offered the timetable of one list."""
-    attempt = Attempt(cut(instance), time_limit=1.0)
+    attempt = Attempt(compile_instance(instance), time_limit=1.0)
     timetable = list_timetable(attempt.operations, order)
     if timetable is not None:
         attempt.offer(timetable)
@@ -65,7 +65,7 @@ def test_list_scheduling_takes_every_recipe_of_servers(seed: int) -> None:
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal[1])
 def test_plans_of_both_ways_to_schedule_a_list_are_correct(goal: tuple[Horizon, Objective]) -> None:
     instance = random_instance(3, *goal, operations=40)
-    operations, attempt = cut(instance), Attempt(cut(instance), time_limit=1.0)
+    operations, attempt = compile_instance(instance), Attempt(compile_instance(instance), time_limit=1.0)
     orders = list(priorities(operations))
     assert all(sorted(order) == list(range(len(instance.jobs))) for order in orders)
     for order, one_by_one in product(orders, (False, True)):
@@ -82,7 +82,7 @@ def test_plans_of_ordered_insertion_are_correct(goal: tuple[Horizon, Objective])
     planned = 0
     for seed in range(60):
         instance = random_instance(seed, *goal, operations=20)
-        attempt = Attempt(cut(instance), time_limit=1.0)
+        attempt = Attempt(compile_instance(instance), time_limit=1.0)
         insertion, order = OrderedInsertion(attempt.operations), first_order(attempt.operations)
         for tried in (order, order[::-1], order):
             value = insertion.insert(tried)
@@ -97,7 +97,7 @@ def test_plans_of_ordered_insertion_are_correct(goal: tuple[Horizon, Objective])
 
 
 def test_ordered_insertion_keeps_what_orders_share() -> None:
-    operations = cut(generate("server", 2))
+    operations = compile_instance(generate("server", 2))
     orders = [first_order(operations), first_order(operations)]
     orders[1][-2:] = orders[1][:-3:-1]
     insertion = OrderedInsertion(operations)
@@ -113,7 +113,7 @@ def test_the_order_of_the_list_matters() -> None:
 
 def test_an_attempt_keeps_better_plans_only() -> None:
     instance = generate("server", 2)
-    attempt, operations = Attempt(cut(instance), time_limit=1.0), cut(instance)
+    attempt, operations = Attempt(compile_instance(instance), time_limit=1.0), compile_instance(instance)
     found = [list_timetable(operations, list(range(len(instance.jobs)))[::step]) for step in (1, -1, 1)]
     for timetable in found:
         assert timetable is not None

@@ -17,10 +17,10 @@ from jigsaw_opt.problem import (
     Cluster,
     Edge,
     FreeDepth,
-    Hold,
     Instance,
     Job,
     Link,
+    MemoryInterval,
     Model,
     Plan,
     Segment,
@@ -51,7 +51,7 @@ PIPE = Shape(
     ),
     (ShapedTransfer("act", 0, source="a", target="b"),),
     (Edge("F0", "act"), Edge("act", "F1"), Edge("F1", "B0")),
-    holds=(Hold("F0", "B0", 10),),
+    holds=(MemoryInterval("F0", "B0", 10),),
 )
 INSTANCE = Instance(
     "phases",

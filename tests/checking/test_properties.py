@@ -11,7 +11,19 @@ import pytest
 import jigsaw_opt.checking as checking
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem import Block, Cluster, Instance, Iteration, Job, JobPlan, Model, Plan, Segment, Server, cut
+from jigsaw_opt.problem import (
+    Block,
+    Cluster,
+    Instance,
+    Iteration,
+    Job,
+    JobPlan,
+    Model,
+    Plan,
+    Segment,
+    Server,
+    compile_instance,
+)
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from tests.oracle import optimum
@@ -21,7 +33,7 @@ KINDS = (("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "
 
 
 def greedy_plan(instance: Instance) -> Plan | None:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     timetable = greedy_timetable(operations)
     if timetable is None:
         return None

@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.cli import export, main
 from jigsaw_opt.formulations.ilp_timetable import program_size
 from jigsaw_opt.instances.catalogue import load
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 
 pytest.importorskip("pulp")
 
@@ -23,7 +23,7 @@ def run(*arguments: object) -> int:
 def test_a_program_above_the_limit_is_refused_with_its_size(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output, size = tmp_path / "x", program_size(cut(load("server/demo")))
+    output, size = tmp_path / "x", program_size(compile_instance(load("server/demo")))
     most = size.coefficients
     assert run("server/demo", "--to", kind, "-o", output, "--max-coefficients", most - 1) == 2
     told = capsys.readouterr().err
@@ -45,7 +45,7 @@ def test_a_long_export_says_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(export, "_SECONDS_BETWEEN_NOTES", 0.0)
-    rows = program_size(cut(load("server/demo"))).rows
+    rows = program_size(compile_instance(load("server/demo"))).rows
     assert run("server/demo", "--to", "mps", "-o", tmp_path / "x") == 0
     told = capsys.readouterr().err
     assert f"1,000 of at most {rows:,} rows" in told

@@ -12,12 +12,12 @@ from jigsaw_opt.problem import (
     Edge,
     FreeDepth,
     FullDepth,
-    Hold,
     Instance,
     Iteration,
     Job,
     JobPlan,
     Link,
+    MemoryInterval,
     Model,
     Plan,
     Segment,
@@ -127,7 +127,7 @@ def shapes(draw: st.DrawFn) -> Shape:
     pairs = st.tuples(st.sampled_from(range(len(known))), st.sampled_from(range(len(known))), st.integers(0, 2))
     found = draw(st.lists(pairs.filter(lambda edge: edge[0] < edge[1] or edge[2] > 0), unique=True, max_size=4))
     holds = [
-        Hold(one, other, draw(counts), draw(st.sampled_from(uses[other])) if len(uses[other]) > 1 else None)
+        MemoryInterval(one, other, draw(counts), draw(st.sampled_from(uses[other])) if len(uses[other]) > 1 else None)
         for one in others
         for other in [one]
     ]

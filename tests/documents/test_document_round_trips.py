@@ -67,10 +67,10 @@ def test_defaults_do_not_change_the_hash(pair: Instance) -> None:
 def test_promises_are_in_the_canonical_form_only_if_given(pair: Instance) -> None:
     assert b"_us" in canonical_json(pair) and not {b"deadline_us", b"pace_us"} & set(canonical_json(pair).split(b'"'))
     first, *rest = pair.jobs
-    promised = replace(pair, jobs=(replace(first, deadline_us=9), *rest))
+    guaranteed = replace(pair, jobs=(replace(first, deadline_us=9), *rest))
     written = canonical_json(pair).replace(b'{"depth":', b'{"deadline_us":9,"depth":', 1)
-    assert canonical_json(promised) == written
-    assert decode_instance(encode_instance(promised)) == promised
+    assert canonical_json(guaranteed) == written
+    assert decode_instance(encode_instance(guaranteed)) == guaranteed
 
 
 def test_what_a_move_costs_is_in_the_canonical_form_only_if_given(pair: Instance) -> None:

@@ -16,7 +16,7 @@ from test_wrong_documents import GONE, changed
 from jigsaw_opt import Instance, InstanceBuilder, InvalidInputError, Shape, ShapedJob, UsageError, solve
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import canonical_json, decode_instance, encode_instance, instance_sha256, schema
-from jigsaw_opt.problem import Edge, Hold, ShapedBlock, ShapedTransfer, Slot
+from jigsaw_opt.problem import Edge, MemoryInterval, ShapedBlock, ShapedTransfer, Slot
 
 PIPE: dict[str, Any] = {
     "format": "jigsaw-instance/1",
@@ -193,7 +193,7 @@ def test_a_shape_is_built_in_python_as_it_is_read() -> None:
             ShapedTransfer("sync", 1000, among=("s0", "s1")),
         ),
         edges=(Edge("F0", "act"), Edge("act", "F1"), Edge("F1", "F0", lag=1)),
-        holds=(Hold("F0", "F0", bytes=5), Hold("F0", "all", bytes=5, slot="s0")),
+        holds=(MemoryInterval("F0", "F0", bytes=5), MemoryInterval("F0", "all", bytes=5, slot="s0")),
     )
     instance = built(shape)
     assert instance == decode_instance(json.dumps(PIPE)) == decode_instance(encode_instance(instance))
@@ -209,7 +209,7 @@ def test_what_is_wrong_with_a_built_shape_has_its_path() -> None:
         'ShapedBlock("a").slots',
         'ShapedBlock("a").duration_us.v',
     ]
-    block, hold = ShapedBlock("b", ("s0",), {"v": 1}), Hold("b", "d", 1)
+    block, hold = ShapedBlock("b", ("s0",), {"v": 1}), MemoryInterval("b", "d", 1)
     with pytest.raises(InvalidInputError) as caught:
         Shape((Slot("s0"), Slot("s1")), (block, block), edges=(Edge("b", "c"),), holds=(hold,))
     assert [problem.path for problem in caught.value.problems] == [
@@ -236,7 +236,7 @@ def long_chain(count: int) -> Shape:
         tuple(Slot(f"s{k}") for k in range(100)),
         tuple(ShapedBlock(f"b{k}", (f"s{k % 100}",), {"v": 1}) for k in range(count)),
         edges=tuple(Edge(f"b{k}", f"b{k + 1}") for k in range(count - 1)),
-        holds=tuple(Hold(f"b{k}", f"b{k}", 1) for k in range(count)),
+        holds=tuple(MemoryInterval(f"b{k}", f"b{k}", 1) for k in range(count)),
     )
 
 

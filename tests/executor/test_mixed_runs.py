@@ -398,7 +398,7 @@ def test_the_foreground_is_named_or_promises_a_pace(listed: tuple[Instance, Plan
     instance, plan = listed
     request = ReplayRequest(instance, plan, baseline="alone")
     for names, told in {
-        (): "no job promises a pace",
+        (): "no job has a pace",
         ("spb", "piece", "pipe"): "all jobs are in the foreground",
     }.items():
         with pytest.raises(UsageError, match=told):

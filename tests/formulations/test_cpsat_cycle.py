@@ -35,7 +35,7 @@ def least_period(instance: Instance) -> int:
 def test_agrees_with_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = random_instance(seed, "cyclic", "period", 6)
     if seed % 2:  # from the model alone, without the heuristic's plan
-        monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, operations, seed: False)
+        monkeypatch.setattr(cpsat_search, "offer_greedy", lambda solve_state, operations, seed: False)
     result = solve(instance, "cpsat", EXACT)
     best = optimum(instance)
     assert result.objective == best

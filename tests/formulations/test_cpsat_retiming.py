@@ -24,7 +24,7 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
-    cut,
+    compile_instance,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.plan import JobPlan
@@ -118,7 +118,7 @@ def frame_of(operations: Operations, limit: int) -> cpsat_retiming.Frame:
 
 def retimed(instance: Instance, places: Places, limit: int) -> int | None:
     """Objective of all jobs timed anew at a placement, within a limit (the period itself); the checker passes it."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     tasks = tasks_of(operations, places, range(len(places)), limit)
     timings = timed(cpsat_retiming.build(tasks, frame_of(operations, limit), {}, {}))
     if timings is None:
@@ -132,7 +132,7 @@ def retimed(instance: Instance, places: Places, limit: int) -> int | None:
 
 def passed(instance: Instance, plan: Timetable) -> int:
     """Objective of a plan, once the checker has passed it."""
-    value = objective_of(cut(instance), plan.jobs, plan.period_us)
+    value = objective_of(compile_instance(instance), plan.jobs, plan.period_us)
     stated = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, plan.period_us, plan.jobs)
     assert check(instance, stated) == ()
     return value
@@ -145,7 +145,7 @@ def best_places(instance: Instance) -> tuple[list[list[Gpu]], int] | None:
         return None
     assert result.status is Status.OPTIMAL
     assert result.plan is not None and result.objective is not None
-    operations = cut(instance)
+    operations = compile_instance(instance)
     return [gpus_of(operations, job) for job in result.plan.jobs], result.objective
 
 
@@ -181,7 +181,7 @@ def test_parts_keep_to_what_stays(horizon: Horizon, objective: Objective) -> Non
     tried = 0
     for seed in range(12):
         instance = random_instance(seed, horizon, objective, operations=16)
-        operations = cut(instance)
+        operations = compile_instance(instance)
         plan = greedy_timetable(operations)
         for index in range(len(operations.jobs)) if plan is not None and len(operations.jobs) > 1 else ():
             assert plan is not None
@@ -242,7 +242,7 @@ def test_memory_decides_who_goes_deep() -> None:
     instance = lone(StaircaseDepth(), memory=(22, 1000, 22))
     assert retimed(instance, [[(0, 0), (1, 0), (2, 0)]], 1000) is None
     roomy = lone(StaircaseDepth(), memory=(22, 1000, 1000))
-    operations, places = cut(roomy), [[(0, 0), (1, 0), (2, 0)]]
+    operations, places = compile_instance(roomy), [[(0, 0), (1, 0), (2, 0)]]
     timings = timed(cpsat_retiming.build(tasks_of(operations, places, [0], 1000), frame_of(operations, 1000), {}, {}))
     assert timings is not None
     assert [row[0] for row in timings[0].levels] == [1, 1]
@@ -276,7 +276,7 @@ def test_a_hint_is_a_solution() -> None:
     from ortools.sat.python import cp_model
 
     instance = random_instance(3, "finite", "makespan", operations=16)
-    operations, plan = cut(instance), greedy_timetable(cut(instance))
+    operations, plan = compile_instance(instance), greedy_timetable(compile_instance(instance))
     assert plan is not None
     places, end = [gpus_of(operations, job) for job in plan.jobs], max(map(job_end, plan.jobs))
     jobs = range(len(places))

@@ -23,7 +23,7 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
-    cut,
+    compile_instance,
 )
 from jigsaw_opt.problem import Model as Network
 from jigsaw_opt.problem.timetable import Timetable, objective_of
@@ -35,7 +35,7 @@ WORK_LIMIT = 20.0
 
 
 def model_of(instance: Instance, bound: int = 0, limit: int | None = None) -> CpSatTimetable:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     limit = serial_limit(operations) if limit is None else limit
     return build(operations, windows(operations, limit), bound, limit)
 
@@ -55,7 +55,7 @@ def proven_optimum(instance: Instance) -> int | None:
         return None
     assert status == cp_model.OPTIMAL
     timetable = model.plan(solver.value)
-    objective = objective_of(cut(instance), timetable.jobs)
+    objective = objective_of(compile_instance(instance), timetable.jobs)
     assert objective == round(solver.objective_value)
     assert check(instance, plan_of(instance, timetable, objective)) == ()
     return objective
@@ -176,7 +176,7 @@ def test_a_hinted_plan_is_a_solution(depth: FullDepth | StaircaseDepth | FreeDep
     status, solver = solved(best)
     assert status == cp_model.OPTIMAL
     renamed = _renamed(best.plan(solver.value))
-    objective = objective_of(cut(instance), renamed.jobs)
+    objective = objective_of(compile_instance(instance), renamed.jobs)
     fixed = model_of(instance, objective, objective)
     fixed.hint(renamed)
     checker = cp_model.CpSolver()
@@ -194,12 +194,12 @@ def _renamed(timetable: Timetable) -> Timetable:
 
 
 def test_size_counts_blocks_by_gpu_and_transfers_by_link(pair: Instance) -> None:
-    assert interval_count(cut(pair)) == 2 + 2
+    assert interval_count(compile_instance(pair)) == 2 + 2
 
 
 @pytest.mark.parametrize("name", ["tiny/001", "rack/plain", "tiny/004", "server/cyclic-mixed"])
 def test_size_is_that_of_the_model_on_both_horizons(name: str) -> None:
-    operations = cut(load(name))
+    operations = compile_instance(load(name))
     limit = serial_limit(operations)
     state = cpsat_cycle.build if operations.horizon == "cyclic" else build
     constraints = state(operations, windows(operations, limit), 0, limit).proto.proto.constraints

@@ -22,7 +22,18 @@ from jigsaw_opt.formulations.ilp_timetable import (
     windows,
 )
 from jigsaw_opt.formulations.scaled_program import ScaledProgram
-from jigsaw_opt.problem import Cluster, FullDepth, Instance, Job, Link, Plan, Segment, Server, StaircaseDepth, cut
+from jigsaw_opt.problem import (
+    Cluster,
+    FullDepth,
+    Instance,
+    Job,
+    Link,
+    Plan,
+    Segment,
+    Server,
+    StaircaseDepth,
+    compile_instance,
+)
 from jigsaw_opt.problem import Model as Network
 from jigsaw_opt.problem.timetable import objective_of
 from tests.oracle import optimum
@@ -40,7 +51,7 @@ Optimum = Callable[[Instance], int | None]
 
 
 def model_of(instance: Instance) -> IlpTimetable:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     limit = serial_limit(operations)
     return build(operations, windows(operations, limit), 0, limit)
 
@@ -67,7 +78,7 @@ def optimum_in_file(instance: Instance, path: Path) -> int | None:
     solution = dict(zip(engine.allVariableNames(), engine.getSolution().col_value, strict=True))
     values = ScaledProgram(model.program.program()).unscaled([solution[name] for name in model.program.columns])
     timetable = model.plan(lambda variable: values[model.program.column(variable)])
-    objective = objective_of(cut(instance), timetable.jobs)
+    objective = objective_of(compile_instance(instance), timetable.jobs)
     assert objective == round(engine.getObjectiveValue())
     digest = instance_sha256(instance)
     plan = Plan.of_jobs(instance.name, digest, "optimal", objective, objective, None, timetable.jobs, {"name": "test"})
@@ -167,11 +178,11 @@ def test_no_transfer_is_read_back_before_its_blocks() -> None:
 
 def test_objectives_lie_on_the_grid() -> None:
     instance = flow_shop(((30, 60), (50, 20)))
-    assert objective_step(cut(instance)) == 10
+    assert objective_step(compile_instance(instance)) == 10
     weighted = replace(
         instance, objective="weighted_completion", jobs=tuple(replace(job, weight=6) for job in instance.jobs)
     )
-    assert objective_step(cut(weighted)) == 60
+    assert objective_step(compile_instance(weighted)) == 60
 
 
 def test_a_false_constraint_makes_the_program_infeasible(tmp_path: Path) -> None:
@@ -207,5 +218,7 @@ def test_the_page_has_the_names_of_all_rows_and_columns() -> None:
 
 
 def _family(name: str) -> str:
-    """A name up to its first index; what a row says of a column of order or of a ladder is all one."""
-    return re.sub(r"_[0-9].*", "", re.sub(r"^(all_both|both|monotone|ladder|first|before|after|only)_.*", r"\1_", name))
+    """A name up to its first index; what a row says of a column of order or of an order encoding is all one."""
+    return re.sub(
+        r"_[0-9].*", "", re.sub(r"^(all_both|both|monotone|order encoding|first|before|after|only)_.*", r"\1_", name)
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.windows import windows
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.ilp import solver as ilp
@@ -31,7 +31,7 @@ def test_a_late_release_and_a_long_exchange_of_another_job_do_not_add_up(
     jobs = (Job("pair", "exchanging", 2, 1), Job("late", "short", 1, 1, release_us=60))
     instance = Instance("late", cluster, {"exchanging": EXCHANGING, "short": SHORT}, jobs)
     for module in (cpsat_search, ilp):  # from the models alone
-        monkeypatch.setattr(module, "offer_greedy", lambda control, operations, seed: False)
+        monkeypatch.setattr(module, "offer_greedy", lambda solve_state, operations, seed: False)
     result = solve(instance, solver, EXACT)
     assert (result.status, result.objective) == (Status.OPTIMAL, 70)
 
@@ -49,7 +49,7 @@ def test_a_tail_on_one_type_says_nothing_of_the_other(solver: str, monkeypatch: 
     cluster = Cluster(servers)
     jobs = (Job("a", "pair", 2, 1), Job("b", "pair", 2, 1, release_us=300))
     for module in (cpsat_search, ilp):
-        monkeypatch.setattr(module, "offer_greedy", lambda control, operations, seed: False)
+        monkeypatch.setattr(module, "offer_greedy", lambda solve_state, operations, seed: False)
     result = solve(Instance("types", cluster, {"pair": pair}, jobs), solver, EXACT)
     # Forward 2, head ready at 3, 90 us of exchange: 93 after the later release.
     assert (result.status, result.objective) == (Status.OPTIMAL, 393)
@@ -67,10 +67,10 @@ def pairs(count: int, iterations: int = 1, horizon: Horizon = "finite", seconds:
 
 @pytest.mark.parametrize("seconds", [1, 2])
 def test_a_job_may_cross_where_its_least_span_over_links_is_left(seconds: int) -> None:
-    operations = cut(pairs(1, iterations=3, seconds=seconds))
-    ground, span = Ground(operations), 3 * (20 + seconds * 10**6)
-    assert ground.may_cross(operations.jobs[0], span)
-    assert not ground.may_cross(operations.jobs[0], span - 1)
+    operations = compile_instance(pairs(1, iterations=3, seconds=seconds))
+    eligibility, span = GpuEligibility(operations), 3 * (20 + seconds * 10**6)
+    assert eligibility.may_cross(operations.jobs[0], span)
+    assert not eligibility.may_cross(operations.jobs[0], span - 1)
 
 
 @pytest.mark.parametrize(("horizon", "limit"), [("finite", 2 * 20 + 20 + 9), ("cyclic", 2 * 20 + 9)])
@@ -79,7 +79,7 @@ def test_a_server_takes_no_more_jobs_than_its_gpus_have_time_for(horizon: Horizo
     cp_model = pytest.importorskip("ortools.sat.python.cp_model")
     build = cpsat_cycle.build if horizon == "cyclic" else cpsat_timetable.build
     for count, status in ((8, cp_model.OPTIMAL), (9, cp_model.INFEASIBLE)):
-        operations = cut(pairs(count, horizon=horizon))
+        operations = compile_instance(pairs(count, horizon=horizon))
         model = build(operations, windows(operations, limit), limit if horizon == "cyclic" else 0, limit)
         model.proto.clear_objective()
         solver = cp_model.CpSolver()

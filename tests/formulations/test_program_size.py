@@ -11,7 +11,7 @@ import pytest
 from jigsaw_opt.formulations.ilp_timetable import IlpTimetable, build, program_size, serial_limit, windows
 from jigsaw_opt.formulations.ilp_timetable.size import ProgramSize
 from jigsaw_opt.instances.catalogue import load
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from tests.extreme_instances import extreme_instance
 from tests.random_instances import random_instance, with_promises, with_route_policies
 
@@ -21,7 +21,7 @@ BUNDLED = ("server/demo", "server/full")
 
 def built(instance: Instance) -> tuple[ProgramSize, IlpTimetable]:
     """Return the size of the program, as it is, and its model."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     limit = serial_limit(operations)
     model = build(operations, windows(operations, limit), 0, limit)
     program = model.program.program()
@@ -31,7 +31,7 @@ def built(instance: Instance) -> tuple[ProgramSize, IlpTimetable]:
 
 def require_near(instance: Instance, widest: float) -> IlpTimetable:
     """Compare estimate and program; return the model."""
-    estimate = program_size(cut(instance))
+    estimate = program_size(compile_instance(instance))
     size, model = built(instance)
     assert estimate.columns == size.columns, instance.name
     assert size.rows <= estimate.rows <= widest * size.rows, instance.name
@@ -73,7 +73,7 @@ def instances(objective: str) -> Iterator[Instance]:
         instance = random_instance(seed, "finite", objective, operations=8 + seed % 13)
         yield instance
         yield with_route_policies(instance, Random(seed))
-        yield with_promises(instance, Random(seed), serial_limit(cut(instance)))
+        yield with_promises(instance, Random(seed), serial_limit(compile_instance(instance)))
         yield with_bytes(instance, 10**6, 10**6, 1)
         yield without_duration(instance)
         yield replace(instance, cluster=replace(instance.cluster, links=instance.cluster.links[:-2]))
@@ -98,7 +98,7 @@ def test_a_job_without_a_gpu_leaves_one_contradiction() -> None:
         for seed in range(100)
         if "no_gpu" in built(instance := random_instance(seed, "finite", "makespan", operations=8))[1].program.rows
     )
-    assert program_size(cut(instance)) == ProgramSize(2, 1, 1)
+    assert program_size(compile_instance(instance)) == ProgramSize(2, 1, 1)
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -107,4 +107,8 @@ def test_files_are_about_as_large_as_was_counted(name: str, kind: str) -> None:
     instance = load(name)
     model = require_near(instance, 1.3)
     size = len(model.program.document("mps" if kind == "mps" else "lp"))
-    assert 0.7 * size <= program_size(cut(instance)).file_bytes("mps" if kind == "mps" else "lp") <= 1.5 * size
+    assert (
+        0.7 * size
+        <= program_size(compile_instance(instance)).file_bytes("mps" if kind == "mps" else "lp")
+        <= 1.5 * size
+    )

@@ -13,7 +13,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import best_known, load, names, sets
 from jigsaw_opt.instances.bundle import rendered
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, DATA, path_of, read_best_known
-from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, cut
+from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, compile_instance
 
 
 def test_bundled_files_are_exactly_those_that_the_generators_make() -> None:
@@ -57,7 +57,7 @@ def test_listing_reads_no_file_and_loads_no_engine() -> None:
 
 
 def test_tiny_instances_are_tiny() -> None:
-    cuts = [cut(load(name)) for name in names("tiny")]
+    cuts = [compile_instance(load(name)) for name in names("tiny")]
     assert max(operations.cluster.gpu_count for operations in cuts) == 4
     assert max(len(operations.jobs) for operations in cuts) <= 7
     sizes = sorted(operations.blocks + operations.transfers for operations in cuts)

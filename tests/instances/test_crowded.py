@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256
 from jigsaw_opt.instances import families, generate, sets
 from jigsaw_opt.instances.crowded import crowded, shortened
-from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, critical, cut
+from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, compile_instance, critical
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -72,7 +72,7 @@ def test_workers_iterations_types_and_memory_are_as_varied_as_the_page_says(inst
 
 def alone_us(instance: Instance) -> int:
     """Least time of the job that takes longest on an empty cluster."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     sites = (critical.sites(operations, job, critical.usable_gpus(operations, job)) for job in operations.jobs)
     return max(critical.least_span_us(job, where) for job, where in zip(operations.jobs, sites, strict=True))
 
@@ -80,7 +80,7 @@ def alone_us(instance: Instance) -> int:
 def mean_work_us(instance: Instance) -> float:
     """Least work of all jobs, shared by all GPUs."""
     work = 0.0
-    for job in cut(instance).jobs:
+    for job in compile_instance(instance).jobs:
         times = {t: critical.least_work_us(job, job.blocks[0].duration_us[t]) for t in job.gpu_types}
         work += 1 / sum(server.gpus / times[server.gpu_type] for server in instance.cluster.servers)
     return work
@@ -94,7 +94,7 @@ def test_no_single_job_decides(instances: list[Instance]) -> None:
 
 def test_the_load_is_what_bounds(instances: list[Instance]) -> None:
     for instance in instances:
-        bound = lower_bound(cut(replace(instance, objective="makespan", horizon="finite")))
+        bound = lower_bound(compile_instance(replace(instance, objective="makespan", horizon="finite")))
         assert "critical path" not in bound.reason, instance.name
         assert alone_us(instance) <= 0.85 * bound.value, instance.name
 

@@ -1,4 +1,4 @@
-"""Families: reproducible, of the promised size and load, and with a plan by construction."""
+"""Families: reproducible, of the guaranteed size and load, and with a plan by construction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.families import Draft, HiddenPlace, draft
 from jigsaw_opt.instances.recipes import FAMILIES
-from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations, Plan, cut
+from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations, Plan, compile_instance
 from jigsaw_opt.problem.timetable import JobDecision, assemble, objective_of
 
 GPUS = {"tiny": (2, 4), "server": (8, 16), "rack": (32, 64), "pod": (256, 256), "cluster": (1024, 1024)}
@@ -91,7 +91,7 @@ def test_what_cannot_be_made_is_refused(family: str, changes: dict[str, int], me
 
 def _serial_plan(made: Draft) -> Plan:
     """Job after job and iteration after iteration, transfers behind all blocks."""
-    operations = cut(made.instance)
+    operations = compile_instance(made.instance)
     decisions, now = [], 0
     for job, place in zip(operations.jobs, made.places, strict=True):
         decision, now = _serial_job(operations, job, place, max(now, job.release_us))
@@ -132,7 +132,7 @@ def _link_work(made: Draft) -> float:
         return 0
     channel = Channel((), links[0].bandwidth, 0)
     work = 0
-    for job, place in zip(cut(made.instance).jobs, made.places, strict=True):
+    for job, place in zip(compile_instance(made.instance).jobs, made.places, strict=True):
         if job.slots > servers[0].gpus:
             counts = [sum(level >= transfer.bucket for level in place.levels) for transfer in job.transfers]
             work += job.iterations * sum(job.transfer_us(b, count, channel) for b, count in enumerate(counts, 1))
@@ -142,7 +142,7 @@ def _link_work(made: Draft) -> float:
 def _gpu_work(made: Draft) -> float:
     """Mean work of a GPU in the hidden places."""
     work = 0
-    for job, place in zip(cut(made.instance).jobs, made.places, strict=True):
+    for job, place in zip(compile_instance(made.instance).jobs, made.places, strict=True):
         for gpu, level in zip(place.gpus, place.levels, strict=True):
             work += job.iterations * job.blocks[0].duration_us[_type(made.instance, gpu[0])][level - 1]
     return work / made.instance.cluster.gpu_count

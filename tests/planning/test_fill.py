@@ -136,9 +136,9 @@ def test_what_makes_no_sense_is_named() -> None:
         fill(CASES[0], ["front", "a", "b"], WORK)
     with pytest.raises(UsageError, match="slowdown"):
         fill(CASES[0], ["front"], WORK, slowdown=0.9)
-    promising = replace(CASES[0], jobs=(THERE_AND_BACK, replace(line("a", ("z", 4)), pace_us=9)))
-    with pytest.raises(UsageError, match="promises a pace"):
-        fill(promising, ["front"], WORK)
+    guaranteed_jobs = replace(CASES[0], jobs=(THERE_AND_BACK, replace(line("a", ("z", 4)), pace_us=9)))
+    with pytest.raises(UsageError, match="has a pace"):
+        fill(guaranteed_jobs, ["front"], WORK)
     finite = replace(CASES[0], horizon="finite", objective="makespan")
     with pytest.raises(UsageError, match="finite"):
         fill(finite, ["front"], WORK)

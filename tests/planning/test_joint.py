@@ -1,4 +1,4 @@
-"""Cuts and schedules together: against brute force over all cuts, and what the bound promises of each."""
+"""Cuts and schedules together: against brute force over all cuts, and what the bound guarantees of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
-from jigsaw_opt.planning.joint.choices import FirstStage, Placement, Recompute, configurations
+from jigsaw_opt.planning.joint.choices import FirstStage, Recompute, StagePlacement, configurations
 from jigsaw_opt.planning.joint.comparison import partition_of
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.cut_search import search_cuts
@@ -225,7 +225,7 @@ def test_with_a_limit_of_work_the_same_seed_gives_the_same_cuts() -> None:
 def test_placements_are_those_that_are_allowed() -> None:
     graph = even(8)
 
-    def found(**allowed: Placement) -> list[tuple[int, ...]]:
+    def found(**allowed: StagePlacement) -> list[tuple[int, ...]]:
         choices = PipelineChoices(2, (2,), virtual=(1, 2, 3), **allowed)
         return [it.layout.gpu_of for it in configurations(choices, graph)]
 

@@ -17,9 +17,9 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.shape import Edge, MemoryInterval, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -30,7 +30,7 @@ def line(name: str, *blocks: tuple[str, int], held: int = 0) -> ShapedJob:
     made = tuple(ShapedBlock(f"b{at}", (slot,), {"gpu": us}) for at, (slot, us) in enumerate(blocks))
     edges = tuple(Edge(f"b{at}", f"b{at + 1}") for at in range(len(made) - 1))
     last = max(at for at, (slot, _) in enumerate(blocks) if slot == blocks[0][0])
-    holds = (Hold("b0", f"b{last}", held),) if held else ()
+    holds = (MemoryInterval("b0", f"b{last}", held),) if held else ()
     return ShapedJob(name, Shape(slots, made, (), edges, "job", holds), 1)
 
 
@@ -94,7 +94,7 @@ def test_gaps_delay_what_starts_later_and_hold_no_more_memory() -> None:
     held = Instance("held", CLUSTER, {}, (line("front", ("x", 4), ("x", 5), held=9),), "cyclic", "period")
     alone = solve(held, "auto", Options(threads=1, work_limit=1.0))
     assert alone.plan is not None
-    kept = KeptPlan(cut(held), alone.plan)
+    kept = KeptPlan(compile_instance(held), alone.plan)
     gpu = kept.starts[0][0]
     assert isinstance(gpu, tuple)
     assert kept.memory(gpu) == (9, 0)

@@ -17,8 +17,8 @@ from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.planning.shifts.affinity import affinity_parts, has_no_cycle, time_shifts
 from jigsaw_opt.planning.shifts.comparison import best_placement, candidates, compare
 from jigsaw_opt.planning.shifts.demand import GridDemand, choose_grid, compatibility, shared_links
-from jigsaw_opt.planning.shifts.fluid import simulate_shared
 from jigsaw_opt.planning.shifts.jobs import OwnIteration, RepeatedJob, draw_placement, placement_of, repeated_jobs
+from jigsaw_opt.planning.shifts.link_rates import simulate_shared
 from jigsaw_opt.planning.shifts.ratios import _RatioSearch, best_ratios, with_ratios
 from jigsaw_opt.planning.shifts.rotations import RotationProblem, best_rotations
 from jigsaw_opt.problem import clock
@@ -27,7 +27,7 @@ from jigsaw_opt.problem.contention import Exclusive
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.random_shapes import random_shaped_instance
@@ -190,12 +190,12 @@ def small_instance(gpus: int = 2, bandwidth: int = 10**10) -> Instance:
 
 def test_jobs_are_cut_as_plans_have_them() -> None:
     instance = small_instance(gpus=1)
-    operations = cut(instance)
+    operations = compile_instance(instance)
     plan = solve(instance, "cpsat", Options(work_limit=5, threads=1)).plan
     assert plan is not None
     with pytest.raises(UsageError, match="share GPU"):
         repeated_jobs(operations, placement_of(operations, plan), plan)
-    roomy = cut(small_instance())
+    roomy = compile_instance(small_instance())
     for seed in range(3):
         placement = draw_placement(roomy, seed)
         assert placement is not None and len({gpu for gpus in placement for gpu in gpus}) == 4
@@ -212,7 +212,7 @@ def test_ratios_are_those_of_brute_force() -> None:
     fast = Model((Segment("all", {"v": 100}, {"v": 100}, 1_000_000, 1),))
     jobs = (Job("a", "net", 2, 1), Job("b", "fast", 2, 1))
     instance = replace(instance, models={**instance.models, "fast": fast}, jobs=jobs)
-    operations = cut(instance)
+    operations = compile_instance(instance)
     spread = (((0, 0), (1, 0)), ((0, 1), (1, 1)))
     plan = solve(instance, "cpsat", Options(work_limit=5, threads=1)).plan
     assert plan is not None
@@ -232,7 +232,7 @@ def test_ratios_are_those_of_brute_force() -> None:
 
 def test_the_placement_of_the_best_compatibility_is_taken() -> None:
     instance = small_instance(bandwidth=10**9)
-    operations = cut(instance)
+    operations = compile_instance(instance)
     plan = solve(instance, "cpsat", Options(work_limit=5, threads=1)).plan
     assert plan is not None
     across, within = (((0, 0), (1, 0)), ((0, 1), (1, 1))), (((0, 0), (0, 1)), ((1, 0), (1, 1)))
@@ -245,7 +245,7 @@ def test_the_placement_of_the_best_compatibility_is_taken() -> None:
     shared = solve(narrow, "cpsat", Options(work_limit=5, threads=1)).plan
     assert shared is not None
     with pytest.raises(UsageError, match="GPU of its own"):
-        candidates(cut(narrow), [shared], 2, 0)
+        candidates(compile_instance(narrow), [shared], 2, 0)
     with pytest.raises(UsageError, match="vectors"):
         best_ratios(instance, [1, 1], Options(work_limit=1), most=65)
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.clock import Clock, current, halting, in_context, limited, look, looking
+from jigsaw_opt.problem.clock import Clock, check_deadline, checking_deadline, current, halting, in_context, limited
 
 
 def over() -> Clock:
@@ -16,19 +16,19 @@ def over() -> Clock:
 
 
 def test_nobody_is_stopped_without_a_limit() -> None:
-    look()
-    assert list(looking([1, 2])) == [1, 2]
+    check_deadline()
+    assert list(checking_deadline([1, 2])) == [1, 2]
     with limited(Clock(None, threading.Event())):
-        look()
+        check_deadline()
 
 
 def test_a_limit_ends_what_looks() -> None:
     with limited(over()):
         with pytest.raises(OutOfTimeError):
-            look()
+            check_deadline()
         with pytest.raises(OutOfTimeError):
-            list(looking([1]))
-    look()
+            list(checking_deadline([1]))
+    check_deadline()
 
 
 def test_a_cancel_ends_it_after_the_grace() -> None:
@@ -52,7 +52,7 @@ def test_another_thread_is_limited_only_in_the_context() -> None:
     with limited(over()), ThreadPoolExecutor(1) as pool:
         assert pool.submit(current).result() is None
         with pytest.raises(OutOfTimeError):
-            pool.submit(in_context(look)).result()
+            pool.submit(in_context(check_deadline)).result()
 
 
 def test_a_flag_is_raised_for_what_cannot_look() -> None:

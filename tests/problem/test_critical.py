@@ -16,21 +16,21 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
-    cut,
+    compile_instance,
 )
 from jigsaw_opt.problem.critical import least_iteration_us, least_span_us, least_work_us, sites, tail_us, usable_gpus
 from jigsaw_opt.problem.route_policy import RoutePolicy
 
 
 def operations(cluster: Cluster, model: Model, *jobs: Job) -> Operations:
-    return cut(Instance("i", cluster, {"m": model}, jobs))
+    return compile_instance(Instance("i", cluster, {"m": model}, jobs))
 
 
 def test_least_work_of_free_levels_is_convex() -> None:
     cluster = Cluster((Server("s", "v", 3, 1, 1),))
     model = Model(tuple(Segment(f"s{k}", {"v": 1}, {"v": 10}, 0, 0) for k in range(3)))
     jobs = (Job("free", "m", 3, 2, depth=FreeDepth(mean_depth="2/3")), Job("stairs", "m", 3, 2, depth=StaircaseDepth()))
-    free, stairs = cut(Instance("i", cluster, {"m": model}, jobs)).jobs
+    free, stairs = compile_instance(Instance("i", cluster, {"m": model}, jobs)).jobs
     # Both need 12 levels in all: 18 forward units and 10 for each level.
     assert least_work_us(free, (13, 23, 33)) == least_work_us(stairs, (13, 23, 33)) == 2 * (13 + 23 + 33)
 

@@ -15,7 +15,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import encode_instance
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, Plan, StaircaseDepth, cut
+from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, Plan, StaircaseDepth, compile_instance
 from jigsaw_opt.problem.depth import Depth, LevelRule
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import names
@@ -93,7 +93,7 @@ class Absurd(TwoTier):
 def test_limits_that_no_levels_keep_are_refused(pair: Instance, multiset: tuple[int, ...]) -> None:
     jobs = (replace(pair.jobs[0], depth=Absurd(1, multiset=multiset)), pair.jobs[1])
     with pytest.raises(UsageError, match="two-tier"):
-        cut(replace(pair, jobs=jobs))
+        compile_instance(replace(pair, jobs=jobs))
 
 
 @pytest.fixture

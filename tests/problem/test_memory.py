@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.memory import deepest_level, levels_within, most_bytes, needed_bytes
 
 
@@ -20,7 +20,7 @@ def test_levels_within_a_room(room: int, level: int) -> None:
 
 
 def test_a_job_alone_needs_its_state_and_the_activations_of_its_level() -> None:
-    jobs = cut(load("server/demo")).jobs
+    jobs = compile_instance(load("server/demo")).jobs
     for job in jobs:
         assert most_bytes([job]) == job.state_bytes + job.activation_bytes[-1]
         assert deepest_level(job, most_bytes([job])) == job.levels

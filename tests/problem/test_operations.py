@@ -3,7 +3,17 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, StaircaseDepth, cut
+from jigsaw_opt.problem import (
+    Cluster,
+    FreeDepth,
+    Instance,
+    Job,
+    Model,
+    Segment,
+    Server,
+    StaircaseDepth,
+    compile_instance,
+)
 from jigsaw_opt.problem.costs import ceil_div, staircase, transfer_us
 from jigsaw_opt.problem.operations import OperationGraph
 
@@ -16,7 +26,7 @@ SEGMENTS = (
 
 def graph(job: Job, model: Model | None = None) -> OperationGraph:
     cluster = Cluster((Server("s", "v", 4, 10**9, 10**9),))
-    return cut(Instance("i", cluster, {"m": model or Model(SEGMENTS)}, (job,))).jobs[0]
+    return compile_instance(Instance("i", cluster, {"m": model or Model(SEGMENTS)}, (job,))).jobs[0]
 
 
 def test_durations_buckets_and_memory_by_level() -> None:

@@ -10,7 +10,7 @@ from jigsaw_opt.routing.fabric import fabric_of
 from jigsaw_opt.routing.mechanisms import D2R, Controller, Ecmp, FastReroute, Mechanism, Shortest
 
 LADDER = Fabric.alike(
-    "ladder", "st", "abcd", [("s", "a"), ("a", "b"), ("b", "t"), ("s", "c"), ("c", "d"), ("d", "t"), ("a", "c")]
+    "order encoding", "st", "abcd", [("s", "a"), ("a", "b"), ("b", "t"), ("s", "c"), ("c", "d"), ("d", "t"), ("a", "c")]
 )
 """Two ways of three links from s to t, s-a-b-t and s-c-d-t, with a rung from a to c."""
 FAILS = [LinkChange(0, "a--b")]

@@ -1,4 +1,4 @@
-"""What D2R promises, on random small graphs and failures, beside brute force."""
+"""What D2R guarantees, on random small graphs and failures, beside brute force."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.scheduling import ClusterEvent, JobFinished, JobProgressed, JobSubmitted, LiveScheduler
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.performance import UNITS
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy, Scheduler, choose
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy, Scheduler, choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.setting import Setting
 from tests.simulation.resumable import CASES
@@ -34,10 +34,10 @@ class Listened:
         self.scheduler = self.inner.start(setting, options)
         return self
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         assert self.scheduler is not None
-        done = {index: active.done for index, active in moment.jobs.items()}
-        self.decisions.append((moment.now_us, done, self.scheduler.decide(moment)))
+        done = {index: active.done for index, active in observation.jobs.items()}
+        self.decisions.append((observation.now_us, done, self.scheduler.decide(observation)))
         return self.decisions[-1][2]
 
 

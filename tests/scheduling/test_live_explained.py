@@ -31,7 +31,7 @@ from jigsaw_opt.scheduling import (
 )
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
 from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
 
 
@@ -180,11 +180,11 @@ class _Gated(Stateless):
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Gated:
         return self
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         if threading.current_thread().name == "explaining":
             self.entered.set()
             assert self.gate.wait(20)
-        return Decision(moment.shares)
+        return Decision(observation.shares)
 
 
 def test_explaining_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from jigsaw_opt.scheduling import (
     live_scheduler,
 )
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
 from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
 
 
@@ -305,12 +305,12 @@ class Wayward(Stateless):
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Wayward:
         return self
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         assert self.gate.wait(20)
         if self.failing is not None:
             raise self.failing("lost my way")
-        up = iter(gpu for gpu in range(8) if gpu not in moment.down)
-        return Decision(tuple(Share((index,), (gpu,)) for index, gpu in zip(moment.jobs, up, strict=False)))
+        up = iter(gpu for gpu in range(8) if gpu not in observation.down)
+        return Decision(tuple(Share((index,), (gpu,)) for index, gpu in zip(observation.jobs, up, strict=False)))
 
 
 @pytest.fixture
@@ -405,10 +405,10 @@ class Fussy(Wayward):
 
     bad: set[str] = field(default_factory=set)
 
-    def decide(self, moment: Moment) -> Decision:
-        bad = {active.job.name for active in moment.jobs.values()} & self.bad
+    def decide(self, observation: Observation) -> Decision:
+        bad = {active.job.name for active in observation.jobs.values()} & self.bad
         assert not bad, f"cannot bear {bad}"
-        return Wayward.decide(self, moment)
+        return Wayward.decide(self, observation)
 
 
 @pytest.fixture

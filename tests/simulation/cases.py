@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.performance import UNITS, Contention, Pace, rate_of
+from jigsaw_opt.scheduling.performance import UNITS, Contention, Speed, rate_of
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
@@ -52,7 +52,7 @@ def finish_s(outcome: SimulationOutcome) -> list[float | None]:
 class Scripted:
     """A policy that is one function of what it sees."""
 
-    decide: Callable[[Moment], Decision]
+    decide: Callable[[Observation], Decision]
     name: str = "scripted"
     display_name: str = "as the test says"
 
@@ -70,13 +70,13 @@ class Shared(Seconds):
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
-        return (Pace(rate_of(SECOND * len(jobs)), None, 0.5),) * len(jobs)
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        return (Speed(rate_of(SECOND * len(jobs)), None, 0.5),) * len(jobs)
 
 
 class Stepped(Seconds):
     """Ten times faster from the tenth iteration on."""
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         slow = done[0] < 10 * UNITS
-        return (Pace(rate_of(SECOND), 10 * UNITS) if slow else Pace(rate_of(SECOND / 10)),)
+        return (Speed(rate_of(SECOND), 10 * UNITS) if slow else Speed(rate_of(SECOND / 10)),)

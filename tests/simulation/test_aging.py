@@ -9,7 +9,7 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy, choose
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy, choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.records import SimulationOutcome
@@ -97,13 +97,13 @@ class Watched:
         self._scheduler, self._gpus = self._inner.start(setting, options), setting.gpu_count
         return self
 
-    def decide(self, moment: Moment) -> Decision:
-        decision = self._scheduler.decide(moment)
-        since = {index: one.job.submit_us + one.run_us + self._limit_us for index, one in moment.jobs.items()}
-        new = sorted((us, index) for index, us in since.items() if us <= moment.now_us and index not in self.aged)
+    def decide(self, observation: Observation) -> Decision:
+        decision = self._scheduler.decide(observation)
+        since = {index: one.job.submit_us + one.run_us + self._limit_us for index, one in observation.jobs.items()}
+        new = sorted((us, index) for index, us in since.items() if us <= observation.now_us and index not in self.aged)
         self.aged |= dict.fromkeys(index for _, index in new)
         running, left = {index for share in decision.shares for index in share.jobs}, self._gpus
-        for active in (moment.jobs[index] for index in self.aged if index in moment.jobs):
+        for active in (observation.jobs[index] for index in self.aged if index in observation.jobs):
             assert (active.index in running) == (active.job.gpus <= left), "all others that run aged before it"
             left -= active.job.gpus if active.index in running else 0
             self.waits += active.index not in running

@@ -11,7 +11,7 @@ import pytest
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS, rate_of
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation
 from tests.simulation.cases import SECOND, Shared, random_jobs, run, setting
 
 GPUS = 8
@@ -33,11 +33,11 @@ class _Random:
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Random:
         return self
 
-    def decide(self, moment: Moment) -> Decision:
-        shares = [share for share in moment.shares if self.draw.random() < 0.6]
+    def decide(self, observation: Observation) -> Decision:
+        shares = [share for share in observation.shares if self.draw.random() < 0.6]
         placed = {job for share in shares for job in share.jobs}
         free = sorted(set(range(GPUS)) - {gpu for share in shares for gpu in share.gpus})
-        waiting = [active for active in moment.jobs.values() if active.index not in placed]
+        waiting = [active for active in observation.jobs.values() if active.index not in placed]
         self.draw.shuffle(waiting)
         while waiting and free:
             first = waiting.pop()
@@ -46,8 +46,8 @@ class _Random:
             if len(pool) == first.job.gpus:
                 shares.append(Share((first.index, *(active.index for active in partners)), tuple(pool)))
                 waiting = [active for active in waiting if active not in partners]
-        self.decided.append((moment.now_us, tuple(shares)))
-        return Decision(tuple(shares), moment.now_us + self.draw.choice([1, 10 * SECOND, 300 * SECOND]))
+        self.decided.append((observation.now_us, tuple(shares)))
+        return Decision(tuple(shares), observation.now_us + self.draw.choice([1, 10 * SECOND, 300 * SECOND]))
 
 
 def replay(jobs: tuple[TraceJob, ...], decided: list[tuple[int, tuple[Share, ...]]], restart_us: int) -> dict[int, int]:

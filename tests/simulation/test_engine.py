@@ -9,9 +9,9 @@ import pytest
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.performance import Pace
+from jigsaw_opt.scheduling.performance import Speed
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.scheduling.policy import Moment
+from jigsaw_opt.scheduling.policy import Observation
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.srtf import SRTF
@@ -58,8 +58,8 @@ def test_work_survives_preemption_and_restarts_are_paid_for() -> None:
     ]
 
 
-def together(moment: Moment) -> Decision:
-    return Decision((Share(tuple(moment.jobs), (0, 1, 2, 3)),)) if moment.jobs else Decision()
+def together(observation: Observation) -> Decision:
+    return Decision((Share(tuple(observation.jobs), (0, 1, 2, 3)),)) if observation.jobs else Decision()
 
 
 def test_jobs_that_share_gpus_speed_up_when_one_of_them_ends() -> None:
@@ -110,9 +110,9 @@ def test_a_policy_that_never_starts_a_job_is_told_so() -> None:
 def test_a_policy_is_woken_when_it_asks() -> None:
     asked: list[int] = []
 
-    def every_round(moment: Moment) -> Decision:
-        asked.append(moment.now_us // SECOND)
-        return Decision((Share((0,), (0,)),), moment.now_us + 1)
+    def every_round(observation: Observation) -> Decision:
+        asked.append(observation.now_us // SECOND)
+        return Decision((Share((0,), (0,)),), observation.now_us + 1)
 
     run(setting(job("a", 30, 1, 150)), Scripted(every_round))
     assert asked == [60, 120, 180]
@@ -121,9 +121,9 @@ def test_a_policy_is_woken_when_it_asks() -> None:
 def test_a_policy_hears_of_every_end_though_nothing_was_active_in_between() -> None:
     ended: list[tuple[int, ...]] = []
 
-    def first(moment: Moment) -> Decision:
-        ended.append(moment.ended)
-        return Decision(tuple(Share((index,), (0,)) for index in list(moment.jobs)[:1]))
+    def first(observation: Observation) -> Decision:
+        ended.append(observation.ended)
+        return Decision(tuple(Share((index,), (0,)) for index in list(observation.jobs)[:1]))
 
     run(setting(job("a", 0, 1, 10), job("b", 90, 1, 10), job("c", 90, 1, 10)), Scripted(first))
     assert ended == [(), (0,), (1,)]
@@ -134,7 +134,7 @@ class _Asked(Seconds):
 
     asked = 0
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         self.asked += 1
         return super().paces(share, jobs, done)
 

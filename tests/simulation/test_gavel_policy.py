@@ -11,8 +11,8 @@ from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.pace import rate_of
 from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.performance.speed import rate_of
 from jigsaw_opt.scheduling.performance.table import Table
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation

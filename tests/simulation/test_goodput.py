@@ -12,8 +12,8 @@ from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, Pol
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.goodput import Adaptive, Goodput
-from jigsaw_opt.scheduling.performance.pace import UNITS
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile
+from jigsaw_opt.scheduling.performance.speed import UNITS
 from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
 from jigsaw_opt.simulation.clusters import grid
 

@@ -8,9 +8,9 @@ import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.performance import Pace
+from jigsaw_opt.scheduling.performance import Speed
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.scheduling.policy import Active, Moment
+from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.invariants import check_progress
 from jigsaw_opt.simulation.policies.fifo import FIFO
@@ -41,21 +41,21 @@ def test_gpus_in_descending_order() -> None:
 
 
 def test_the_round_is_named_in_which_it_happens() -> None:
-    def later(moment: Moment) -> Decision:
-        gpus = (0, 1) if moment.now_us == 0 else (0, 1, 2)
-        return Decision((Share((0,), gpus),), moment.now_us + 1)
+    def later(observation: Observation) -> Decision:
+        gpus = (0, 1) if observation.now_us == 0 else (0, 1, 2)
+        return Decision((Share((0,), gpus),), observation.now_us + 1)
 
     with pytest.raises(InvariantError, match=r"round 1 at 60000000 us: job 'a' cannot run on 3 GPUs"):
         run(setting(job("a", 0, 2, 900)), Scripted(later))
 
 
 class _Standing(Seconds):
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
-        return (Pace(0),)
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        return (Speed(0),)
 
 
 class _Over(Stepped):
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         return super().paces(share, jobs, (0,))
 
 
@@ -68,24 +68,24 @@ def test_paces_that_would_never_end(performance: Seconds, message: str) -> None:
 
 
 def test_progress_is_neither_lost_nor_invented() -> None:
-    active = Active(0, job("a", 0, 1, 5), work=50, done=30)
-    check_progress(active, 30, 3, Pace(7), 9)  # ends within the third microsecond
+    active = JobState(0, job("a", 0, 1, 5), work=50, done=30)
+    check_progress(active, 30, 3, Speed(7), 9)  # ends within the third microsecond
     with pytest.raises(InvariantError, match="at 9 us: job 'a' lost progress"):
-        check_progress(active, 31, 3, Pace(7), 9)
+        check_progress(active, 31, 3, Speed(7), 9)
     with pytest.raises(InvariantError, match="at 9 us: job 'a' has progress that it has not made"):
-        check_progress(active, 29, 3, Pace(7), 9)
+        check_progress(active, 29, 3, Speed(7), 9)
     with pytest.raises(InvariantError, match="at 9 us: job 'a' did more work than it has"):
-        check_progress(active, 30, 4, Pace(7), 9)
+        check_progress(active, 30, 4, Speed(7), 9)
 
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize(("change", "message"), [(-1, "lost progress"), (1, "has progress that it has not made")])
 def test_a_policy_that_changes_progress_is_found_out(change: int, message: str, waits: bool) -> None:
-    def meddle(moment: Moment) -> Decision:
-        if moment.now_us == 120_000_000:
-            moment.jobs[0].done += change
-        stopped = waits and 60_000_000 <= moment.now_us <= 120_000_000
-        return Decision(() if stopped else (Share((0,), (0, 1)),), moment.now_us + 1)
+    def meddle(observation: Observation) -> Decision:
+        if observation.now_us == 120_000_000:
+            observation.jobs[0].done += change
+        stopped = waits and 60_000_000 <= observation.now_us <= 120_000_000
+        return Decision(() if stopped else (Share((0,), (0, 1)),), observation.now_us + 1)
 
     with pytest.raises(InvariantError, match=f"job 'a' {message}"):
         run(setting(job("a", 0, 2, 900)), Scripted(meddle))

@@ -16,7 +16,7 @@ from jigsaw_opt.documents.readers.kueue import GpuQuota, KueueQueues, read_kueue
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.kueue import KUEUE
@@ -291,12 +291,12 @@ class _Watched:
         self.own = KUEUE.start(setting, options)
         return self
 
-    def decide(self, moment: Moment) -> Decision:
-        decision = self.own.decide(moment)
+    def decide(self, observation: Observation) -> Decision:
+        decision = self.own.decide(observation)
         tree = QuotaTree(self.own.queues).queues
         used: dict[tuple[str, str], int] = {}
         for share in decision.shares:
-            job, (flavor, _) = moment.jobs[share.jobs[0]].job, self.own.admitted[share.jobs[0]]
+            job, (flavor, _) = observation.jobs[share.jobs[0]].job, self.own.admitted[share.jobs[0]]
             tree[job.queue or ""].add(flavor, job.gpus)
             used[job.queue or "", flavor] = used.get((job.queue or "", flavor), 0) + job.gpus
         for (name, flavor), gpus in used.items():

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.seconds import Seconds, SecondsByType
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
-from jigsaw_opt.scheduling.policy import Active, Moment
+from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.configurations import Configured, place
 from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent
@@ -166,7 +166,7 @@ def test_a_gang_starts_where_some_joined_servers_have_the_gpus_and_only_there(pl
             shares = [Share((9,), tuple(sorted(held)))] if held else []
             gpus = FreeGpus(made, shares, down, dead).place(job("a", 0, count, 1), placement)
             assert (gpus is not None) == (count <= most)
-            running = by_priority(made, [Active(0, job("a", 0, count, 1), 1)], placement, {*down, *held}, dead)
+            running = by_priority(made, [JobState(0, job("a", 0, count, 1), 1)], placement, {*down, *held}, dead)
             assert (len(running) == 1) == (count <= most)
             if gpus is not None:
                 starts += 1
@@ -178,10 +178,10 @@ def test_a_gang_starts_where_some_joined_servers_have_the_gpus_and_only_there(pl
 def test_sia_takes_whole_servers_of_one_part() -> None:
     made = setting(*(job(f"j{k}", 0, 1, 1) for k in range(3)), cluster=TWO_RACKS)
     dead = frozenset({[link.name for link in TWO_RACKS.links].index("a-b")})
-    jobs = {k: Active(k, one, 1) for k, one in enumerate(made.workload.jobs)}
+    jobs = {k: JobState(k, one, 1) for k, one in enumerate(made.workload.jobs)}
     jobs[2].share = Share((2,), (0,))
     wanted = {0: Configured("gpu", 2, 4), 1: Configured("gpu", 1, 2), 2: Configured("gpu", 1, 1)}
-    shares = place(made, wanted, Moment(0, jobs, (Share((2,), (0,)),), dead=dead))
+    shares = place(made, wanted, Observation(0, jobs, (Share((2,), (0,)),), dead=dead))
     assert {share.jobs: share.gpus for share in shares} == {(0,): (4, 5, 6, 7), (1,): (2, 3), (2,): (0,)}
-    wide = place(made, {0: Configured("gpu", 3, 6)}, Moment(0, jobs, (), dead=dead))
+    wide = place(made, {0: Configured("gpu", 3, 6)}, Observation(0, jobs, (), dead=dead))
     assert wide == ()

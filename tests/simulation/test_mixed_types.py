@@ -22,7 +22,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.kinds import performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.type_speeds import ESTIMATES, speeds_of
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy, Scheduler, find
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy, Scheduler, find
 from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
@@ -70,8 +70,8 @@ class _Watched:
         self.scheduler: Scheduler = self.policy.start(setting, options)
         return self
 
-    def decide(self, moment: Moment) -> Decision:
-        decision = self.scheduler.decide(moment)
+    def decide(self, observation: Observation) -> Decision:
+        decision = self.scheduler.decide(observation)
         self.kept.append(decision.shares)
         return decision
 

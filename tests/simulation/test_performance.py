@@ -15,7 +15,7 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance import UNITS, Speed, rate_of
 from jigsaw_opt.scheduling.performance.epochs import Epochs
 from jigsaw_opt.scheduling.performance.goodput import Goodput
 from jigsaw_opt.scheduling.performance.kinds import KINDS, performance_of
@@ -36,8 +36,8 @@ def test_rates_are_exact_to_a_billionth_of_an_iteration_a_second() -> None:
 
 
 def test_contention_stretches_only_the_exchange() -> None:
-    assert Pace(3000, 7, 0.5).stretched(2.0) == Pace(2000, 7, 0.5)
-    assert Pace(3000, None, 0.0).stretched(9.0) == Pace(3000)
+    assert Speed(3000, 7, 0.5).stretched(2.0) == Speed(2000, 7, 0.5)
+    assert Speed(3000, None, 0.0).stretched(9.0) == Speed(3000)
 
 
 def test_jobs_share_servers_whose_route_passes_through_another() -> None:

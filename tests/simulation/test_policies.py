@@ -10,7 +10,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.policy import Active, Moment, Policy, choose, find, names
+from jigsaw_opt.scheduling.policy import JobState, Observation, Policy, choose, find, names
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, by_priority
 from jigsaw_opt.simulation.policies.fifo import FIFO
@@ -54,9 +54,9 @@ def test_las_keeps_the_order_of_submission_in_its_upper_queue() -> None:
 
 def test_las_places_on_the_emptiest_servers_unless_told_to_pack() -> None:
     made = setting(job("a", 0, 1, 600), job("b", 0, 1, 600))
-    moment = Moment(0, {k: Active(k, one, 1) for k, one in enumerate(made.workload.jobs)}, (), (0, 1))
+    observation = Observation(0, {k: JobState(k, one, 1) for k, one in enumerate(made.workload.jobs)}, (), (0, 1))
     shares = {
-        option: LAS.start(made, {"threshold": "16", "placement": option, "aging": "none"}).decide(moment).shares
+        option: LAS.start(made, {"threshold": "16", "placement": option, "aging": "none"}).decide(observation).shares
         for option in LAS.options["placement"]
     }
     assert shares["emptiest"] == (Share((0,), (0,)), Share((1,), (4,)))
@@ -87,7 +87,8 @@ def test_consolidated_jobs_move_later_ones_out_of_their_way() -> None:
     spread = run(made, LAS, placement="emptiest")
     assert finish_s(spread) == [900, 950, 120]
     jobs = {
-        k: Active(k, one, 1, share=Share((k,), (4 * k,)) if k < 2 else None) for k, one in enumerate(made.workload.jobs)
+        k: JobState(k, one, 1, share=Share((k,), (4 * k,)) if k < 2 else None)
+        for k, one in enumerate(made.workload.jobs)
     }
     order = [jobs[2], jobs[0], jobs[1]]
     assert by_priority(made, order, "consolidated") == (
@@ -170,7 +171,7 @@ def test_jobs_that_come_first_have_gpus_in_a_part_of_the_cluster() -> None:
     apart = replace(cluster(servers=4, gpus=2), links=(Link("a", ("s0", "s1"), 10**9), Link("b", ("s2", "s3"), 10**9)))
     jobs = [job("a", 0, 3, 1), job("b", 0, 3, 1), job("first", 1, 2, 1), job("last", 1, 1, 1)]
     made = setting(*jobs, cluster=apart)
-    active = [Active(k, one, 10) for k, one in enumerate(jobs)]
+    active = [JobState(k, one, 10) for k, one in enumerate(jobs)]
     active[0].share, active[1].share = Share((0,), (0, 1, 2)), Share((1,), (4, 5, 6))
     shares = by_priority(made, [active[k] for k in (2, 0, 1, 3)])
     # The first takes the place of one that comes later, and the last what is left.
@@ -187,5 +188,5 @@ def test_gpus_are_taken_in_one_part_of_the_cluster(placement: str) -> None:
     wide = job("a", 0, 4, 1)
     assert free.place(wide, placement) == (0, 1, 4, 5) and free.place(wide, placement) == (2, 3, 6, 7)
     assert FreeGpus(made).place(job("a", 0, 5, 1), placement) is None
-    jobs = [Active(k, job(str(k), 0, gpus, 1), 1) for k, gpus in enumerate((5, 4, 1))]
+    jobs = [JobState(k, job(str(k), 0, gpus, 1), 1) for k, gpus in enumerate((5, 4, 1))]
     assert [share.jobs for share in by_priority(made, jobs, placement)] == [(1,), (2,)]

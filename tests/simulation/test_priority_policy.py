@@ -13,7 +13,7 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.placing import FreeGpus
@@ -134,22 +134,22 @@ class _Watched:
         self.setting, self.own = setting, PRIORITY.start(setting, options)
         return self
 
-    def decide(self, moment: Moment) -> Decision:
-        decision = self.own.decide(moment)
-        rank = {index: active.job.priority or 0 for index, active in moment.jobs.items()}
+    def decide(self, observation: Observation) -> Decision:
+        decision = self.own.decide(observation)
+        rank = {index: active.job.priority or 0 for index, active in observation.jobs.items()}
         runs = {index: share for share in decision.shares for index in share.jobs}
-        before = {index for share in moment.shares for index in share.jobs}
+        before = {index for share in observation.shares for index in share.jobs}
         stopped, started = before - runs.keys(), runs.keys() - before
         if stopped:
             assert max(rank[index] for index in started) > max(rank[index] for index in stopped)
-        assert all(moment.jobs[index].job.preemptible is not False for index in stopped)
-        for index in moment.jobs.keys() - runs.keys():
-            stay = [share for k, share in runs.items() if self._stays(moment, k, rank[index])]
-            assert FreeGpus(self.setting, stay, moment.down).place(moment.jobs[index].job, "packed") is None
+        assert all(observation.jobs[index].job.preemptible is not False for index in stopped)
+        for index in observation.jobs.keys() - runs.keys():
+            stay = [share for k, share in runs.items() if self._stays(observation, k, rank[index])]
+            assert FreeGpus(self.setting, stay, observation.down).place(observation.jobs[index].job, "packed") is None
         return decision
 
-    def _stays(self, moment: Moment, index: int, rank: int) -> bool:
-        job = moment.jobs[index].job
+    def _stays(self, observation: Observation, index: int, rank: int) -> bool:
+        job = observation.jobs[index].job
         return (job.priority or 0) >= rank or job.preemptible is False
 
 

@@ -10,7 +10,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.scheduling.policy import Active, Moment
+from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
 from jigsaw_opt.simulation.engine import Simulation
@@ -30,9 +30,9 @@ def setting(text: str, jobs: int = 4) -> Setting:
     return Setting(cluster, workload, Seconds())
 
 
-def active(where: Setting, gpus: dict[int, tuple[int, ...]]) -> dict[int, Active]:
+def active(where: Setting, gpus: dict[int, tuple[int, ...]]) -> dict[int, JobState]:
     return {
-        index: Active(index, job, 1, share=Share((index,), gpus[index]) if index in gpus else None)
+        index: JobState(index, job, 1, share=Share((index,), gpus[index]) if index in gpus else None)
         for index, job in enumerate(where.workload.jobs)
     }
 
@@ -65,7 +65,8 @@ def test_a_job_with_the_same_configuration_stays() -> None:
     jobs = active(where, {0: (4, 5), 1: (2,)})
     wanted = {0: Configured("a", 1, 2), 1: Configured("a", 1, 1), 2: Configured("a", 1, 4)}
     shares = {
-        share.jobs[0]: share.gpus for share in place(where, wanted | {2: Configured("a", 1, 1)}, Moment(0, jobs, ()))
+        share.jobs[0]: share.gpus
+        for share in place(where, wanted | {2: Configured("a", 1, 1)}, Observation(0, jobs, ()))
     }
     assert shares[0] == (4, 5) and shares[1] == (2,)
 
@@ -74,7 +75,7 @@ def test_small_jobs_make_room_for_a_whole_server() -> None:
     where = setting("2x4:a")
     jobs = active(where, {0: (4, 5), 1: (2,)})
     wanted = {0: Configured("a", 1, 2), 1: Configured("a", 1, 1), 2: Configured("a", 1, 4)}
-    shares = {share.jobs[0]: share.gpus for share in place(where, wanted, Moment(0, jobs, ()))}
+    shares = {share.jobs[0]: share.gpus for share in place(where, wanted, Observation(0, jobs, ()))}
     assert sorted(map(len, shares.values())) == [1, 2, 4]
     assert shares[2] in ((0, 1, 2, 3), (4, 5, 6, 7))
     assert sum(shares[k] == gpus for k, gpus in {0: (4, 5), 1: (2,)}.items()) == 1
@@ -85,7 +86,7 @@ def test_every_set_of_configurations_within_the_capacity_finds_room() -> None:
     jobs = active(where, {k: (3 * k,) for k in range(10)})
     sizes = [16, 4, 4, 2, 2, 1, 1, 1, 1]
     wanted = {k: Configured("a", max(1, size // 8), size) for k, size in enumerate(sizes)}
-    shares = place(where, wanted, Moment(0, jobs, ()))
+    shares = place(where, wanted, Observation(0, jobs, ()))
     assert {share.jobs[0]: len(share.gpus) for share in shares} == dict(enumerate(sizes))
     assert len({gpu for share in shares for gpu in share.gpus}) == sum(sizes)
     assert all(len({gpu // 8 for gpu in share.gpus}) == max(1, len(share.gpus) // 8) for share in shares)

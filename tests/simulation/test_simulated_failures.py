@@ -17,9 +17,9 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.contention import LinkContention
-from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent, RandomEvents, down_gpu_us
+from jigsaw_opt.simulation.parse_failures import failures_of
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.records import Loss, SimulationOutcome
 from jigsaw_opt.simulation.results import jobs_csv

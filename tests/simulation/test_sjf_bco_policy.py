@@ -9,7 +9,7 @@ import pytest
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.contention import Degraded, FairSharing
-from jigsaw_opt.scheduling.performance.pace import Pace
+from jigsaw_opt.scheduling.performance.speed import Speed
 from jigsaw_opt.simulation.contention import LinkContention
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.sjf_bco import SJF_BCO
@@ -99,4 +99,4 @@ def test_contention_is_that_of_the_links_which_jobs_share() -> None:
 
 def test_contention_stretches_the_exchanges_of_the_rates() -> None:
     # Half of the time is exchange, which takes 2.5 times as long.
-    assert Pace(1000, None, 0.5).stretched(2.5) == Pace(571, None, 0.5)
+    assert Speed(1000, None, 0.5).stretched(2.5) == Speed(571, None, 0.5)

@@ -12,7 +12,7 @@ import pytest
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, names
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, names
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
@@ -120,7 +120,7 @@ class Keeping(Scripted):
     def state(self) -> object:
         return self.kept
 
-    def restore(self, state: Any, moment: Moment) -> None:
+    def restore(self, state: Any, observation: Observation) -> None:
         if self.kept != state["kept"][0]:
             raise ValueError("it is another one")
 
@@ -131,8 +131,8 @@ class Pool(Keeping):
 
     kept: object = "pool"
 
-    def restore(self, state: Any, moment: Moment) -> None:
-        assert (state, sorted(moment.known)) == ("pool", [0, 1])
+    def restore(self, state: Any, observation: Observation) -> None:
+        assert (state, sorted(observation.known)) == ("pool", [0, 1])
 
 
 def test_what_is_left_of_a_pool_goes_on() -> None:

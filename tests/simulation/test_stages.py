@@ -19,7 +19,7 @@ from jigsaw_opt.scheduling.performance import rate_of
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.performance.stages import Stages, stages
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
-from jigsaw_opt.scheduling.policy import Active, Moment, Policy
+from jigsaw_opt.scheduling.policy import JobState, Observation, Policy
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.interleave import INTERLEAVE
 from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
@@ -149,8 +149,8 @@ def test_first_come_the_jobs_with_the_least_service_left() -> None:
     jobs = tuple(TraceJob(str(k), 0, "computes@2", 2, n) for k, n in enumerate((500, 100, 900, 300, 700, 200)))
     where = setting(Workload("six", jobs, MODELS), servers=1)
     scheduler = INTERLEAVE.start(where, {"service": "left", "groups": "exact"})
-    active = {k: Active(k, one, where.performance.work(one)) for k, one in enumerate(jobs)}
-    (first,) = scheduler.decide(Moment(0, active, (), tuple(active))).shares
+    active = {k: JobState(k, one, where.performance.work(one)) for k, one in enumerate(jobs)}
+    (first,) = scheduler.decide(Observation(0, active, (), tuple(active))).shares
     # Two jobs that compute would be faster one after the other, so they do not share.
     assert first.jobs == (1,)
 

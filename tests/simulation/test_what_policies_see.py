@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy, Scheduler, choose, refusal
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy, Scheduler, choose, refusal
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.setting import Setting
 from tests.simulation.cases import Scripted, job, run, setting
@@ -36,9 +36,9 @@ class _Noted:
         self.scheduler = self.inner.start(setting, options)
         return self
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         assert self.scheduler is not None
-        self.decided.append((moment.now_us, self.scheduler.decide(moment)))
+        self.decided.append((observation.now_us, self.scheduler.decide(observation)))
         return self.decided[-1][1]
 
 
@@ -66,7 +66,7 @@ class _Narrow:
     def refuses(self, job: TraceJob) -> str | None:
         return f"job {job.name!r} is too wide" if job.gpus > 2 else None
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         raise AssertionError("it is never asked")
 
 

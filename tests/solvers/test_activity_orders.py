@@ -9,7 +9,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.problem import Edge, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.solvers.activities.contraction import contracted, with_delays
 from jigsaw_opt.solvers.activities.flat import Arc
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
@@ -18,10 +18,10 @@ from jigsaw_opt.solvers.activities.order_search import AnnealedOrder, OrderSearc
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timing import timetable_of
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extras import needs_fast
 from tests.random_shapes import random_shaped_instance
 from tests.solvers.test_cpsat_shaped import ft06, instance_of, one_server, pipeline
@@ -60,7 +60,7 @@ class Start:
 
 
 def starts_of(instance: Instance) -> Start | None:
-    operations = cut(replace(instance, jobs=instance.shaped))
+    operations = compile_instance(replace(instance, jobs=instance.shaped))
     return Start(operations) if next(iter(placements(operations, 0)), None) is not None else None
 
 
@@ -78,9 +78,9 @@ def assert_right(start: Start, found: AnnealedOrder) -> None:
         assert repeats is not None
         period, starts = repeats
     timetable = timetable_of(start.operations, start.jobs.network.jobs, start.jobs.placement.gpus, starts, period)
-    control = Control("test", start.operations, Options(threads=1), lambda event: None)
-    control.offer(timetable)
-    result = control.result(StoppedBy.COMPLETED)
+    solve_state = SolveState("test", start.operations, Options(threads=1), lambda event: None)
+    solve_state.offer(timetable)
+    result = solve_state.result(StoppedBy.COMPLETED)
     assert result.plan is not None
     assert not check(start.operations.instance, result.plan)
     assert result.plan.objective <= found.value <= start.value
@@ -137,7 +137,7 @@ def test_transfers_within_a_server_are_mere_delays() -> None:
     chain = tuple(ShapedBlock(name, (name,), {"v": 2}) for name in "ab")
     edges = (Edge("a", "t"), Edge("t", "b"))
     shape = Shape((Slot("a"), Slot("b")), chain, (ShapedTransfer("t", 0, "a", "b"),), edges)
-    operations = cut(instance_of(one_server(2), ShapedJob("j", shape, 1)))
+    operations = compile_instance(instance_of(one_server(2), ShapedJob("j", shape, 1)))
     start = Start(operations)
     small, kept = contracted(start.jobs.flat)
     lasts = start.jobs.flat.duration_us[2]

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem.operations import cut
-from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.engines import code_cache
 from jigsaw_opt.solvers.engines.native import RECIPES
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.search import opening
 from jigsaw_opt.solvers.search.driver import Driver
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.solvers import small_kernels
 
 ROOT = Path(__file__).parents[2]
@@ -269,7 +269,7 @@ def test_the_wait_for_functions_is_within_the_limit(
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)  # However slow the machine is, no time passes.
     options = Options(threads=1, time_limit=limit)
-    control = Control("test", cut(load("server/weighted")), options, lambda event: None)
+    solve_state = SolveState("test", compile_instance(load("server/weighted")), options, lambda event: None)
     waits: list[float] = []
 
     def prepare(wait: float) -> None:
@@ -277,6 +277,6 @@ def test_the_wait_for_functions_is_within_the_limit(
         options.cancel.set()
 
     monkeypatch.setattr(opening, "prepare", prepare)
-    Driver(control).run()
+    Driver(solve_state).run()
     assert waits
     assert max(waits) <= most

@@ -9,9 +9,8 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
@@ -19,6 +18,7 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves.cp_placement import PlacementModel
 from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.solve_state import SolveState
 
 
 def ignore(event: Event) -> None:
@@ -28,22 +28,22 @@ def ignore(event: Event) -> None:
 @pytest.mark.parametrize("seed", [7, 23, 39])
 def test_every_placement_leads_to_a_plan_where_memory_is_tight(seed: int) -> None:
     instance = generate("server", seed)
-    operations = cut(instance)
+    operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
     data = ProblemData(operations, Layout(operations), asked)
-    control = Control("placement", operations, Options(threads=1), ignore)
+    solve_state = SolveState("placement", operations, Options(threads=1), ignore)
     assert cpsat_loads.fits(operations)
-    model = PlacementModel(data, Engine(Budget(control)), Random(1))
-    assert model.within(control.bound // 2) is None
-    assert model.failed == control.bound // 2
-    assignments = model.within(2 * control.bound)
+    model = PlacementModel(data, Engine(Budget(solve_state)), Random(1))
+    assert model.within(solve_state.bound // 2) is None
+    assert model.failed == solve_state.bound // 2
+    assignments = model.within(2 * solve_state.bound)
     assert assignments is not None
     count = len(assignments)
     evaluator = Evaluator(operations, data.layout)
     plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
-    assert control.offer(plan)
-    found = control.result(StoppedBy.COMPLETED).plan
+    assert solve_state.offer(plan)
+    found = solve_state.result(StoppedBy.COMPLETED).plan
     assert found is not None
     assert not check(instance, found)
     caps = data.caps([assignment.gpus for assignment in assignments])

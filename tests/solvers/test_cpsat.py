@@ -11,14 +11,14 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.catalogue import load
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.timetable import objective_of
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -28,7 +28,7 @@ pytest.importorskip("ortools")
 
 def solve(instance: Instance, **options: object) -> Result:
     asked = Options(**{"threads": 1, "work_limit": 20.0, **options})
-    return CPSAT.run(Control("cpsat", cut(instance), asked, lambda event: None))
+    return CPSAT.run(SolveState("cpsat", compile_instance(instance), asked, lambda event: None))
 
 
 def fitting(servers: int, memory: int, jobs: int) -> Instance:
@@ -52,10 +52,12 @@ def test_proves_what_brute_force_finds(objective: str) -> None:
 
 
 def test_the_engine_needs_no_first_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, operations, seed: False)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda solve_state, operations, seed: False)
     instance = load("server/full")
     events: list[Event] = []
-    result = CPSAT.run(Control("cpsat", cut(instance), Options(threads=1, work_limit=20.0), events.append))
+    result = CPSAT.run(
+        SolveState("cpsat", compile_instance(instance), Options(threads=1, work_limit=20.0), events.append)
+    )
     assert result.plan is not None
     assert check(instance, result.plan) == ()
     assert result.status == Status.OPTIMAL
@@ -130,7 +132,7 @@ def test_times_beyond_the_engine_keep_the_heuristic_plan() -> None:
 
 
 def test_objectives_that_floats_cannot_tell_apart_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, operations, seed: False)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda solve_state, operations, seed: False)
     times = [2**52 + extra for extra in (3, 1, 4, 0)]
     models = {f"m{time}": Model((Segment("all", {"v": time}, {"v": 0}, 0, 0),)) for time in times}
     jobs = tuple(Job(f"j{time}", f"m{time}", 1, 1) for time in times)
@@ -142,10 +144,10 @@ def test_objectives_that_floats_cannot_tell_apart_are_told_apart(monkeypatch: py
 
 @pytest.mark.parametrize("seed", [1594, 3697, 9239])
 def test_its_presolve_loses_no_solution(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    operations = cut(extreme_instance(seed))
+    operations = compile_instance(extreme_instance(seed))
     known = greedy_timetable(operations)
     assert known is not None
-    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, operations, seed: False)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda solve_state, operations, seed: False)
     result = solve(operations.instance)
     assert result.status == Status.OPTIMAL
     assert result.bound <= objective_of(operations, known.jobs, known.period_us)
@@ -162,14 +164,16 @@ def test_strategies_in_turn_are_stopped_at_the_limit_and_not_by_one_of_their_own
     """One thread that takes all strategies in turn ends long before a limit of its own."""
     limits: list[tuple[bool, float, float]] = []
 
-    def run_engine(control: Control, solver: Any, model: object, callback: object, until: float) -> int:
+    def run_engine(solve_state: SolveState, solver: Any, model: object, callback: object, until: float) -> int:
         limits.append((solver.parameters.interleave_search, solver.parameters.max_time_in_seconds, until))
         return 0
 
-    monkeypatch.setattr(cpsat_search, "_close_in", lambda *_: 0.0)
+    monkeypatch.setattr(cpsat_search, "_bisect_objective", lambda *_: 0.0)
     monkeypatch.setattr(cpsat_search, "run_engine", run_engine)
     for workers in (1, 2):
-        control = Control("cpsat", cut(fitting(2, 200, 4)), Options(threads=workers, time_limit=1000.0), lambda _: None)
-        cpsat_search.explore(control, control.operations, workers, math.inf, 500.0)
+        solve_state = SolveState(
+            "cpsat", compile_instance(fitting(2, 200, 4)), Options(threads=workers, time_limit=1000.0), lambda _: None
+        )
+        cpsat_search.explore(solve_state, solve_state.operations, workers, math.inf, 500.0)
     assert limits[0][:2] == (True, math.inf) and 400 < limits[0][2] <= 1000
     assert limits[1][0] is False and 400 < limits[1][1] <= 500 and limits[1][2] == math.inf

@@ -9,15 +9,15 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances import generate, load
-from jigsaw_opt.problem import Instance, Operations, cut
+from jigsaw_opt.problem import Instance, Operations, compile_instance
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.cpsat import model as cpsat_model
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.cpsat import targets as cpsat_targets
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -38,18 +38,18 @@ def crowded() -> Instance:
 
 def solve(instance: Instance, **options: object) -> Result:
     asked = Options(**{"threads": 1, "work_limit": 20.0, **options})
-    return CPSAT.run(Control("cpsat", cut(instance), asked, lambda event: None))
+    return CPSAT.run(SolveState("cpsat", compile_instance(instance), asked, lambda event: None))
 
 
 def has_period(instance: Instance, period: int) -> bool:
     """Whether the model has a plan of exactly this period, which is at least the bound."""
     from ortools.sat.python import cp_model
 
-    operations, solver = cut(instance), cp_model.CpSolver()
+    operations, solver = compile_instance(instance), cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = 20.0
     model = cpsat_search.build_model(
-        Control("period", operations, Options(), lambda event: None), operations, period, period
+        SolveState("period", operations, Options(), lambda event: None), operations, period, period
     )
     status = solver.solve(model.proto)
     assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
@@ -61,7 +61,7 @@ def has_period(instance: Instance, period: int) -> bool:
 @pytest.mark.parametrize("seed", [14, 24, 38, 39])
 def test_the_possible_periods_are_all_from_the_least_one_on(seed: int) -> None:
     instance = random_instance(seed, "cyclic", "period", operations=6)
-    best, bound = optimum(instance), lower_bound(cut(instance)).value
+    best, bound = optimum(instance), lower_bound(compile_instance(instance)).value
     assert best is not None
     assert bound < best
     assert all(has_period(instance, best + more) for more in (0, 1, 2, 7))
@@ -73,7 +73,7 @@ def test_the_model_of_all_periods_proves_what_single_periods_do(monkeypatch: pyt
     by_single_periods = solve(instance)
     monkeypatch.setattr(cpsat_search, "is_small", lambda operations: False)
     by_all_periods = solve(instance)
-    assert lower_bound(cut(instance)).value < by_single_periods.bound
+    assert lower_bound(compile_instance(instance)).value < by_single_periods.bound
     assert by_single_periods.status == by_all_periods.status == Status.OPTIMAL
     assert by_single_periods.objective == by_all_periods.objective
 
@@ -83,12 +83,12 @@ def test_a_large_model_is_searched_without_the_relaxation(small: bool, monkeypat
     searched: list[tuple[int, bool]] = []
     run = cpsat_model.run_engine
 
-    def recorded(control: Control, solver: cp_model.CpSolver, *others: Any) -> cp_model.CpSolverStatus:
+    def recorded(solve_state: SolveState, solver: cp_model.CpSolver, *others: Any) -> cp_model.CpSolverStatus:
         searched.append((solver.parameters.linearization_level, solver.parameters.interleave_search))
-        return run(control, solver, *others)
+        return run(solve_state, solver, *others)
 
     monkeypatch.setattr(cpsat_search, "is_small", lambda operations: small)
-    monkeypatch.setattr(cpsat_targets.Targets, "close_in", lambda *_: 0.0)
+    monkeypatch.setattr(cpsat_targets.Targets, "bisect", lambda *_: 0.0)
     monkeypatch.setattr(cpsat_search, "run_engine", recorded)
     assert solve(load("tiny/021"), work_limit=None).status == Status.OPTIMAL
     assert searched == [(1, True) if small else (0, False)]
@@ -96,7 +96,9 @@ def test_a_large_model_is_searched_without_the_relaxation(small: bool, monkeypat
 
 def test_an_open_search_keeps_a_checked_plan_and_an_honest_bound(crowded: Instance) -> None:
     events: list[Event] = []
-    result = CPSAT.run(Control("cpsat", cut(crowded), Options(threads=1, work_limit=SHORT), events.append))
+    result = CPSAT.run(
+        SolveState("cpsat", compile_instance(crowded), Options(threads=1, work_limit=SHORT), events.append)
+    )
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
     assert result.plan is not None
     assert result.objective is not None
@@ -109,9 +111,9 @@ def test_the_work_limit_counts_every_question(crowded: Instance, monkeypatch: py
     limits: list[float] = []
     engine = cpsat_model.engine_for
 
-    def recorded(control: Control, operations: Operations, limit: int, work: float) -> cp_model.CpSolver:
+    def recorded(solve_state: SolveState, operations: Operations, limit: int, work: float) -> cp_model.CpSolver:
         limits.append(work)
-        return engine(control, operations, limit, work)
+        return engine(solve_state, operations, limit, work)
 
     monkeypatch.setattr(cpsat_search, "engine_for", recorded)
     monkeypatch.setattr(cpsat_targets, "engine_for", recorded)

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from jigsaw_opt.formulations.cpsat_activities.symmetry import alike_parts
-from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import Cluster, Edge, Instance, MemoryInterval, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.shape import Barrier
-from jigsaw_opt.problem.shaped_graph import cut_shape
+from jigsaw_opt.problem.shaped_graph import compile_shape
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
@@ -50,7 +50,7 @@ def pipeline(stages: int, batches: int, activations: int = 0, barrier: Barrier =
     for batch in range(batches):
         chain = [f"F{batch}.{s}" for s in range(stages)] + [f"B{batch}.{s}" for s in reversed(range(stages))]
         edges += [Edge(before, after) for before, after in pairwise(chain)]
-    holds = tuple(Hold(f"F{b}.{s}", f"B{b}.{s}", activations) for b in range(batches) for s in range(stages))
+    holds = tuple(MemoryInterval(f"F{b}.{s}", f"B{b}.{s}", activations) for b in range(batches) for s in range(stages))
     slots = tuple(Slot(f"s{s}") for s in range(stages))
     return Shape(slots, blocks, (), tuple(edges), barrier, holds if activations else ())
 
@@ -84,11 +84,11 @@ def test_periods_of_a_pipeline(memory: int, barrier: Barrier, period: int) -> No
 
 
 def test_micro_batches_are_alike_and_chains_of_other_times_are_not() -> None:
-    graph = cut_shape(ShapedJob("pipe", pipeline(2, 3, 1), 1))
+    graph = compile_shape(ShapedJob("pipe", pipeline(2, 3, 1), 1))
     assert alike_parts(graph) == [[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]]
     blocks = graph.shape.blocks
     other = replace(graph.shape, blocks=(replace(blocks[0], duration_us={"v": 9}), *blocks[1:]))
-    assert alike_parts(cut_shape(ShapedJob("pipe", other, 1))) == [[[4, 5, 6, 7], [8, 9, 10, 11]]]
+    assert alike_parts(compile_shape(ShapedJob("pipe", other, 1))) == [[[4, 5, 6, 7], [8, 9, 10, 11]]]
 
 
 def test_a_hold_longer_than_the_period_counts_as_often_as_it_overlaps_itself() -> None:

@@ -17,17 +17,17 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.placement_loads import PlacementTest
 from jigsaw_opt.solvers.bounds.relaxation import BoundContext
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import stoppable
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 
 cp_model = pytest.importorskip("ortools.sat.python.cp_model")
 LONG = 60.0
@@ -89,7 +89,7 @@ def test_the_next_solve_is_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bound_whose_time_is_over_leaves_the_solve_its_own(deaf: Event) -> None:
-    context = BoundContext(cut(load("rack/oversubscribed")))
+    context = BoundContext(compile_instance(load("rack/oversubscribed")))
     asked = count()
     budget = BoundBudget(10.0, lambda: next(asked) > 2)
     assert PlacementTest(context).refutes(1, budget) is None
@@ -97,20 +97,20 @@ def test_a_bound_whose_time_is_over_leaves_the_solve_its_own(deaf: Event) -> Non
 
 
 def test_what_an_engine_says_later_is_not_heard() -> None:
-    operations = cut(load("tiny/021"))
+    operations = compile_instance(load("tiny/021"))
     lines: list[str] = []
     events: list[object] = []
-    control = Control("late", operations, Options(threads=1, engine_log=lines.append), events.append)
-    listen = control.engine_listener
+    solve_state = SolveState("late", operations, Options(threads=1, engine_log=lines.append), events.append)
+    listen = solve_state.engine_listener
     assert listen is not None
     listen("in time")
-    result = control.result(StoppedBy.TIME)
+    result = solve_state.result(StoppedBy.TIME)
     timetable = greedy_timetable(operations, 0)
     assert timetable is not None
-    assert not control.offer(timetable)
-    control.raise_bound(10**9)
+    assert not solve_state.offer(timetable)
+    solve_state.raise_bound(10**9)
     listen("late")
-    assert (control.objective, control.bound, lines) == (None, result.bound, ["in time"])
+    assert (solve_state.objective, solve_state.bound, lines) == (None, result.bound, ["in time"])
     assert len(events) == 1
 
 

@@ -30,11 +30,11 @@ from jigsaw_opt import (
 )
 from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers import control as control_module
-from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers import solve_state as control_module
 from jigsaw_opt.solvers.greedy import greedy_timetable
+from jigsaw_opt.solvers.solve_state import SolveState
 
 pytest.importorskip("ortools")
 LEFT = """
@@ -59,13 +59,13 @@ class Waits:
     def unsupported(self, instance: Instance) -> str | None:
         return None
 
-    def run(self, control: Control) -> Result:
-        timetable = greedy_timetable(control.operations)
+    def run(self, solve_state: SolveState) -> Result:
+        timetable = greedy_timetable(solve_state.operations)
         assert timetable is not None
-        control.offer(timetable)
-        while control.reason() is None:
+        solve_state.offer(timetable)
+        while solve_state.reason() is None:
             time.sleep(0.001)
-        return control.result(control.reason() or StoppedBy.COMPLETED)
+        return solve_state.result(solve_state.reason() or StoppedBy.COMPLETED)
 
 
 class Missing(Waits):
@@ -123,24 +123,24 @@ def test_a_trajectory_keeps_no_plans_alive() -> None:
 
 
 def test_a_wrong_plan_is_never_shown() -> None:
-    operations, events = cut(instance()), list[Event]()
-    control = Control("wrong", operations, Options(), events.append)
+    operations, events = compile_instance(instance()), list[Event]()
+    solve_state = SolveState("wrong", operations, Options(), events.append)
     timetable = greedy_timetable(operations)
     assert timetable is not None
-    control.offer(Timetable((replace(timetable.jobs[0], gpus=timetable.jobs[1].gpus), *timetable.jobs[1:]), None))
+    solve_state.offer(Timetable((replace(timetable.jobs[0], gpus=timetable.jobs[1].gpus), *timetable.jobs[1:]), None))
     with pytest.raises(WrongPlanError, match="solver 'wrong'"):
         _ = events[-1].plan
 
 
 def test_a_limit_that_leaves_no_time_to_check_leaves_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_module, "_SECONDS_OF_BLOCK", 1e3)
-    operations, events = cut(instance()), list[Event]()
-    control = Control("slow", operations, Options(time_limit=10), events.append)
+    operations, events = compile_instance(instance()), list[Event]()
+    solve_state = SolveState("slow", operations, Options(time_limit=10), events.append)
     timetable = greedy_timetable(operations)
     assert timetable is not None
-    control.offer(timetable)
+    solve_state.offer(timetable)
     assert events[-1].plan is None
-    control.result(StoppedBy.TIME)
+    solve_state.result(StoppedBy.TIME)
     assert events[-1].plan is not None, "the solve is over, and the time is the reader's"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from jigsaw_opt.formulations.ilp_timetable import program_size
 from jigsaw_opt.instances.catalogue import load
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
@@ -25,7 +25,7 @@ def test_cpsat_says_what_was_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
     result = run(load("server/demo"), "cpsat")
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.MODEL_TOO_LARGE)
-    count = cpsat_search.interval_count(cut(load("server/demo")))
+    count = cpsat_search.interval_count(compile_instance(load("server/demo")))
     assert result.exact_model == ExactModel(False, f"{count:,} optional intervals, and at most 10 are taken")
     assert "not built" in result._repr_html_()
 
@@ -46,7 +46,7 @@ def test_cpsat_says_so_of_jobs_with_shapes(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_no_plan_and_no_model_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
-    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, operations, seed: False)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda solve_state, operations, seed: False)
     result = run(load("server/demo"), "cpsat")
     assert (result.status, result.stopped_by, result.plan) == (Status.UNKNOWN, StoppedBy.MODEL_TOO_LARGE, None)
 
@@ -57,7 +57,7 @@ def test_ilp_says_what_was_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ilp, "_MOST_SEARCHED", 10)
     result = run(load("server/demo"), "ilp")
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.MODEL_TOO_LARGE)
-    count = program_size(cut(load("server/demo"))).coefficients
+    count = program_size(compile_instance(load("server/demo"))).coefficients
     assert result.exact_model == ExactModel(False, f"{count:,} coefficients, and at most 10 are taken")
 
 

@@ -20,10 +20,10 @@ from jigsaw_opt.problem import (
     Edge,
     Execution,
     FreeDepth,
-    Hold,
     Instance,
     Job,
     Link,
+    MemoryInterval,
     Model,
     Plan,
     Segment,
@@ -59,7 +59,7 @@ TWO_GPUS = Cluster(
 
 def single(name: str, length: int, iterations: int = 1, release_us: int = 0, held: int = 0) -> ShapedJob:
     """One block."""
-    holds = (Hold("A", "A", held),) if held else ()
+    holds = (MemoryInterval("A", "A", held),) if held else ()
     return ShapedJob(
         name, Shape((Slot("x"),), (ShapedBlock("A", ("x",), {"v": length}),), holds=holds), iterations, release_us
     )
@@ -168,7 +168,9 @@ def test_memory() -> None:
         ShapedBlock("G", ("y",), {"v": 8}),
         ShapedBlock("B", ("x",), {"v": 2}),
     )
-    shape = Shape((Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(Hold("F", "B", 6),))
+    shape = Shape(
+        (Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(MemoryInterval("F", "B", 6),)
+    )
     jobs = [(ShapedJob("p", shape, 1), ("a/0", "b/0"), [[0, 2, 10]]), (single("q", 1, held=6), ("a/0",), [[12]])]
     assert told(*planned(TWO_GPUS, jobs), "q") == {"gpu": 4, "memory": 8, "compute": 1}
     assert require_true(*planned(TWO_GPUS, jobs)) == {"gpu": 2, "memory": 1}
@@ -193,12 +195,14 @@ def test_memory_over_the_end_of_a_period() -> None:
         ShapedBlock("G", ("y",), {"v": 8}),
         ShapedBlock("B", ("x",), {"v": 2}),
     )
-    shape = Shape((Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(Hold("F", "B", 6),))
+    shape = Shape(
+        (Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(MemoryInterval("F", "B", 6),)
+    )
     jobs = [(ShapedJob("p", shape, 1), ("a/0", "b/0"), [[12, 14, 22]]), (single("q", 1, held=6), ("a/0",), [[8]])]
     # The memory is held from 12 to 24, which is 0 to 4 and 12 to 20; free from 4 on, as it was before.
     assert told(*planned(TWO_GPUS, jobs, period=20), "q") == {"compute": 1, "slack": 19}
     # What it holds for long has no room while the other one holds its own.
-    shape = replace(shape, holds=(Hold("F", "B", 5),))
+    shape = replace(shape, holds=(MemoryInterval("F", "B", 5),))
     jobs = [(ShapedJob("r", shape, 1), ("a/0", "b/0"), [[5, 7, 15]]), (single("q", 1, held=6), ("a/0",), [[18]])]
     assert told(*planned(TWO_GPUS, jobs, period=20), "r") == {
         "compute": 12,

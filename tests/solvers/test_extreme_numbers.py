@@ -6,7 +6,7 @@ import pytest
 
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Objective
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.bounds.packing.knapsack import Item, best_pattern
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.magnitude import beyond, engine_holds, largest_objective, orders_fit, schedules_fit
@@ -36,7 +36,7 @@ def test_schedules_beyond_64_bits_are_exact_beside_compiled_functions(
 ) -> None:
     compiled.prepare(None)
     instance = enlarged(generate("tiny", 1, objective=objective))
-    assert not schedules_fit(cut(instance))
+    assert not schedules_fit(compile_instance(instance))
     result = solve(instance, solver, Options(threads=workers, work_limit=0.01))
     assert result.objective is not None
     assert result.objective > 2**64
@@ -44,9 +44,9 @@ def test_schedules_beyond_64_bits_are_exact_beside_compiled_functions(
 
 
 def test_numbers_fit_up_to_what_is_counted_with() -> None:
-    operations = cut(generate("server", 1))
+    operations = compile_instance(generate("server", 1))
     assert schedules_fit(operations) and orders_fit(operations) and engine_holds(operations)
-    large = cut(enlarged(generate("server", 1)))
+    large = compile_instance(enlarged(generate("server", 1)))
     assert not (schedules_fit(large) or orders_fit(large) or engine_holds(large))
     assert beyond(operations) < 2**63
     assert beyond(large) > largest_objective(large)

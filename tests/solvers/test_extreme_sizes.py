@@ -12,12 +12,12 @@ from jigsaw_opt.problem import Cluster, Instance, Job
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.job import FreeDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.operations import cut
-from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 
 HUGE = 2**53 - 1
 SOLVERS = ("auto", "cpsat", "greedy", "ilp", "search")
@@ -49,9 +49,9 @@ def test_more_gpus_than_anybody_needs(solver: str, gpus: int) -> None:
 
 def test_gpus_that_are_left_out_are_those_that_stay_idle() -> None:
     wide = instance(200_000, Job("a", "m", 100_000, 1))
-    assert cut(wide).cluster.gpu_count == 100_000
+    assert compile_instance(wide).cluster.gpu_count == 100_000
     several = instance(64, Job("a", "m", 2, 1))
-    assert cut(several).cluster is several.cluster
+    assert compile_instance(several).cluster is several.cluster
 
 
 def test_more_iterations_than_a_plan_is_written_for() -> None:
@@ -90,12 +90,14 @@ def test_a_cancel_before_anything_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_time_for_the_check_is_kept_back_once_there_is_a_plan() -> None:
-    operations = cut(instance(2, Job("a", "m", 2, 20_000)))
-    control = Control("any", operations, Options(time_limit=4.0), lambda event: None)
-    assert control.limit == 4.0
+    operations = compile_instance(instance(2, Job("a", "m", 2, 20_000)))
+    solve_state = SolveState("any", operations, Options(time_limit=4.0), lambda event: None)
+    assert solve_state.limit == 4.0
     found = greedy_timetable(operations)
-    assert found is not None and control.offer(found)
-    assert control.limit == pytest.approx(4.0 - (40_000 * 3e-5 - 0.5))
-    many = Control("any", replace(operations, jobs=operations.jobs * 100), Options(time_limit=4.0), lambda event: None)
+    assert found is not None and solve_state.offer(found)
+    assert solve_state.limit == pytest.approx(4.0 - (40_000 * 3e-5 - 0.5))
+    many = SolveState(
+        "any", replace(operations, jobs=operations.jobs * 100), Options(time_limit=4.0), lambda event: None
+    )
     many.objective = 1
     assert many.limit == 2.0

@@ -1,4 +1,4 @@
-"""Jobs as fluids: when they end by hand, and the local search over their order and GPUs."""
+"""Jobs at rates: when they end by hand, and the local search over their order and GPUs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, FluidPolicy
-from jigsaw_opt.solvers.phased.fluid_model import FluidModel
-from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, LastPhase
+from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs, RatePolicy
+from jigsaw_opt.solvers.phased.rate_model import RateModel
+from jigsaw_opt.solvers.phased.rate_search import RateSearch
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
 
 MEMORY = {"x/0": 100, "x/1": 100}
 
 
-def job(name: str, iterations: int, iteration_us: int, load_us: float, **changes: object) -> FluidJob:
-    found = FluidJob(name, iterations, 1, 0, None, ("x/0",), iteration_us, ((0, load_us),), 10, 20)
+def job(name: str, iterations: int, iteration_us: int, load_us: float, **changes: object) -> RateJob:
+    found = RateJob(name, iterations, 1, 0, None, ("x/0",), iteration_us, ((0, load_us),), 10, 20)
     return replace(found, **changes)  # type: ignore[arg-type]
 
 
-def ends_of(order: list[FluidJob]) -> dict[str, float]:
-    return {job.name: end for job, end in zip(order, FluidJobs(MEMORY).ends_us(order), strict=True)}
+def ends_of(order: list[RateJob]) -> dict[str, float]:
+    return {job.name: end for job, end in zip(order, RateJobs(MEMORY).ends_us(order), strict=True)}
 
 
 def test_a_job_takes_what_those_before_it_leave() -> None:
@@ -53,7 +53,7 @@ def test_a_job_that_may_move_goes_where_there_is_room_after_a_restart() -> None:
     late = job("late", 10, 10, 10.0, release_us=100)
     assert ends_of([wide, late, moving]) == {"wide": 150, "late": 250, "moves": 300}
     anywhere = replace(one, options=(replace(one, anywhere=True),))
-    jobs = FluidJobs(MEMORY, {"x": "any"})
+    jobs = RateJobs(MEMORY, {"x": "any"})
     assert jobs.ends_us([wide, late, anywhere]) == [150, 250, 300]
 
 
@@ -62,7 +62,7 @@ def test_counts_are_rates_in_whole_numbers() -> None:
         job("fast", 1000, 10, 1.0, gpus=("x/0",)),
         job("slow", 1000, 30, 1.0, gpus=("x/1",), loads_us=((1, 30.0),)),
     ]
-    policy = FluidPolicy(order, FluidJobs(MEMORY))
+    policy = RatePolicy(order, RateJobs(MEMORY))
     assert policy.running({}, GroupProgress({"fast": 1000, "slow": 1000})).counts == {"fast": 3, "slow": 1}
     last = {job.name: LastPhase(job.gpus, 0, 0) for job in order}
     assert policy.running({}, GroupProgress({"fast": 2, "slow": 1000}, 0, last, 1)).counts == {"fast": 2, "slow": 1}
@@ -78,8 +78,8 @@ def test_counts_are_those_whose_cyclic_plans_waste_least() -> None:
         period_us = 22 if counts["a"] == 2 else 15 * counts["a"]
         return Plan.of_jobs("f", "", "feasible", period_us, 0, period_us, ())
 
-    assert FluidPolicy(alone, FluidJobs(MEMORY)).running({}, GroupProgress({"a": 1000})).counts == {"a": 1}
-    measured = FluidPolicy(alone, FluidJobs(MEMORY), timing)
+    assert RatePolicy(alone, RateJobs(MEMORY)).running({}, GroupProgress({"a": 1000})).counts == {"a": 1}
+    measured = RatePolicy(alone, RateJobs(MEMORY), timing)
     assert measured.running({}, GroupProgress({"a": 1000})).counts == {"a": 2}
     assert asked == [1, 2, 4, 8]
 
@@ -88,7 +88,7 @@ def test_counts_are_by_loads_where_no_cyclic_plan_is_made_in_time() -> None:
     def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
         raise OutOfTimeError("no time")
 
-    policy = FluidPolicy([job("a", 1000, 10, 10.0)], FluidJobs(MEMORY), timing)
+    policy = RatePolicy([job("a", 1000, 10, 10.0)], RateJobs(MEMORY), timing)
     assert policy.running({}, GroupProgress({"a": 1000})).counts == {"a": 1}
 
 
@@ -117,7 +117,7 @@ def test_the_search_takes_gpus_that_are_free() -> None:
     assert search.value(search.placed_in_turn(together)) == 1000
 
 
-def searched(asked: Instance) -> tuple[FluidSearch, FluidModel]:
+def searched(asked: Instance) -> tuple[RateSearch, RateModel]:
     rng = random.Random(1)
-    model = FluidModel(asked, rng)
-    return FluidSearch(asked, model, rng, PhaseTimer(asked, Options(), time.monotonic())), model
+    model = RateModel(asked, rng)
+    return RateSearch(asked, model, rng, PhaseTimer(asked, Options(), time.monotonic())), model

@@ -1,4 +1,4 @@
-"""The greedy heuristic: its plans are correct, deterministic, and as good as theory promises in special cases."""
+"""The greedy heuristic: its plans are correct, deterministic, and as good as theory guarantees in special cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
-    cut,
+    compile_instance,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.plan import PlanStatus
@@ -51,14 +51,14 @@ def model(*segments: tuple[int, int, int, int]) -> Model:
 
 def checked(instance: Instance, seed: int = 0) -> tuple[int, Timetable]:
     """Objective and timetable of the heuristic, after the checker has passed the plan."""
-    timetable = greedy_timetable(cut(instance), seed)
+    timetable = greedy_timetable(compile_instance(instance), seed)
     assert timetable is not None, f"no placement for {instance.name}"
     return passed(instance, timetable), timetable
 
 
 def passed(instance: Instance, timetable: Timetable) -> int:
     """Objective of a timetable whose plan the checker passes."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     value, bound = objective_of(operations, timetable.jobs, timetable.period_us), lower_bound(operations).value
     assert bound <= value
     status: PlanStatus = "optimal" if bound == value else "feasible"
@@ -80,7 +80,7 @@ def test_plans_of_random_instances_are_correct(horizon: Horizon, objective: Obje
     found = 0
     for seed in range(70):
         instance = random_instance(seed, horizon, objective, operations=10)
-        timetable = greedy_timetable(cut(instance), seed)
+        timetable = greedy_timetable(compile_instance(instance), seed)
         if timetable is not None:
             assert passed(instance, timetable) > 0
             found += 1
@@ -109,14 +109,14 @@ def test_plans_of_benchmark_families_are_correct(family: str, seed: int) -> None
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_same_seed_gives_the_same_plan(horizon: Horizon, objective: Objective) -> None:
     for seed in range(10):
-        operations = cut(random_instance(seed, horizon, objective, operations=10))
+        operations = compile_instance(random_instance(seed, horizon, objective, operations=10))
         assert greedy_timetable(operations, seed) == greedy_timetable(operations, seed)
 
 
 def test_lone_job_takes_the_bound() -> None:
     job = Job("a", "m", 2, 3, release_us=5)
     instance = Instance("lone", Cluster((machine(2),)), {"m": model((10, 20, 7, 0), (10, 20, 5, 0))}, (job,))
-    operations = cut(instance)
+    operations = compile_instance(instance)
     value, _ = checked(instance)
     # Bucket 1 is exchanged behind the backward pass of bucket 2, and bucket 2 after the block.
     assert value == 5 + 3 * (60 + 7)
@@ -193,7 +193,7 @@ def test_free_levels_obey_their_rule_and_are_no_deeper_than_asked(rule: FreeDept
     instance = Instance("free", Cluster((machine(4),)), {"net": net}, (job,))
     _, timetable = checked(instance)
     total = sum(block.level for iteration in timetable.jobs[0].iterations for block in iteration.blocks)
-    needed = cut(instance).jobs[0].rule.min_total
+    needed = compile_instance(instance).jobs[0].rule.min_total
     covered = 5 * (3 * rule.min_contributors + 4 - rule.min_contributors)
     # Balance is reached by going deeper, by less than one full pass a slot.
     assert max(needed, covered) <= total <= max(needed, covered) + (12 if rule.balance is not None else 0)
@@ -227,7 +227,7 @@ def test_a_link_carries_one_transfer_at_a_time() -> None:
 
 def test_a_gpu_without_memory_for_the_first_level_takes_no_worker() -> None:
     instance = random_instance(30, "finite", "makespan", operations=16)
-    operations = cut(add_job(instance, replace(instance.jobs[0], name="again")))
+    operations = compile_instance(add_job(instance, replace(instance.jobs[0], name="again")))
     found = greedy_timetable(operations)
     levels = {b.level for job in found.jobs for it in job.iterations for b in it.blocks} if found is not None else set()
     assert 0 not in levels
@@ -235,7 +235,7 @@ def test_a_gpu_without_memory_for_the_first_level_takes_no_worker() -> None:
 
 def test_no_placement_is_none() -> None:
     job = Job("a", "m", 2, 1)
-    operations = cut(Instance("crowd", Cluster((machine(1),)), {"m": model((1, 1, 1, 1))}, (job,)))
+    operations = compile_instance(Instance("crowd", Cluster((machine(1),)), {"m": model((1, 1, 1, 1))}, (job,)))
     assert greedy_timetable(operations) is None
 
 
@@ -243,7 +243,7 @@ def test_mean_depth_above_one_is_none() -> None:
     rules: tuple[Depth, ...] = (FreeDepth(mean_depth=2), FreeDepth(mean_depth="11/10", balance=1))
     for rule in rules:
         job = Job("a", "m", 1, 1, depth=rule)
-        operations = cut(Instance("deep", Cluster((machine(1),)), {"m": model((1, 1, 1, 1))}, (job,)))
+        operations = compile_instance(Instance("deep", Cluster((machine(1),)), {"m": model((1, 1, 1, 1))}, (job,)))
         assert greedy_timetable(operations) is None
 
 
@@ -251,7 +251,7 @@ def test_absurd_size_is_refused() -> None:
     job = Job("a", "m", 2, 2**53 - 1, depth=FullDepth())
     instance = Instance("absurd", Cluster((machine(2),)), {"m": model((1, 1, 1, 1))}, (job,))
     with pytest.raises(TooLargeError, match="blocks"):
-        greedy_timetable(cut(instance))
+        greedy_timetable(compile_instance(instance))
     with pytest.raises(TooLargeError, match="blocks"):
         solve(instance, GREEDY, Options())
 

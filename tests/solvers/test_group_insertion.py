@@ -10,11 +10,10 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.kernels.assignment_annealing import anneal_assignment, reassign_pairs
 from jigsaw_opt.solvers.options import Options
@@ -30,6 +29,7 @@ from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extras import needs_fast
 
 PARAMS = GroupInsertionParams()
@@ -40,7 +40,7 @@ def ignore(event: Event) -> None:
 
 
 def ground_of(instance: Instance) -> ProblemData:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
     return ProblemData(operations, Layout(operations), asked)
@@ -62,17 +62,17 @@ def insert(
     patience: int,
     no_goods: dict[NoGood, int] | None = None,
 ) -> Plan | None:
-    control = Control("grouped", data.operations, Options(threads=1), ignore)
+    solve_state = SolveState("grouped", data.operations, Options(threads=1), ignore)
     known = {} if no_goods is None else no_goods
     weights = [float(hierarchy.candidate_set(index).length) for index in range(len(data.operations.jobs))]
     decomposed = DecomposedInsertion(
-        CandidateTable(data), hierarchy, period, Random(1), Engine(Budget(control)), weights, lambda: False, known
+        CandidateTable(data), hierarchy, period, Random(1), Engine(Budget(solve_state)), weights, lambda: False, known
     )
     timetable = decomposed.insert_all(patience)
     if timetable is None:
         return None
-    control.offer(timetable)
-    return control.result(StoppedBy.COMPLETED).plan
+    solve_state.offer(timetable)
+    return solve_state.result(StoppedBy.COMPLETED).plan
 
 
 CROWDED = generate("cluster", 13, servers=24, load=400, objective="period", releases=False)
@@ -202,7 +202,7 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
     data = ground_of(CROWDED)
     hierarchy = nested(data)
     period = 2 * lower_bound(data.operations).value
-    engine = Engine(Budget(Control("together", data.operations, Options(threads=1), ignore)))
+    engine = Engine(Budget(SolveState("together", data.operations, Options(threads=1), ignore)))
     wide = [
         k
         for k in range(len(data.operations.jobs))

@@ -7,9 +7,8 @@ from random import Random
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
@@ -21,6 +20,7 @@ from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of, repartitioned
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.solve_state import SolveState
 
 MICRO = 1_000_000
 SLOW = 400
@@ -47,7 +47,7 @@ def racks(jobs: list[tuple[str, int]], count: int = 4) -> Instance:
 
 
 def ground_of(instance: Instance) -> ProblemData:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
     return ProblemData(operations, Layout(operations), asked)
@@ -102,14 +102,14 @@ def test_jobs_in_such_groups_are_laid_by_the_rules() -> None:
     assert hierarchy is not None
     assert hierarchy.longest <= period
     assert None not in [hierarchy.group(index) for index in range(7)]
-    control = Control("groups", data.operations, Options(threads=1), ignore)
+    solve_state = SolveState("groups", data.operations, Options(threads=1), ignore)
     decomposed = DecomposedInsertion(
-        candidate_table, hierarchy, period, Random(0), Engine(Budget(control)), [1.0] * 7, lambda: False, {}
+        candidate_table, hierarchy, period, Random(0), Engine(Budget(solve_state)), [1.0] * 7, lambda: False, {}
     )
     timetable = decomposed.insert_all(5)
     assert timetable is not None
-    control.offer(timetable)
-    plan = control.result(StoppedBy.COMPLETED).plan
+    solve_state.offer(timetable)
+    plan = solve_state.result(StoppedBy.COMPLETED).plan
     assert plan is not None
     assert not check(instance, plan)
 

@@ -12,7 +12,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import EngineDiedError, UsageError
 from jigsaw_opt.instances.catalogue import load
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
@@ -41,7 +41,7 @@ def run(instance: Instance, engine: str = "highs", work: float | None = None, wo
 def no_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the whole search to the engine."""
 
-    monkeypatch.setattr(ilp, "offer_greedy", lambda control, operations, seed: False)
+    monkeypatch.setattr(ilp, "offer_greedy", lambda solve_state, operations, seed: False)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -197,7 +197,7 @@ def test_an_interrupt_keeps_the_incumbent_and_the_bound(engine: str) -> None:
 
 @pytest.mark.parametrize("search", [HighsSearch, CbcSearch])
 def test_a_cancelled_engine_stops(search: type[HighsSearch] | type[CbcSearch]) -> None:
-    operations = cut(load("server/demo"))
+    operations = compile_instance(load("server/demo"))
     limit = ilp.serial_limit(operations)
     model = ilp.build(operations, ilp.windows(operations, limit), 0, limit)
     bounds: list[float] = []
@@ -208,7 +208,7 @@ def test_a_cancelled_engine_stops(search: type[HighsSearch] | type[CbcSearch]) -
 
 
 def test_an_engine_cancelled_while_it_runs_stops() -> None:
-    operations = cut(load("server/demo"))
+    operations = compile_instance(load("server/demo"))
     limit = ilp.serial_limit(operations)
     model = ilp.build(operations, ilp.windows(operations, limit), 0, limit)
     bounds: list[float] = []
@@ -230,7 +230,7 @@ def test_an_engine_that_dies_is_said_to_have_died(
     result = solve(load("server/demo"), ILP, options)
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.FAILURE)
     assert result.plan is not None and "CBC died" in result.failure and how in result.failure
-    monkeypatch.setattr(ilp, "offer_greedy", lambda control, operations, seed: False)
+    monkeypatch.setattr(ilp, "offer_greedy", lambda solve_state, operations, seed: False)
     with pytest.raises(EngineDiedError, match=how):
         solve(load("server/demo"), ILP, options)
 

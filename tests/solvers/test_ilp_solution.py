@@ -125,7 +125,7 @@ def test_the_command_writes_checked_plans_only(
 def test_a_plan_that_breaks_a_deadline_is_not_written(tmp_path: Path) -> None:
     source = Path(__file__).parents[1] / "data" / "cases" / "export" / "dlw.json"
     path, output = solved(load_instance(source), "lp", "highs", tmp_path), tmp_path / "plan.json"
-    # The job that promises an early end comes last.
+    # The job that guarantees an early end comes last.
     path.write_text(re.sub(r"^start_0_0_0 .*$", "start_0_0_0 5000", path.read_text(), flags=re.MULTILINE))
     assert main(["export", str(source), "--read-solution", str(path), "-o", str(output)]) == 7
     assert not output.exists()

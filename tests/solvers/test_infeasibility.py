@@ -20,7 +20,7 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
-    cut,
+    compile_instance,
 )
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes, minimal_conflict, placement_feasible, restrict
@@ -43,7 +43,7 @@ def model(state: int = 10, activations: Sequence[int] = (5,), gpu_type: str = "v
 
 
 def operations(models: dict[str, Model], jobs: Sequence[Job], servers: Sequence[Server] = (SERVER,)) -> Operations:
-    return cut(Instance("i", Cluster(tuple(servers)), models, tuple(jobs)))
+    return compile_instance(Instance("i", Cluster(tuple(servers)), models, tuple(jobs)))
 
 
 def only(part: Operations) -> tuple[str, tuple[str, ...], str]:
@@ -89,9 +89,9 @@ def test_what_is_missing_is_told_and_is_enough(state: int, told: str) -> None:
         cluster = Cluster((Server("small", "v", 2, 50, 1), replace(SERVER, gpu_memory=memory)))
         return Instance("one", cluster, {"m": model(state)}, (Job("a", "m", 1, 1),), "finite", "makespan")
 
-    (conflict,) = certain_causes(cut(instance(100)))
+    (conflict,) = certain_causes(compile_instance(instance(100)))
     assert f"{told} more are wanted, as on each GPU of server s" in conflict.message
-    assert certain_causes(cut(instance(state + 5))) == ()
+    assert certain_causes(compile_instance(instance(state + 5))) == ()
 
 
 def test_memory_of_one_deep_worker_is_enough_under_a_staircase() -> None:
@@ -100,7 +100,7 @@ def test_memory_of_one_deep_worker_is_enough_under_a_staircase() -> None:
     models = {"m": model(60, DEEP)}
 
     def job(depth: Depth) -> Operations:
-        return cut(Instance("i", cluster, models, (Job("a", "m", 2, 3, depth=depth),)))
+        return compile_instance(Instance("i", cluster, models, (Job("a", "m", 2, 3, depth=depth),)))
 
     assert not certain_causes(job(StaircaseDepth())) and placement_feasible(job(StaircaseDepth()))
     kind, _, message = only(job(FullDepth()))
@@ -110,7 +110,9 @@ def test_memory_of_one_deep_worker_is_enough_under_a_staircase() -> None:
 def test_least_total_needs_memory_for_deep_levels() -> None:
     servers = (Server("big", "v", 1, 110, 1), Server("small", "v", 1, 109, 1))
     cluster = Cluster(servers, (), (Link("l", ("big", "small"), 1),))
-    part = cut(Instance("i", cluster, {"m": model(60, DEEP)}, (Job("a", "m", 2, 1, depth=FreeDepth(1, 1)),)))
+    part = compile_instance(
+        Instance("i", cluster, {"m": model(60, DEEP)}, (Job("a", "m", 2, 1, depth=FreeDepth(1, 1)),))
+    )
     kind, _, message = only(part)
     assert kind == "memory" and "at the depth that its rule asks for; links between" in message
 
@@ -122,7 +124,7 @@ def test_balance_forbids_that_one_worker_is_always_the_deep_one() -> None:
     def job(balance: int, iterations: int) -> Operations:
         depth = FreeDepth(1, "1/2", balance)
         jobs = (Job("a", "m", 2, iterations, depth=depth),)
-        return cut(Instance("i", cluster, {"m": model(60, DEEP)}, jobs))
+        return compile_instance(Instance("i", cluster, {"m": model(60, DEEP)}, jobs))
 
     assert placement_feasible(job(3, 3)) is True
     assert placement_feasible(job(2, 3)) is False
@@ -178,7 +180,7 @@ def test_links_that_a_route_policy_forbids() -> None:
     policies = {"other": RoutePolicy(avoid_links=("l",))}
     cluster = Cluster((SERVER, replace(SERVER, name="t")), (), links, policies)
     jobs = (Job("a", "m", 3, 1, route_policy="other"),)
-    kind, _, message = only(cut(Instance("i", cluster, {"m": model()}, jobs)))
+    kind, _, message = only(compile_instance(Instance("i", cluster, {"m": model()}, jobs)))
     assert kind == "reach"
     assert "links that its route policy 'other' allows; links that join 1 more of them are wanted" in message
 
@@ -191,7 +193,7 @@ def test_routes_that_keep_a_policy_join_too_few_at_once() -> None:
 
     def near(workers: int) -> Operations:
         jobs = (Job("a", "m", workers, 1, route_policy="near"),)
-        return cut(Instance("i", cluster, {"m": model()}, jobs))
+        return compile_instance(Instance("i", cluster, {"m": model()}, jobs))
 
     assert placement_feasible(near(2)) and placement_feasible(near(3)) is False
     assert minimal_conflict(near(3)).message.endswith("a wider route policy or fewer workers may help")
@@ -221,7 +223,7 @@ def test_agrees_with_brute_force_on_whether_there_is_a_plan() -> None:
     feasible = 0
     for seed in range(120):
         instance = random_instance(seed, operations=7)
-        part, exists = cut(instance), optimum(instance) is not None
+        part, exists = compile_instance(instance), optimum(instance) is not None
         assert placement_feasible(part) is exists, seed
         assert not (exists and certain_causes(part)), seed
         feasible += exists

@@ -9,10 +9,10 @@ import pytest
 from jigsaw_opt.problem import (
     Cluster,
     Edge,
-    Hold,
     Instance,
     Job,
     Link,
+    MemoryInterval,
     Model,
     Segment,
     Server,
@@ -20,7 +20,7 @@ from jigsaw_opt.problem import (
     ShapedBlock,
     ShapedJob,
     Slot,
-    cut,
+    compile_instance,
 )
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes
@@ -44,7 +44,7 @@ def job(memories: Sequence[int], gpu_types: Sequence[str] = ("v",), policy: str 
 
 def causes(jobs: Sequence[ShapedJob | Job], cluster: Cluster, model: Model | None = None) -> list[tuple[str, str]]:
     instance = Instance("i", cluster, {"m": model} if model else {}, tuple(jobs), "finite", "makespan")
-    return [(cause.kind, cause.message) for cause in certain_causes(cut(instance))]
+    return [(cause.kind, cause.message) for cause in certain_causes(compile_instance(instance))]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_links_that_a_route_policy_forbids() -> None:
 @pytest.mark.parametrize(("edges", "fits"), [((Edge("f", "g"),), False), ((), True)])
 def test_only_holds_that_are_sure_count(edges: tuple[Edge, ...], fits: bool) -> None:
     blocks = tuple(ShapedBlock(name, ("p",), {"v": 1}) for name in "fg")
-    shape = Shape((Slot("p", GB),), blocks, (), edges, "none", (Hold("f", "g", 11 * GB),))
+    shape = Shape((Slot("p", GB),), blocks, (), edges, "none", (MemoryInterval("f", "g", 11 * GB),))
     found = causes([ShapedJob("a", shape, 1)], Cluster((server(),)))
     assert fits == (not found)
     assert all("at least 2 GB more are wanted" in message for _, message in found)
@@ -115,7 +115,7 @@ def test_no_cause_is_claimed_where_a_plan_exists() -> None:
     claimed = 0
     for seed in range(150):
         for instance in (random_shaped_instance(seed), random_mixed_instance(seed)):
-            if certain_causes(cut(instance)):
+            if certain_causes(compile_instance(instance)):
                 claimed += 1
                 assert shaped_optimum(instance) is None, instance.name
     assert claimed > 5

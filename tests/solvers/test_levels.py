@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement, permutations
 import pytest
 
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem.operations import OperationGraph, cut
+from jigsaw_opt.problem.operations import OperationGraph, compile_instance
 from jigsaw_opt.solvers.assignments.layout import Layout, demands, exchange_us, shapes
 from jigsaw_opt.solvers.assignments.levels import SHAPES, LevelPlan, dominated, mean_slot_us, multisets
 
@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.assignments.levels import SHAPES, LevelPlan, dominated, 
 def free_jobs() -> list[OperationGraph]:
     """Free jobs of several workers, of various families."""
     cases = [("rack", 106), ("rack", 101), ("server", 7), ("server", 23), ("tiny", 12), ("tiny", 9), ("tiny", 11)]
-    jobs = [job for family, seed in cases for job in cut(generate(family, seed)).jobs]
+    jobs = [job for family, seed in cases for job in compile_instance(generate(family, seed)).jobs]
     return [job for job in jobs if job.rule.multiset is None and job.slots > 1]
 
 
@@ -69,7 +69,7 @@ def test_cheap_is_least_gpu_time() -> None:
 
 
 def test_flat_exchanges_less_than_the_staircase() -> None:
-    operations = cut(generate("rack", 101))
+    operations = compile_instance(generate("rack", 101))
     layout = Layout(operations)
     smaller = 0
     for job in operations.jobs:
@@ -84,7 +84,7 @@ def test_flat_exchanges_less_than_the_staircase() -> None:
 
 
 def test_shapes_differ_and_begin_with_the_demand_itself() -> None:
-    asked = demands(cut(generate("rack", 106)))
+    asked = demands(compile_instance(generate("rack", 106)))
     assert asked is not None
     for demand in asked:
         found = shapes(demand)

@@ -10,10 +10,10 @@ import pytest
 from jigsaw_opt.problem import (
     Cluster,
     Edge,
-    Hold,
     Instance,
     Job,
     Link,
+    MemoryInterval,
     Model,
     Segment,
     Server,
@@ -24,18 +24,18 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.improving import Annealing
 from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.ranks import Rule
 from jigsaw_opt.solvers.bounds import lower_bound, stronger_bounds
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.random_shapes import random_mixed_instance
 from tests.solvers.test_cpsat_shaped import one_server, pipeline
 
@@ -111,22 +111,22 @@ def test_auto_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizo
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Horizon, objective: Objective) -> None:
-    operations = cut(random_mixed_instance(seed, horizon, objective))
+    operations = compile_instance(random_mixed_instance(seed, horizon, objective))
     placement = next(placements(operations, 0), None)
     if placement is None:
         assert solved(operations.instance).status is Status.INFEASIBLE
         return
     events: list[LiveEvent] = []
-    control = Control("windows", operations, Options(threads=1, work_limit=5.0), events.append)
+    solve_state = SolveState("windows", operations, Options(threads=1, work_limit=5.0), events.append)
     jobs = PlacedJobs(operations, placement)
     _, timetable = jobs.schedule(Rule("in_order", 0), 10**9)
     assert timetable is not None
-    control.offer(timetable)
-    before = control.objective
-    for search in (Annealing(control, operations), WindowSearch(control, operations)):
+    solve_state.offer(timetable)
+    before = solve_state.objective
+    for search in (Annealing(solve_state, operations), WindowSearch(solve_state, operations)):
         search.step(0.3, math.inf)
-    assert before is not None and control.objective is not None
-    assert control.bound <= control.objective <= before
+    assert before is not None and solve_state.objective is not None
+    assert solve_state.bound <= solve_state.objective <= before
     assert all(event.plan is not None for event in events[1:])
 
 
@@ -137,7 +137,7 @@ def test_no_bound_is_above_the_optimum(seed: int, horizon: Horizon, objective: O
     best = solved(instance).objective
     if best is None:
         return
-    operations = cut(instance)
+    operations = compile_instance(instance)
     first = lower_bound(operations)
     assert 0 < first.value <= best
     assert all(first.value < bound.value <= best for bound in stronger_bounds(operations, first.value, work=1.0))
@@ -149,19 +149,19 @@ def test_bounds_of_both_kinds_add_up_where_every_end_counts() -> None:
     instance = Instance(
         "two", one_server(2), {"m": model}, (alone, Job("d", "m", 1, 2)), "finite", "weighted_completion"
     )
-    assert lower_bound(cut(instance)).value == 3 * 2 * 5 + 2 * 7
+    assert lower_bound(compile_instance(instance)).value == 3 * 2 * 5 + 2 * 7
     result = solved(instance, "greedy")
     assert (result.status, result.objective) == (Status.OPTIMAL, 44)
     # On one GPU the makespan is all of the work.
     together = replace(instance, cluster=one_server(1), objective="makespan")
-    assert lower_bound(cut(together)).value == 10 + 14
+    assert lower_bound(compile_instance(together)).value == 10 + 14
 
 
 def test_memory_of_workers_counts_beside_holds_at_every_moment() -> None:
     # State of 4 and activations of 3, and a hold of 5 while `f` and `b` run, all on one GPU.
     model = Model((Segment("g", {"v": 2}, {"v": 2}, 1, 3),), state_factor=4)
     blocks = tuple(ShapedBlock(name, ("a",), {"v": 1}) for name in "fb")
-    shape = Shape((Slot("a", 1),), blocks, (), (Edge("f", "b"),), holds=(Hold("f", "b", 5),))
+    shape = Shape((Slot("a", 1),), blocks, (), (Edge("f", "b"),), holds=(MemoryInterval("f", "b", 5),))
     jobs = (ShapedJob("s", shape, 1), Job("d", "m", 1, 1))
     for horizon in ("finite", "cyclic"):
         objective: Objective = "period" if horizon == "cyclic" else "makespan"

@@ -9,21 +9,21 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import fullest_us
+from jigsaw_opt.solvers.solve_state import SolveState
 
 
 def ground_of(instance: Instance) -> ProblemData:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
     return ProblemData(operations, Layout(operations), asked)
@@ -42,9 +42,9 @@ def insert(data: ProblemData, period: int, tries: int = 60) -> Plan | None:
     def ignore(event: Event) -> None:
         """Progress is of no interest here."""
 
-    control = Control("insertion", data.operations, Options(), ignore)
-    control.offer(timetable)
-    return control.result(StoppedBy.COMPLETED).plan
+    solve_state = SolveState("insertion", data.operations, Options(), ignore)
+    solve_state.offer(timetable)
+    return solve_state.result(StoppedBy.COMPLETED).plan
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_listed_first, solve_phased
-from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs
-from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.limits import bounded_instance, phased_bound
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, phases_of
+from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs
+from jigsaw_opt.solvers.phased.rate_model import RateModel
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
@@ -73,10 +73,10 @@ def test_balance_is_kept_in_periods_that_have_a_part_several_times() -> None:
     jobs = (even, Job("long", "long", 1, 10, restart_us=0))
     instance = Instance("balanced", cluster, {"net": net, "long": long}, jobs, "finite", "weighted_completion")
     timing = partial(PhaseTimer(instance, Options(), 0.0).timed, ())
-    model = FluidModel(instance, random.Random(0))
+    model = RateModel(instance, random.Random(0))
     order = model.anywhere()
     assert order is not None
-    policy = MovingPolicy(order, model.fluids, SideBySide(instance, timing, lambda: False), False)
+    policy = MovingPolicy(order, model.rate_jobs, SideBySide(instance, timing, lambda: False), False)
     phases = phases_of({job.name: job for job in jobs}, policy, timing)
     assert len(phases[0].jobs) == 2
     for job in (job for phase in phases for job in phase.jobs if isinstance(job, JobPlan) and job.name == "even"):
@@ -204,8 +204,8 @@ def test_solve_tries_phases_where_jobs_may_move() -> None:
 def test_of_jobs_that_cannot_be_timed_together_the_last_one_waits() -> None:
     instance = gpu_hog(0)
     jobs = {job.name: job for job in instance.jobs[:2]}
-    fluids = FluidJobs({"x/0": 100, "x/1": 100})
-    one = FluidJob("b", 100, 1, 0, None, ("x/0",), 10, ((0, 4.0),), 10, 20, 0)
+    fluids = RateJobs({"x/0": 100, "x/1": 100})
+    one = RateJob("b", 100, 1, 0, None, ("x/0",), 10, ((0, 4.0),), 10, 20, 0)
     order = [one, replace(one, name="a")]
 
     def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
@@ -280,8 +280,8 @@ def test_parts_that_are_alike_get_one_cyclic_plan() -> None:
 def test_a_job_waits_that_the_others_lose_more_by_than_it_gains() -> None:
     instance = gpu_hog(0)
     jobs = {job.name: job for job in instance.jobs[:2]}
-    fluids = FluidJobs({"x/0": 100, "x/1": 100})
-    one = FluidJob("b", 100, 1, 0, None, ("x/0",), 10, ((0, 4.0),), 10, 20, 0)
+    fluids = RateJobs({"x/0": 100, "x/1": 100})
+    one = RateJob("b", 100, 1, 0, None, ("x/0",), 10, ((0, 4.0),), 10, 20, 0)
     order = [one, replace(one, name="a")]
 
     class Beside(SideBySide):

@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem import Instance, Plan, cut
+from jigsaw_opt.problem import Instance, Plan, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
@@ -27,7 +27,7 @@ FINITE = [goal for goal in GOALS if goal[0] == "finite"]
 
 
 def table_of(instance: Instance) -> AssignmentTable:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
     return AssignmentTable(operations, Layout(operations), asked)
@@ -35,7 +35,7 @@ def table_of(instance: Instance) -> AssignmentTable:
 
 def require_correct(instance: Instance, timetable: Timetable, value: int) -> None:
     """The plan of a timetable passes the checker and has the objective that was stated."""
-    assert objective_of(cut(instance), timetable.jobs) == value
+    assert objective_of(compile_instance(instance), timetable.jobs) == value
     plan = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, None, timetable.jobs, {})
     assert check(instance, plan) == (), instance.name
 
@@ -157,10 +157,10 @@ def test_workers_are_shared_out_in_fixed_numbers_where_the_fabric_is_slow() -> N
 
 def test_the_heuristic_is_no_worse_than_insertion_by_ratio() -> None:
     instance = generate("crowded", 10)
-    inserted, greedy = inserted_by_ratio(table_of(instance)), greedy_timetable(cut(instance))
+    inserted, greedy = inserted_by_ratio(table_of(instance)), greedy_timetable(compile_instance(instance))
     assert inserted is not None and greedy is not None
     require_correct(instance, inserted[1], inserted[0])
-    assert objective_of(cut(instance), greedy.jobs) <= inserted[0]
+    assert objective_of(compile_instance(instance), greedy.jobs) <= inserted[0]
 
 
 def test_too_many_visits_are_not_affordable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,22 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from jigsaw_opt.formulations.packing import Prices, Pricing, cheapest_levels, gang_instance, gangs, kinds, references_us
+from jigsaw_opt.formulations.packing import (
+    Prices,
+    Pricing,
+    cheapest_levels,
+    coschedule_instance,
+    coschedules,
+    kinds,
+    references_us,
+)
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType, ValueStep
-from jigsaw_opt.solvers.allocation.packing import Memory, PackedQueue, Timetables, fill, fluid_bound, pack
+from jigsaw_opt.solvers.allocation.packing import Memory, PackedQueue, Timetables, fill, pack, rate_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -50,11 +58,11 @@ def require_fit(problem: PackingProblem, packed: PackedQueue) -> None:
     progress = [0.0] * len(problem.classes)
     for pattern, copies in packed.patterns:
         servers[pattern.type] += copies * pattern.servers
-        used = sum(packed.gangs[team.gang].site.gpus * n for team, n in pattern.teams)
+        used = sum(packed.coschedules[team.coschedule].site.gpus * n for team, n in pattern.teams)
         assert used <= pattern.servers * problem.types[pattern.type].server.gpus
         for team, n in pattern.teams:
-            gang = packed.gangs[team.gang]
-            for c, kind, rate in zip(team.classes, gang.kinds, packed.rates[team.gang], strict=True):
+            coschedule = packed.coschedules[team.coschedule]
+            for c, kind, rate in zip(team.classes, coschedule.kinds, packed.rates[team.coschedule], strict=True):
                 assert (kind.model, kind.workers) == (problem.classes[c].model, problem.classes[c].workers)
                 jobs[c] += copies * n
                 progress[c] += copies * n * rate
@@ -98,15 +106,18 @@ def test_the_bound_holds_against_every_packing() -> None:
 def most_valuable(problem: PackingProblem) -> float:
     """By trying every number of every team on GPUs that are filled from the left, at rates that none beats."""
     known = references_us(problem, kinds(problem)[0])
-    found = list(gangs(problem, 0, known))
+    found = list(coschedules(problem, 0, known))
     teams = [
         (
-            gang.site.gpus,
+            coschedule.site.gpus,
             classes,
-            sum(problem.classes[c].weight * r for c, r in zip(classes, gang.rates(gang.period_us), strict=True)),
+            sum(
+                problem.classes[c].weight * r
+                for c, r in zip(classes, coschedule.rates(coschedule.period_us), strict=True)
+            ),
         )
-        for gang in found
-        for classes in classes_of(problem, [(k.model, k.workers) for k in gang.kinds])
+        for coschedule in found
+        for classes in classes_of(problem, [(k.model, k.workers) for k in coschedule.kinds])
     ]
 
     # Sizes are powers of two that divide or are divided by the server, so counting GPUs is enough.
@@ -138,19 +149,23 @@ def classes_of(problem: PackingProblem, members: list[tuple[str, int]]) -> Itera
 
 def test_timetables_are_no_faster_than_the_rates_that_none_beats() -> None:
     timetables = Timetables()
-    pairs = [gang for gang in gangs(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])) if len(gang.kinds) == 2]
+    pairs = [
+        coschedule
+        for coschedule in coschedules(MIXED, 0, references_us(MIXED, kinds(MIXED)[0]))
+        if len(coschedule.kinds) == 2
+    ]
     assert pairs
-    for gang in pairs:
-        period = timetables.iteration_us(MIXED, 0, gang)
+    for coschedule in pairs:
+        period = timetables.iteration_us(MIXED, 0, coschedule)
         assert period is not None
-        assert gang.period_us <= period <= gang.period_us * Fraction(11, 10)
+        assert coschedule.period_us <= period <= coschedule.period_us * Fraction(11, 10)
     assert timetables.found == len(pairs)
 
 
 def test_a_worker_that_keeps_its_level_gains_less_than_one_that_does_not() -> None:
     pair = next(
         g
-        for g in gangs(MIXED, 0, references_us(MIXED, kinds(MIXED)[0]))
+        for g in coschedules(MIXED, 0, references_us(MIXED, kinds(MIXED)[0]))
         if {k.model for k in g.kinds} == {"small", "large"}
     )
     kept, chosen = (Timetables(n).iteration_us(MIXED, 0, pair) for n in (1, 16))
@@ -160,17 +175,17 @@ def test_a_worker_that_keeps_its_level_gains_less_than_one_that_does_not() -> No
 
 
 def test_a_job_alone_has_the_rate_that_the_solver_proves() -> None:
-    alone = [g for g in gangs(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])) if len(g.kinds) == 1]
-    for gang in alone:
-        full = tuple(replace(kind, depth=FullDepth()) for kind in gang.kinds)
-        instance = gang_instance(BOX, [(kind, MODELS[kind.model]) for kind in full], gang.site, 1)
-        assert solve(instance, "cpsat", Options(work_limit=5, threads=1)).bound == gang.period_us
+    alone = [g for g in coschedules(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])) if len(g.kinds) == 1]
+    for coschedule in alone:
+        full = tuple(replace(kind, depth=FullDepth()) for kind in coschedule.kinds)
+        instance = coschedule_instance(BOX, [(kind, MODELS[kind.model]) for kind in full], coschedule.site, 1)
+        assert solve(instance, "cpsat", Options(work_limit=5, threads=1)).bound == coschedule.period_us
 
 
 def test_no_two_jobs_share_gpus_without_room_for_both() -> None:
     tight = replace(BOX, server=replace(BOX.server, gpu_memory=330_000_000))
     problem = replace(MIXED, types=(tight,))
-    found = list(gangs(problem, 0, references_us(problem, kinds(problem)[0])))
+    found = list(coschedules(problem, 0, references_us(problem, kinds(problem)[0])))
     assert {tuple(k.model for k in g.kinds) for g in found if len(g.kinds) == 2} == {("small", "small")}
     require_fit(problem, pack(problem))
 
@@ -210,19 +225,21 @@ def test_free_levels_are_no_slower_than_the_staircase() -> None:
     free = replace(MIXED, classes=tuple(replace(c, depth=FreeDepth()) for c in MIXED.classes))
     periods = []
     for problem in (MIXED, free):
-        gang = next(g for g in gangs(problem, 0, references_us(problem, kinds(problem)[0])) if len(g.kinds) == 2)
-        periods.append(Timetables().iteration_us(problem, 0, gang))
+        coschedule = next(
+            g for g in coschedules(problem, 0, references_us(problem, kinds(problem)[0])) if len(g.kinds) == 2
+        )
+        periods.append(Timetables().iteration_us(problem, 0, coschedule))
     assert periods[1] is not None
     assert periods[0] is not None
     assert periods[1] <= periods[0]
 
 
 def test_prices_above_all_worth_leave_no_pattern() -> None:
-    found = list(gangs(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])))
+    found = list(coschedules(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])))
     members = {kind: [c] for c, kind in enumerate(kinds(MIXED)[0])}
     pricing = Pricing(0, 4, found, list(range(len(found))), members)
     counts = [c.count for c in MIXED.classes]
-    rates = [gang.rates(gang.period_us) for gang in found]
+    rates = [coschedule.rates(coschedule.period_us) for coschedule in found]
     dear = Prices([0.0], [100.0] * 5, [c.weight for c in MIXED.classes])
     assert not list(pricing.patterns(dear, rates, counts))
     free = replace(dear, jobs=[0.0] * 5)
@@ -233,7 +250,7 @@ def test_prices_above_all_worth_leave_no_pattern() -> None:
 def test_the_cheapest_levels_are_those_of_every_choice_tried() -> None:
     convex = Model(tuple(Segment(f"s{k}", {"v": 100}, {"v": b}, 1, 1) for k, b in enumerate((900, 300, 700, 100))))
     jobs = (Job("j", "net", 4, 2, depth=FreeDepth(min_contributors=2, mean_depth="2/3")),)
-    job = cut(Instance("one", Cluster((BOX.server,)), {"net": convex}, jobs)).jobs[0]
+    job = compile_instance(Instance("one", Cluster((BOX.server,)), {"net": convex}, jobs)).jobs[0]
     cost = job.blocks[0].duration_us["v"]
     found = cheapest_levels(job, cost)
     assert found is not None
@@ -260,11 +277,11 @@ def test_the_fluid_bound_is_above_every_other() -> None:
     fair = replace(MIXED, classes=tuple(replace(c, steps=steps) for c in MIXED.classes))
     for problem in (mixed, free, fair):
         packed = pack(problem)
-        assert packed.bound <= fluid_bound(problem) * (1 + 1e-9)
+        assert packed.bound <= rate_bound(problem) * (1 + 1e-9)
 
 
 def test_the_fluid_bound_holds_for_jobs_of_different_widths_on_the_same_gpus() -> None:
-    # One exchanges most of its time; the others compute on its GPUs meanwhile, which no gang of `pack` does.
+    # One exchanges most of its time; the others compute on its GPUs meanwhile, which no coschedule of `pack` does.
     models = {"wide": network(200, 300, 20_000_000), "narrow": network(2_000, 4_000, 1_000)}
     shared = replace(BOX, count=2)
     classes = (QueuedJobs("w", "wide", 8, 1, 8.0, STAIRCASE), QueuedJobs("n", "narrow", 4, 2, 4.0, STAIRCASE))
@@ -282,9 +299,9 @@ def test_the_fluid_bound_holds_for_jobs_of_different_widths_on_the_same_gpus() -
         c.weight * j.iterations * alone[k] / plan.objective
         for c, k, j in zip((classes[0], classes[1], classes[1]), (*alone, list(alone)[1]), jobs, strict=True)
     )
-    assert pack(problem).bound < worth <= fluid_bound(problem)
+    assert pack(problem).bound < worth <= rate_bound(problem)
 
 
 def test_the_fluid_bound_is_reached_where_jobs_cannot_share() -> None:
     ones = queue(("small", 1, 5, 1.0), ("large", 1, 30, 0.7))
-    assert pack(ones).objective == pytest.approx(fluid_bound(ones)) == pytest.approx(5 + 7 * 0.7)
+    assert pack(ones).objective == pytest.approx(rate_bound(ones)) == pytest.approx(5 + 7 * 0.7)

@@ -9,7 +9,7 @@ import pytest
 from jigsaw_opt import Instance, Options, UsageError
 from jigsaw_opt.checking import check
 from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
-from jigsaw_opt.problem.shaped_graph import cut_shape
+from jigsaw_opt.problem.shaped_graph import compile_shape
 from jigsaw_opt.solvers.bounds.activities import slot_loads
 from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
 from jigsaw_opt.solvers.phased import is_long, resolve_phased, solve_phased
@@ -54,9 +54,9 @@ def test_a_phased_plan_with_shapes_is_not_gone_on_from() -> None:
 def test_chains_of_many_iterations_are_not_longer_than_they_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = long(seed, 30)
     for job in asked.shaped:
-        exact = ShapedData(cut_shape(job), asked.cluster).longest_us()
-        monkeypatch.setattr(slot_loads, "_MOST_LISTED", 10 * cut_shape(job).size)
-        repeated = ShapedData(cut_shape(job), asked.cluster)
+        exact = ShapedData(compile_shape(job), asked.cluster).longest_us()
+        monkeypatch.setattr(slot_loads, "_MOST_LISTED", 10 * compile_shape(job).size)
+        repeated = ShapedData(compile_shape(job), asked.cluster)
         assert repeated.listed == 10 < job.iterations
         assert 0.9 * exact <= repeated.longest_us() <= exact
         monkeypatch.undo()

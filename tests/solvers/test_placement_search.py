@@ -12,7 +12,7 @@ from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.recipes import FULL
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
@@ -27,7 +27,7 @@ SEEDS = (4019, 4017)
 
 def scheduled(instance: Instance) -> tuple[ProblemData, SequenceSearch, SequencedSchedule]:
     """Return a list schedule of an instance whose jobs were placed one after the other."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
     data, rng = ProblemData(operations, Layout(operations), asked), Random(0)

@@ -12,10 +12,9 @@ import pytest
 from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Operations, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Operations, Segment, Server, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
@@ -23,6 +22,7 @@ from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import Move, driver
 from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance
 
@@ -75,13 +75,13 @@ def test_a_second_search_follows_where_the_exact_model_does_not_fit_or_has_had_i
     draws = []
 
     class Recorded(driver.Driver):
-        def __init__(self, control: Control, stream: int = 0, only: type[Move] | None = None) -> None:
-            super().__init__(control, stream, only=only)
-            if control.operations.horizon == "finite":  # and not the search of the move `other_horizon`
+        def __init__(self, solve_state: SolveState, stream: int = 0, only: type[Move] | None = None) -> None:
+            super().__init__(solve_state, stream, only=only)
+            if solve_state.operations.horizon == "finite":  # and not the search of the move `other_horizon`
                 draws.append(self.rng.getstate())
 
     monkeypatch.setattr(driver, "Driver", Recorded)
-    monkeypatch.setattr(cpsat_search, "fits", lambda control, operations: fits)
+    monkeypatch.setattr(cpsat_search, "fits", lambda solve_state, operations: fits)
     result = run(load("server/oversubscribed"), workers, work_limit=0.1, time_limit=time_limit)
     assert len(set(draws)) == len(draws) == searches
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
@@ -92,13 +92,13 @@ def test_the_second_search_for_a_period_looks_at_the_finite_horizon(monkeypatch:
     made = []
 
     class Recorded(driver.Driver):
-        def __init__(self, control: Control, stream: int = 0, only: type[Move] | None = None) -> None:
-            super().__init__(control, stream, only=only)
-            if control.operations.horizon == "cyclic":
+        def __init__(self, solve_state: SolveState, stream: int = 0, only: type[Move] | None = None) -> None:
+            super().__init__(solve_state, stream, only=only)
+            if solve_state.operations.horizon == "cyclic":
                 made.append((stream, only))
 
     monkeypatch.setattr(driver, "Driver", Recorded)
-    monkeypatch.setattr(cpsat_search, "fits", lambda control, operations: False)
+    monkeypatch.setattr(cpsat_search, "fits", lambda solve_state, operations: False)
     run(generate("crowded", 1013), 2, work_limit=0.1)
     assert made == [(0, None), (1, OtherHorizon)]
 
@@ -136,7 +136,7 @@ def test_without_a_plan_it_proves_so_and_names_the_conflict(objective: Objective
 def test_a_depth_that_no_levels_reach_ends_without_a_plan(workers: int) -> None:
     deep = replace(crowd(), jobs=(Job("a", "m", 1, 1, depth=FreeDepth(1, 2)),))
     options = Options(threads=workers, work_limit=0.5)
-    result = PORTFOLIO.run(Control("portfolio", cut(deep), options, lambda event: None))
+    result = PORTFOLIO.run(SolveState("portfolio", compile_instance(deep), options, lambda event: None))
     assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
 
 
@@ -147,7 +147,7 @@ def test_one_thread_has_a_plan_before_it_proves_anything(monkeypatch: pytest.Mon
 
     events: list[Event] = []
     objectives: list[int | None] = []
-    monkeypatch.setattr("jigsaw_opt.solvers.stronger.stronger_bounds", stronger)
+    monkeypatch.setattr("jigsaw_opt.solvers.bound_tightening.stronger_bounds", stronger)
     instance = generate("server", 2)
     result = solve(instance, "portfolio", Options(threads=1, work_limit=0.05), on_event=events.append)
     assert next(event.objective for event in events if event.objective is not None) == objectives[0]
@@ -212,7 +212,7 @@ def test_where_the_model_does_not_fit_there_is_a_plan_all_the_same(
 
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_bounds_come_to_an_end_where_there_is_no_plan(objective: Objective) -> None:
-    operations = cut(crowd(objective))
+    operations = compile_instance(crowd(objective))
     values = [bound.value for bound in stronger_bounds(operations, 1)]
     assert values == sorted(values)
     assert all(value <= serial_limit(operations) for value in values)

@@ -19,7 +19,7 @@ from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
-from jigsaw_opt.solvers.resolve.robust import bridges
+from jigsaw_opt.solvers.resolve.survivable import bridges
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
 from tests.solvers.test_failures import chained

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.bounds import lower_bound
@@ -82,7 +82,7 @@ def test_optima_of_data_parallel_jobs_are_those_of_brute_force(seed: int) -> Non
         result = solve(instance, solver, Options(threads=1, work_limit=5.0))
         assert (result.status, result.objective) == (Status.INFEASIBLE if best is None else Status.OPTIMAL, best)
     if best is not None:
-        assert lower_bound(cut(instance)).value <= best
+        assert lower_bound(compile_instance(instance)).value <= best
         for solver in ("greedy", "search"):
             heuristic = solve(instance, solver, Options(threads=1, work_limit=0.02))
             assert heuristic.bound <= best and (heuristic.objective or 0) >= best
@@ -147,7 +147,7 @@ def test_groups_are_inserted_where_no_buddies_are_joined() -> None:
     links = tuple(Link(f"l{a}{b}", (f"s{a}", f"s{b}"), 10**6) for a, b in ("01", "02", "03", "23"))
     cluster = replace(instance.cluster, servers=servers, links=links)
     jobs = tuple(replace(job, workers=3, iterations=2500) for job in instance.jobs)
-    operations = cut(replace(instance, cluster=cluster, jobs=jobs))
+    operations = compile_instance(replace(instance, cluster=cluster, jobs=jobs))
     asked = demands(operations)
     assert asked is not None
     table = CandidateTable(ProblemData(operations, Layout(operations), asked))

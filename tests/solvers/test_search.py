@@ -10,12 +10,11 @@ import pytest
 
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements, timetables
 from jigsaw_opt.solvers.infeasibility import certain_causes
@@ -33,6 +32,7 @@ from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance
@@ -96,7 +96,7 @@ def test_is_better_than_the_placements_that_it_begins_with(objective: Objective)
     better = 0
     for seed in (0, 6):
         instance = generate("server", seed, objective=objective)
-        first = values_of_placements(cut(instance))
+        first = values_of_placements(compile_instance(instance))
         result = searched(instance, 0.3)
         assert result.objective is not None
         assert result.objective <= min(first)
@@ -108,20 +108,20 @@ def test_jobs_are_listed_before_functions_are_compiled(monkeypatch: pytest.Monke
     """The search waits for them, and should have more than the heuristic's placements by then."""
     found = []
     for name in ("rack/mixed-types", "rack/weighted", "rack/tight-memory"):
-        operations = cut(load(name))
+        operations = compile_instance(load(name))
         options = Options(threads=1, work_limit=1.0)
-        control = Control("test", operations, options, lambda event: None)
+        solve_state = SolveState("test", operations, options, lambda event: None)
         monkeypatch.setattr(opening, "prepare", lambda wait, cancel=options.cancel: cancel.set())
-        reason = Driver(control).run()
+        reason = Driver(solve_state).run()
         assert reason is StoppedBy.PROOF or options.cancel.is_set()
-        assert control.objective is not None
-        found.append(control.objective / min(values_of_placements(operations)))
+        assert solve_state.objective is not None
+        found.append(solve_state.objective / min(values_of_placements(operations)))
     assert max(found) < 1.0
 
 
 def test_without_any_work_the_first_placement_stays() -> None:
     instance = generate("server", 2)
-    assert searched(instance, 0.0).objective == values_of_placements(cut(instance))[0]
+    assert searched(instance, 0.0).objective == values_of_placements(compile_instance(instance))[0]
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
@@ -216,14 +216,16 @@ def deeper_than_deep() -> Instance:
 @pytest.mark.parametrize("make", [crowd, deeper_than_deep])
 @pytest.mark.parametrize("work", [None, 0.05])
 def test_what_has_no_plan_ends_without_one(make: Callable[[], Instance], work: float | None) -> None:
-    result = SEARCH.run(Control("search", cut(make()), Options(threads=1, work_limit=work), lambda event: None))
+    result = SEARCH.run(
+        SolveState("search", compile_instance(make()), Options(threads=1, work_limit=work), lambda event: None)
+    )
     assert result.status is Status.UNKNOWN
     assert result.stopped_by is (StoppedBy.COMPLETED if work is None or make is deeper_than_deep else StoppedBy.TIME)
     assert result.plan is None
 
 
 def test_certain_causes_are_told_before_the_search() -> None:
-    assert certain_causes(cut(deeper_than_deep()))
+    assert certain_causes(compile_instance(deeper_than_deep()))
     result = searched(deeper_than_deep(), 0.01)
     assert result.status is Status.INFEASIBLE
     assert result.conflicts
@@ -232,17 +234,17 @@ def test_certain_causes_are_told_before_the_search() -> None:
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, objective: Objective) -> None:
     instance = generate("tiny", 20, objective=objective)
-    operations = cut(instance)
+    operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
     evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
     assignments = next(placements(operations, asked))
     plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
-    control = Control("test", operations, Options(threads=1), lambda event: None)
-    control.offer(plan)
-    before = control.objective
-    budget = Budget(control)
-    model = RepairModel(control, ProblemData(operations, Layout(operations), asked), Engine(budget))
+    solve_state = SolveState("test", operations, Options(threads=1), lambda event: None)
+    solve_state.offer(plan)
+    before = solve_state.objective
+    budget = Budget(solve_state)
+    model = RepairModel(solve_state, ProblemData(operations, Layout(operations), asked), Engine(budget))
     chosen = sorted(range(count), key=lambda index: -job_end(plan.jobs[index]))
     if plan.period_us is None:
         stays = chosen.pop()
@@ -251,8 +253,8 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     else:
         better = model.at_period(plan, chosen, plan.period_us - 1, 0.1)
     assert better is not None and before is not None
-    assert control.offer(better)
-    assert control.objective is not None and control.objective < before
+    assert solve_state.offer(better)
+    assert solve_state.objective is not None and solve_state.objective < before
     assert [job.gpus for job in better.jobs] == [job.gpus for job in plan.jobs]
     assert 0 < budget.work < 0.6
 
@@ -260,26 +262,26 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
 def test_a_placement_on_the_cyclic_horizon_is_left_alone_after_some_periods_in_vain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    operations = cut(generate("server", 155, objective="period"))
+    operations = compile_instance(generate("server", 155, objective="period"))
     asked = demands(operations)
     assert asked is not None
     evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
     assignments = next(placements(operations, asked))
     plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
     assert plan.period_us is not None
-    control = Control("test", operations, Options(threads=1), lambda event: None)
-    control.offer(plan)
+    solve_state = SolveState("test", operations, Options(threads=1), lambda event: None)
+    solve_state.offer(plan)
     tried: list[int] = []
     monkeypatch.setattr(RepairModel, "at_period", lambda self, plan, jobs, period, work: tried.append(period))
-    context = Context(control, asked, Random(0), Budget(control), lambda candidate: None)
+    context = Context(solve_state, asked, Random(0), Budget(solve_state), lambda candidate: None)
     assert Repair(context).improve(plan) is None
-    room = plan.period_us - control.bound
+    room = plan.period_us - solve_state.bound
     assert [round((plan.period_us - period) / room, 3) for period in tried] == [0.5, 0.25, 0.125, 0.062]
 
 
 def test_a_slice_of_the_budget_ends_before_the_budget() -> None:
-    operations = cut(generate("tiny", 20))
-    budget = Budget(Control("test", operations, Options(threads=1, work_limit=10.0), lambda event: None), share=0.5)
+    operations = compile_instance(generate("tiny", 20))
+    budget = Budget(SolveState("test", operations, Options(threads=1, work_limit=10.0), lambda event: None), share=0.5)
     budget.spend(1.0)
     with budget.slice(0.1):
         assert not budget.spend(0.4)
@@ -295,20 +297,20 @@ def test_a_slice_of_the_budget_ends_before_the_budget() -> None:
 
 @pytest.mark.slow
 def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
-    operations = cut(generate("crowded", 2003, servers=4, gpus=4))
+    operations = compile_instance(generate("crowded", 2003, servers=4, gpus=4))
     asked = demands(operations)
     assert asked is not None
     options = Options(threads=1, work_limit=4.0, params=SearchParams(insertion=InsertionParams(slice=0.05)))
-    control = Control("test", operations, options, lambda event: None)
-    control.offer(next(timetables(operations)))
-    context = Context(control, asked, Random(0), Budget(control), lambda candidate: None)
+    solve_state = SolveState("test", operations, options, lambda event: None)
+    solve_state.offer(next(timetables(operations)))
+    context = Context(solve_state, asked, Random(0), Budget(solve_state), lambda candidate: None)
     move = BestFitInsertion(context)
-    before, spent = control.objective, []
+    before, spent = solve_state.objective, []
     for _ in range(3):
         work = context.budget.work
         assert move.run(context.incumbent, context.budget) is None
         spent.append(context.budget.work - work)
-    assert control.objective == before
+    assert solve_state.objective == before
     first = context.params.insertion.slice * 4.0
     assert [work / first for work in spent] == pytest.approx([1.0, 1.5, 2.25], rel=0.25)
 

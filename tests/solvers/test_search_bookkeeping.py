@@ -23,7 +23,7 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
-    cut,
+    compile_instance,
 )
 from jigsaw_opt.problem.calendar import Calendar, union
 from jigsaw_opt.problem.instance import Horizon, Objective
@@ -104,7 +104,7 @@ def test_what_is_removed_leaves_no_trace(period: int | None, requests: list[tupl
 
 def balance_of(instance: Instance, seed: int = 0, params: SearchParams | None = None) -> LoadBalancer | None:
     """A whole placement, or None where none was found."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     asked = demands(operations)
     if asked is None:
         return None

@@ -11,10 +11,9 @@ import pytest
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import cut
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.assignments.layout import demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import DriverParams
@@ -26,6 +25,7 @@ from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
+from jigsaw_opt.solvers.solve_state import SolveState
 
 pytest.importorskip("ortools")
 
@@ -33,7 +33,7 @@ Run = Callable[[Context], Candidate | None]
 
 
 class Search:
-    """A search with one move, on a control that knows the worst of some plans.
+    """A search with one move, on a solve_state that knows the worst of some plans.
 
     Parameters
     ----------
@@ -43,42 +43,42 @@ class Search:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         without = SearchParams(without=names(), driver=DriverParams(patience=1))
-        self.control = Control(
-            "test", cut(generate("server", 9)), Options(threads=1, params=without), lambda event: None
+        self.solve_state = SolveState(
+            "test", compile_instance(generate("server", 9)), Options(threads=1, params=without), lambda event: None
         )
-        self.context = context_of(self.control)
+        self.context = context_of(self.solve_state)
         self.plans = plans_of(self.context)[:4]
         assert len(self.plans) == 4
         self.values = [candidate.value for candidate in self.plans]
-        self.control.offer(self.plans[0].timetable)
+        self.solve_state.offer(self.plans[0].timetable)
         self.rewards: list[bool] = []
         monkeypatch.setattr(driver, "open_search", lambda context, begun: None)
         monkeypatch.setattr(AdaptiveSelection, "reward", lambda self_, name, gain, work: self.rewards.append(gain > 0))
 
     def elsewhere(self, plan: Timetable) -> None:
         """Another thread finds a plan."""
-        thread = Thread(target=self.control.offer, args=(plan,))
+        thread = Thread(target=self.solve_state.offer, args=(plan,))
         thread.start()
         thread.join()
 
     def run(self, move: Run) -> Result:
         """What comes of it where the move does the same each time."""
-        return self.control.conclude(driver.Driver(self.control, moves=(move_of(move),)).run)
+        return self.solve_state.conclude(driver.Driver(self.solve_state, moves=(move_of(move),)).run)
 
     @property
     def record(self) -> MoveRecord:
         """What the move was credited with."""
-        return self.control.moves["scripted"]
+        return self.solve_state.moves["scripted"]
 
 
-def context_of(control: Control) -> Context:
-    asked = demands(control.operations)
+def context_of(solve_state: SolveState) -> Context:
+    asked = demands(solve_state.operations)
     assert asked is not None
 
     def propose(candidate: Candidate) -> None:
-        control.offer(candidate.timetable)
+        solve_state.offer(candidate.timetable)
 
-    return Context(control, asked, Random(0), Budget(control), propose)
+    return Context(solve_state, asked, Random(0), Budget(solve_state), propose)
 
 
 def plans_of(context: Context) -> list[Candidate]:
@@ -139,7 +139,7 @@ def test_what_is_proposed_on_the_way_counts_and_is_seen_at_once(search: Search) 
     def run(context: Context) -> Candidate | None:
         for candidate in search.plans[1:3]:
             context.propose(candidate)
-            seen.append(search.control.objective)
+            seen.append(search.solve_state.objective)
         search.elsewhere(search.plans[3].timetable)
         return search.plans[2]
 
@@ -163,7 +163,7 @@ def test_a_plan_proposed_half_way_is_kept_and_credited_where_the_move_does_not_r
     else:
         with pytest.raises(error):
             search.run(run)
-    assert search.control.objective == search.values[1]
+    assert search.solve_state.objective == search.values[1]
     assert search.record.calls == search.record.successes == 1
     assert search.record.improvement == search.values[0] - search.values[1]
 
@@ -186,11 +186,11 @@ def test_a_move_that_boasts_is_not_believed(search: Search) -> None:
 
 
 def test_the_control_says_by_how_much_a_plan_is_better(search: Search) -> None:
-    control = Control("test", search.control.operations, Options(threads=1), lambda event: None)
-    assert control.incumbent is None
-    answers = [control.offer(search.plans[number].timetable) for number in (1, 0, 3, 3)]
+    solve_state = SolveState("test", search.solve_state.operations, Options(threads=1), lambda event: None)
+    assert solve_state.incumbent is None
+    answers = [solve_state.offer(search.plans[number].timetable) for number in (1, 0, 3, 3)]
     assert answers == [Accepted(0), None, Accepted(search.values[1] - search.values[3]), None]
-    assert control.incumbent == (search.values[3], search.plans[3].timetable)
+    assert solve_state.incumbent == (search.values[3], search.plans[3].timetable)
 
 
 def test_the_effort_of_a_move_does_not_depend_on_another_thread(
@@ -215,14 +215,14 @@ def test_the_effort_of_a_move_does_not_depend_on_another_thread(
 def test_an_insertion_in_vain_takes_longer_next_time_whatever_another_thread_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    operations = cut(generate("server", 6))
-    control = Control("test", operations, Options(threads=1, work_limit=100.0), lambda event: None)
-    context = context_of(control)
+    operations = compile_instance(generate("server", 6))
+    solve_state = SolveState("test", operations, Options(threads=1, work_limit=100.0), lambda event: None)
+    context = context_of(solve_state)
     plans = plans_of(context)
     move, spent = BestFitInsertion(context), []
 
     def in_vain(self: PeriodSearch) -> None:
-        control.offer(plans[min(1, len(spent))].timetable)
+        solve_state.offer(plans[min(1, len(spent))].timetable)
         began = context.budget.work
         while not context.budget.spend(0.01):
             pass
@@ -231,5 +231,5 @@ def test_an_insertion_in_vain_takes_longer_next_time_whatever_another_thread_fou
     monkeypatch.setattr(PeriodSearch, "best_fit", in_vain)
     for _ in range(3):
         assert move.run(context.incumbent, context.budget) is None
-    assert plans[1].value == control.objective > control.bound
+    assert plans[1].value == solve_state.objective > solve_state.bound
     assert [work / spent[0] for work in spent] == pytest.approx([1.0, 1.5, 2.25], rel=0.01)

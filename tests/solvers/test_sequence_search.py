@@ -11,11 +11,10 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
@@ -35,6 +34,7 @@ from jigsaw_opt.solvers.search.moves.relocation import Relocation
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extras import needs_fast
 from tests.extreme_instances import enlarged
 from tests.random_instances import random_instance
@@ -44,7 +44,7 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "weighted_completion", "period"
 
 def start_of(instance: Instance) -> tuple[ProblemData, Timetable] | None:
     """The list schedule of the heuristic's first placement."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     asked = demands(operations)
     assignments = None if asked is None else next(placements(operations, asked), None)
     if asked is None or assignments is None:
@@ -58,10 +58,10 @@ def never(operations: int) -> bool:
     return False
 
 
-def control_of(data: ProblemData, plan: Timetable) -> Control:
-    control = Control("test", data.operations, Options(threads=1), lambda event: None)
-    assert control.offer(plan)
-    return control
+def control_of(data: ProblemData, plan: Timetable) -> SolveState:
+    solve_state = SolveState("test", data.operations, Options(threads=1), lambda event: None)
+    assert solve_state.offer(plan)
+    return solve_state
 
 
 def assert_correct(data: ProblemData, sequencing: SequenceSearch, schedule: SequencedSchedule) -> None:
@@ -127,8 +127,8 @@ def test_ends_where_what_it_is_worth_is_out_of_reach(objective: Objective) -> No
 
 def best_at_placement(data: ProblemData, plan: Timetable) -> int:
     """The best objective at the placement of a plan, by CP-SAT; of a period within a thousandth."""
-    control, jobs = control_of(data, plan), range(len(plan.jobs))
-    retiming, low = RepairModel(control, data, Engine(Budget(control))), control.bound
+    solve_state, jobs = control_of(data, plan), range(len(plan.jobs))
+    retiming, low = RepairModel(solve_state, data, Engine(Budget(solve_state))), solve_state.bound
     while plan.period_us is not None and low + 1 < plan.period_us and low < 0.999 * plan.period_us:
         period = (low + plan.period_us) // 2
         shorter = retiming.at_period(plan, jobs, period, 0.3)

@@ -13,7 +13,7 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Iteration, Job, JobPlan, Model, Plan, Segment, Server
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Objective
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import resolve
@@ -112,7 +112,7 @@ class Rolled:
         jobs = tuple(self.jobs[name] for name in self.done)
         instance = replace(self.instance, jobs=jobs)
         plans = tuple(JobPlan(name, self.gpus[name], its) for name, its in self.done.items())
-        value = objective_of(cut(instance), plans, None)
+        value = objective_of(compile_instance(instance), plans, None)
         return instance, Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, None, plans)
 
 

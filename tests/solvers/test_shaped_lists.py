@@ -10,10 +10,10 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
-from jigsaw_opt.problem import Edge, Hold, Instance, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import Edge, Instance, MemoryInterval, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.operations import cut
-from jigsaw_opt.problem.shaped_graph import cut_shape
+from jigsaw_opt.problem.operations import compile_instance
+from jigsaw_opt.problem.shaped_graph import compile_shape
 from jigsaw_opt.solvers.activities.flat import one_iteration
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
@@ -76,7 +76,7 @@ def test_limits_ahead_make_zero_bubble_schedules(ahead: float, memory: int, idle
     # ZB-H1 leaves (p - 1)(F + B - W) idle with the memory of 1F1B, and ZB-H2 nothing with nearly twice as much.
     layout = PipelineLayout((0, 1, 2, 3), 8, True)
     costs = PipelineCosts((5,) * 4, (5,) * 4, (5,) * 4, activation_bytes=(3,) * 4, weight_bytes=(1,) * 4)
-    operations = cut(pipeline_instance(PipelineProblem(costs, layout, memory), "pipe", "cyclic"))
+    operations = compile_instance(pipeline_instance(PipelineProblem(costs, layout, memory), "pipe", "cyclic"))
     jobs = PlacedJobs(operations, next(placements(operations, 0)))
     value, timetable = jobs.schedule(Rule("ahead", 0, ahead), 10**9)
     assert timetable is not None
@@ -98,18 +98,18 @@ def test_an_order_that_holds_the_least_is_found_by_taking_choices_back() -> None
     # `a` is begun first by its tail, but what it holds leaves no room for `c`, which `b` and then `d` wait for.
     names = ("a", "b", "c", "d")
     blocks = tuple(ShapedBlock(name, ("s",), {"v": 1}) for name in names)
-    holds = (Hold("a", "d", 3), Hold("b", "b", 1), Hold("c", "c", 5))
+    holds = (MemoryInterval("a", "d", 3), MemoryInterval("b", "b", 1), MemoryInterval("c", "c", 5))
     shape = Shape((Slot("s"),), blocks, (), (Edge("c", "b"), Edge("b", "d"), Edge("a", "d")), holds=holds)
-    flat = one_iteration(cut_shape(ShapedJob("j", shape, 1)), [5])
+    flat = one_iteration(compile_shape(ShapedJob("j", shape, 1)), [5])
     order = serial_order(flat)
     assert order is not None
     assert order.index(2) < order.index(0)
-    assert serial_order(one_iteration(cut_shape(ShapedJob("j", shape, 1)), [4])) is None
+    assert serial_order(one_iteration(compile_shape(ShapedJob("j", shape, 1)), [4])) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_the_rank_every_activity_is_started_and_memory_suffices(seed: int) -> None:
-    operations = cut(shaped_only(seed))
+    operations = compile_instance(shaped_only(seed))
     for placement in list(placements(operations, seed))[:3]:
         jobs = PlacedJobs(operations, placement)
         size = len(jobs.flat.duration_us)
@@ -145,7 +145,7 @@ def test_most_mixed_instances_get_a_plan(horizon: Horizon, objective: Objective)
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_the_rank_workers_keep_what_they_wait_for(seed: int) -> None:
-    operations = cut(random_mixed_instance(seed))
+    operations = compile_instance(random_mixed_instance(seed))
     for placement in list(placements(operations, seed))[:3]:
         jobs = PlacedJobs(operations, placement)
         size = len(jobs.flat.duration_us)

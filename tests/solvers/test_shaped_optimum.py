@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import Cluster, Edge, Instance, MemoryInterval, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.shape import Barrier
 from jigsaw_opt.solvers.options import Options
@@ -30,7 +30,7 @@ def two_batches(memory: int, barrier: bool) -> Instance:
     """Forward passes of 1 and backward passes of 2 on one GPU, each pair with one byte held in between."""
     blocks = tuple(ShapedBlock(f"{kind}{b}", ("s",), {"v": 1 + (kind == "B")}) for b in range(2) for kind in "FB")
     edges = (*(Edge(f"F{b}", f"B{b}") for b in range(2)), Edge("F0", "F1"), Edge("F1", "B0"))
-    holds = tuple(Hold(f"F{b}", f"B{b}", 1) for b in range(2))
+    holds = tuple(MemoryInterval(f"F{b}", f"B{b}", 1) for b in range(2))
     shape = Shape((Slot("s"),), blocks, (), edges, "slot" if barrier else "none", holds)
     cluster = Cluster((Server("s", "v", 1, memory, 10**6),))
     return Instance("two", cluster, {}, (ShapedJob("j", shape, 1),), "cyclic", "period")

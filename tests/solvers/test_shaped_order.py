@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from jigsaw_opt.formulations.cpsat_activities.symmetry import alike_parts, sorted_starts
-from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import Cluster, Edge, Instance, MemoryInterval, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.shape import Barrier
-from jigsaw_opt.problem.shaped_graph import cut_shape
+from jigsaw_opt.problem.shaped_graph import compile_shape
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -39,7 +39,7 @@ def alike(seed: int, horizon: Horizon) -> Instance:
         (),
         tuple(Edge(f"{k}.{a}", f"{k}.{b}", lag) for k in range(copies) for a, b, lag in edges),
         random.choice(BARRIERS),
-        tuple(Hold(f"{k}.{a}", f"{k}.{b}", 1 + (a + b) % 2) for k in range(copies) for a, b in pairs),
+        tuple(MemoryInterval(f"{k}.{a}", f"{k}.{b}", 1 + (a + b) % 2) for k in range(copies) for a, b in pairs),
     )
     cluster = Cluster((Server("s", "v", 2, random.choice((2, 3, 4)), 10**6),))
     job = ShapedJob("job", shape, random.choice((1, 1, 2)) if size * copies < 6 else 1)
@@ -51,7 +51,7 @@ def test_the_optimum_of_alike_parts(horizon: Horizon) -> None:
     found = []
     for seed in range(16):
         instance = alike(seed, horizon)
-        assert alike_parts(cut_shape(instance.shaped[0]))
+        assert alike_parts(compile_shape(instance.shaped[0]))
         result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
         found.append(result.objective)
         assert result.objective == shaped_optimum(instance), seed
@@ -61,7 +61,9 @@ def test_the_optimum_of_alike_parts(horizon: Horizon) -> None:
 
 def test_starts_are_sorted_part_by_part() -> None:
     blocks = tuple(ShapedBlock(f"{kind}{k}", ("s",), {"v": 1}) for k in range(2) for kind in "FB")
-    edges, holds = (tuple(made(f"F{k}", f"B{k}") for k in range(2)) for made in (Edge, lambda a, b: Hold(a, b, 1)))
+    edges, holds = (
+        tuple(made(f"F{k}", f"B{k}") for k in range(2)) for made in (Edge, lambda a, b: MemoryInterval(a, b, 1))
+    )
     shape = Shape((Slot("s"),), blocks, (), edges, "none", holds)
-    graph = cut_shape(ShapedJob("job", shape, 1))
+    graph = compile_shape(ShapedJob("job", shape, 1))
     assert sorted_starts(graph, [[4, 6, 0, 7]]) == [[0, 6, 4, 7]]

@@ -9,14 +9,25 @@ from random import Random
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot, cut
+from jigsaw_opt.problem import (
+    Cluster,
+    Edge,
+    Instance,
+    MemoryInterval,
+    Server,
+    Shape,
+    ShapedBlock,
+    ShapedJob,
+    Slot,
+    compile_instance,
+)
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.placing import placements
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.random_shapes import random_shaped_instance
 
 pytest.importorskip("ortools")
@@ -24,13 +35,13 @@ pytest.importorskip("ortools")
 
 def there_and_back(devices: int, memory: int, *paths: list[int]) -> Instance:
     """Forward blocks of 1 along each path, backward ones of 3 back; 1 is held from the one to the other."""
-    blocks, edges, holds = list[ShapedBlock](), list[Edge](), list[Hold]()
+    blocks, edges, holds = list[ShapedBlock](), list[Edge](), list[MemoryInterval]()
     for number, path in enumerate(paths):
         chain = [f"f{number}.{device}" for device in path] + [f"b{number}.{device}" for device in path[::-1]]
         slots = [f"d{device}" for device in [*path, *path[::-1]]]
         blocks += [ShapedBlock(n, (s,), {"v": 3 if n[0] == "b" else 1}) for n, s in zip(chain, slots, strict=True)]
         edges += [Edge(before, after) for before, after in pairwise(chain)]
-        holds += [Hold(f"f{number}.{device}", f"b{number}.{device}", 1) for device in path]
+        holds += [MemoryInterval(f"f{number}.{device}", f"b{number}.{device}", 1) for device in path]
     own = tuple(Slot(f"d{device}") for device in range(devices))
     shape = Shape(own, tuple(blocks), (), tuple(edges), "none", tuple(holds))
     cluster = Cluster((Server("s", "v", devices, memory, 10**6),))
@@ -56,7 +67,7 @@ def test_two_chains_that_cross(memory: int, period: int) -> None:
 
 def modulo_timetables(instance: Instance, most: int, seed: int = 0) -> list[Timetable]:
     """Modulo schedules on the first placement, each of a shorter period than the one before."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     found: list[Timetable] = []
     for placement in islice(placements(operations, seed), 1):
         schedules = PlacedJobs(operations, placement).modulo_schedules(Random(seed), most)
@@ -81,9 +92,9 @@ def test_modulo_schedules_of_random_instances_are_correct() -> None:
         instance = drawn if seed % 2 else replace(drawn, cluster=replace(drawn.cluster, servers=servers))
         for timetable in modulo_timetables(instance, 200, seed):
             checked += 1
-            control = Control("modulo", cut(instance), Options(), lambda event: None)
-            control.offer(timetable)
-            plan = control.result(StoppedBy.COMPLETED).plan
+            solve_state = SolveState("modulo", compile_instance(instance), Options(), lambda event: None)
+            solve_state.offer(timetable)
+            plan = solve_state.result(StoppedBy.COMPLETED).plan
             assert plan is not None
             assert not check(instance, plan), seed
     assert checked >= 40

@@ -10,18 +10,18 @@ import pytest
 from jigsaw_opt.instances.shops import Shop, shop_instance
 from jigsaw_opt.problem import Instance, ShapedJob
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.improving import Annealing
 from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.ranks import Rule
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.random_shapes import random_shaped_instance
 from tests.solvers.test_cpsat_shaped import instance_of, one_server, pipeline
 
@@ -77,23 +77,23 @@ def test_moves_of_shaped_jobs_are_chosen_and_left_out_as_others_are() -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Horizon, objective: Objective) -> None:
-    operations = cut(shaped_only(seed, horizon, objective))
+    operations = compile_instance(shaped_only(seed, horizon, objective))
     placement = next(placements(operations, 0), None)
     if placement is None:
         assert solve(operations.instance, "cpsat", Options(work_limit=5.0)).status is Status.INFEASIBLE
         return
     events: list[LiveEvent] = []
-    control = Control("windows", operations, Options(threads=1, work_limit=5.0), events.append)
+    solve_state = SolveState("windows", operations, Options(threads=1, work_limit=5.0), events.append)
     jobs = PlacedJobs(operations, placement)
     _, timetable = jobs.schedule(Rule("in_order", 0), 10**9)
     assert timetable is not None
-    control.offer(timetable)
-    before = control.objective
-    searches = Annealing(control, operations), WindowSearch(control, operations, stream=1)
+    solve_state.offer(timetable)
+    before = solve_state.objective
+    searches = Annealing(solve_state, operations), WindowSearch(solve_state, operations, stream=1)
     for search in searches:
         search.step(0.5, math.inf)
-    assert before is not None and control.objective is not None
+    assert before is not None and solve_state.objective is not None
     assert all(search.spent > 0 for search in searches)
-    assert control.bound <= control.objective <= before
+    assert solve_state.bound <= solve_state.objective <= before
     # Asked for, each plan is checked.
     assert all(event.plan is not None for event in events[1:])

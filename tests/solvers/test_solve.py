@@ -12,11 +12,10 @@ import pytest
 
 from jigsaw_opt.errors import MissingEngineError, PluginError, UsageError, WrongPlanError
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance, Operations, cut
+from jigsaw_opt.problem import Instance, Operations, compile_instance
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.auto import AUTO
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find, names
@@ -24,6 +23,7 @@ from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy, relative_gap
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_async import solve_async
+from jigsaw_opt.solvers.solve_state import SolveState
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Scripted:
         return self.refuses
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
-        operations = cut(instance)
-        control = Control(self.name, operations, options, report)
+        operations = compile_instance(instance)
+        solve_state = SolveState(self.name, operations, options, report)
         timetable = greedy_timetable(operations)
         assert timetable is not None
-        control.offer(Timetable(tuple(timetable.jobs), timetable.period_us))
-        result = control.result(StoppedBy.COMPLETED)
+        solve_state.offer(Timetable(tuple(timetable.jobs), timetable.period_us))
+        result = solve_state.result(StoppedBy.COMPLETED)
         if self.shift_us and result.plan is not None:
             wrong = replace(result.plan, objective=result.plan.objective + self.shift_us)
             result = replace(result, plan=wrong)
@@ -57,7 +57,7 @@ class Scripted:
 
 @dataclass(frozen=True)
 class Handed:
-    """A third party's solver that is handed the control."""
+    """A third party's solver that is handed the solve_state."""
 
     name: str = "handed"
     display_name: str = "another solver of a test"
@@ -68,11 +68,11 @@ class Handed:
     def unsupported(self, instance: Instance) -> str | None:
         return None
 
-    def run(self, control: Control) -> Result:
-        timetable = greedy_timetable(control.operations)
+    def run(self, solve_state: SolveState) -> Result:
+        timetable = greedy_timetable(solve_state.operations)
         assert timetable is not None
-        control.offer(timetable)
-        return control.result(StoppedBy.COMPLETED)
+        solve_state.offer(timetable)
+        return solve_state.result(StoppedBy.COMPLETED)
 
 
 @pytest.fixture
@@ -82,11 +82,11 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> list[Instance]:
 
     def counted(instance: Instance) -> Operations:
         seen.append(instance)
-        return cut(instance)
+        return compile_instance(instance)
 
     for module in [module for name, module in sys.modules.items() if name.startswith("jigsaw_opt.")]:
-        if getattr(module, "cut", None) is cut:
-            monkeypatch.setattr(module, "cut", counted)
+        if getattr(module, "compile_instance", None) is compile_instance:
+            monkeypatch.setattr(module, "compile_instance", counted)
     return seen
 
 
@@ -189,9 +189,9 @@ def test_a_missing_engine_and_a_refusal_are_told_apart(pair: Instance) -> None:
 
 
 def test_a_solver_that_does_not_say_so_takes_no_promises(pair: Instance) -> None:
-    promised = replace(pair, jobs=(replace(pair.jobs[0], deadline_us=10**6), *pair.jobs[1:]))
-    with pytest.raises(UsageError, match=r"'scripted' does not take .* job 'a' promises a deadline or a pace"):
-        solve(promised, Scripted())
+    guaranteed = replace(pair, jobs=(replace(pair.jobs[0], deadline_us=10**6), *pair.jobs[1:]))
+    with pytest.raises(UsageError, match=r"'scripted' does not take .* job 'a' has a deadline or a pace"):
+        solve(guaranteed, Scripted())
 
 
 def test_a_solver_that_does_not_say_so_takes_no_route_policies(pair: Instance) -> None:
@@ -248,11 +248,11 @@ def test_the_options_of_a_cancelled_solve_cancel_the_next_until_their_flag_is_cl
 def test_a_control_that_has_ended_takes_no_other_solve(pair: Instance) -> None:
     options = Options(threads=1)
     options.cancel.set()
-    control = Control("twice", cut(pair), options, lambda event: None)
-    assert control.conclude(lambda: None).stopped_by is StoppedBy.INTERRUPT
+    solve_state = SolveState("twice", compile_instance(pair), options, lambda event: None)
+    assert solve_state.conclude(lambda: None).stopped_by is StoppedBy.INTERRUPT
     options.cancel.clear()
-    with pytest.raises(UsageError, match="control of 'twice' has ended"):
-        control.conclude(lambda: None)
+    with pytest.raises(UsageError, match="solve_state of 'twice' has ended"):
+        solve_state.conclude(lambda: None)
 
 
 def test_auto_falls_back_on_greedy_without_ortools(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

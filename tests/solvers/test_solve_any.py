@@ -12,13 +12,13 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.solvers import solve as call
 from jigsaw_opt.solvers.auto import Auto
 from jigsaw_opt.solvers.bounds import Bound, Proof
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import PHASED, either, solve_phased
 from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.registry import ignored
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.solvers.stop import NoPlan
 
 NET = Model((Segment("l", {"v": 3}, {"v": 4}, 5, 6),))
@@ -101,9 +101,9 @@ def test_of_short_jobs_a_phased_plan_is_tried_where_no_other_is_found(monkeypatc
     assert found.solver == "phased" and found.objective == 42
     listed: list[float] = []
 
-    def run(solver: Auto, control: Control) -> Result:
-        listed.append(next(rule.limit for rule in control._rules if isinstance(rule, NoPlan)))
-        return control.result(StoppedBy.TIME)
+    def run(solver: Auto, solve_state: SolveState) -> Result:
+        listed.append(next(rule.limit for rule in solve_state._rules if isinstance(rule, NoPlan)))
+        return solve_state.result(StoppedBy.TIME)
 
     monkeypatch.setattr(Auto, "run", run)
     found = solve(one_server(*jobs), options=Options(threads=1, time_limit=10.0))

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
@@ -23,7 +23,7 @@ CASES = [(family, seed) for family, seeds in (("tiny", 24), ("server", 16), ("ra
 
 def outcomes(family: str, seed: int) -> list[tuple[Outcome, tuple[JobPlan, ...]]]:
     """List schedules of the first placements under priorities drawn at random, with their timetables."""
-    operations = cut(generate(family, seed))
+    operations = compile_instance(generate(family, seed))
     asked = demands(operations)
     assert asked is not None
     evaluator, draw, count, found = (
@@ -85,7 +85,7 @@ def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.Monke
 
 
 def test_a_later_outcome_does_not_change_an_earlier_one() -> None:
-    operations = cut(generate("server", 6))
+    operations = compile_instance(generate("server", 6))
     asked = demands(operations)
     assert asked is not None
     evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, PartKind
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
-from jigsaw_opt.views.failure_words import FailureWords, severity
+from jigsaw_opt.views.describe_failures import FailureDescription, severity
 from jigsaw_opt.views.failures_page import failures_html, positions
 from tests.solvers.test_failures import chained
 
@@ -64,9 +64,9 @@ def effect(kind: PartKind, name: str, stopped: tuple[str, ...] = (), objective: 
     return FailureEffect((FailedPart(kind, name),), stopped, {}, {}, objective, ())
 
 
-def words() -> FailureWords:
+def words() -> FailureDescription:
     jobs = tuple(replace(chained().jobs[0], name=f"j{k}") for k in range(8))
-    return FailureWords(replace(chained(), jobs=jobs), 100)
+    return FailureDescription(replace(chained(), jobs=jobs), 100)
 
 
 def test_where_jobs_stop_there_is_no_gain() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound
@@ -35,5 +35,5 @@ def test_an_equation_of_one_number_is_that_number() -> None:
 def test_every_bound_of_bundled_pipelines_says_what_it_adds_up() -> None:
     for name in ("pipeline/plain", "pipeline/sharded", "pipeline/split-backward"):
         instance = load(name)
-        text = bound_text(instance.objective, lower_bound(cut(instance)))
+        text = bound_text(instance.objective, lower_bound(compile_instance(instance)))
         assert ": " in text.split("Kind of bound: ")[1] and " take" in text

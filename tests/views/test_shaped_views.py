@@ -11,9 +11,9 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.problem import (
     Cluster,
     Execution,
-    Hold,
     Instance,
     Link,
+    MemoryInterval,
     Plan,
     Server,
     Shape,
@@ -45,7 +45,7 @@ def pipe(period: int | None = None) -> tuple[Instance, Plan]:
             ShapedBlock("both", ("s0", "s1"), {"v": 1}),
         ),
         (ShapedTransfer("act", 3, "s0", "s1"),),
-        holds=(Hold("F", "B", 2),),
+        holds=(MemoryInterval("F", "B", 2),),
     )
     cluster = Cluster((Server("a", "v", 1, 100, 1), Server("b", "v", 1, 100, 1)), (), (Link("ab", ("a", "b"), 10**6),))
     horizon, objective = ("cyclic", "period") if period else ("finite", "makespan")

@@ -12,7 +12,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.executor.replay.phases import PhasePart
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, Plan, ShapedIteration, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import job_end
@@ -63,7 +63,7 @@ def alone_part(instance: Instance, plan: Plan, names: Collection[str]) -> PhaseP
 
 def _network(instance: Instance, plan: Plan) -> ActivityNetwork:
     """The operations of a plan, and what they wait for."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     network, place_of = ActivityNetwork(operations.routes, instance.horizon), operations.cluster.gpus.place_of
     graphs = {graph.name: graph for graph in operations.jobs}
     shaped = {graph.job.name: graph for graph in operations.shaped}

@@ -18,7 +18,7 @@ from jigsaw_opt.executor.replay.phases import PhasePart, phase_parts
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FullDepth
-from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.problem.rules.keyed import altered
@@ -31,7 +31,7 @@ __all__ = ["at_full_depth", "baseline_part", "baseline_plan", "foreground_of"]
 def at_full_depth(instance: Instance) -> Instance:
     """The instance whose jobs all go to full depth and whose objective is the time that all of them take.
 
-    Promises of the jobs are left out: the usual way knows none.
+    Guarantees of the jobs are left out: the usual way knows none.
     """
     jobs = tuple(altered(job, depth=FullDepth(), deadline_us=None, pace_us=None) for job in instance.data_parallel)
     return altered(instance, jobs=jobs, objective="period" if instance.horizon == "cyclic" else "makespan")
@@ -48,7 +48,7 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
         ``fifo`` or ``gang``.
     """
     usual = at_full_depth(instance)
-    operations = cut(usual)
+    operations = compile_instance(usual)
     schedule = _BaselineSchedule(operations, plan)
     for job in _turns(operations, policy):
         schedule.add_iteration(job)
@@ -77,7 +77,7 @@ def baseline_part(request: ReplayRequest) -> PhasePart | None:
 
 
 def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
-    """Return the names of the jobs in the foreground: those that are named, or else those that promise a pace.
+    """Return the names of the jobs in the foreground: those that are named, or else those that have a pace.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(request.foreground or paced))
     if not found:
         named = argument("foreground", "NAME")
-        raise UsageError(f"no job promises a pace, so it has to be said which ones are in the foreground: {named}")
+        raise UsageError(f"no job has a pace, so it has to be said which ones are in the foreground: {named}")
     if len(found) == len(names):
         raise UsageError("all jobs are in the foreground, so they take alone what they take together")
     return found

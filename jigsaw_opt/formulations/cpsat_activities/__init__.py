@@ -38,7 +38,7 @@ class CpSatActivities:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     gpus
         Its GPUs by number.
     jobs
@@ -107,7 +107,7 @@ def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     bound, limit
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest. On the cyclic
         horizon the period is `limit` unless `spans_suffice`: what is feasible at a period is so at every longer one

@@ -39,7 +39,7 @@ def sorted_starts(graph: ShapedGraph, rows: Sequence[Sequence[int]]) -> list[lis
     Parameters
     ----------
     graph
-        The job, cut.
+        The compiled job.
     rows
         Starts of a plan.
     """

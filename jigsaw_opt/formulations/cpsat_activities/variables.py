@@ -65,7 +65,7 @@ class ShapedVariables:
     Parameters
     ----------
     graph
-        The job, cut.
+        The compiled job.
     at
         By slot, the literal of each GPU that it may be on.
     on

@@ -17,12 +17,12 @@ from jigsaw_opt.formulations.cpsat_cycle import add_wrap, earlier, later, phase_
 from jigsaw_opt.formulations.cpsat_cycle import resources as cycle_resources
 from jigsaw_opt.formulations.cpsat_cycle.resources import ModuloClock
 from jigsaw_opt.formulations.cpsat_timetable import resources
-from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.cpsat_timetable.job import add_job
-from jigsaw_opt.formulations.cpsat_timetable.ladder import ladder
+from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maximum
 from jigsaw_opt.formulations.cpsat_timetable.reading import add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import gpu_load
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs
 from jigsaw_opt.formulations.timetable.windows import Window, windows
@@ -46,21 +46,21 @@ class WorkerJobs:
     model
         Receives their variables and constraints, but those that they share with shaped jobs.
     operations
-        The instance, cut.
+        The compiled instance.
     axis
         The times that shaped jobs are laid down on.
     """
 
     def __init__(self, model: cp_model.CpModel, operations: Operations, axis: TimeAxis) -> None:
         self.model, self.operations, self.axis = model, operations, axis
-        self.network = RoutedNetwork(Ground(operations))
+        self.network = RoutedNetwork(GpuEligibility(operations))
         self.jobs: list[JobVariables] = []
-        self.paces: list[ChannelPace] = []
+        self.paces: list[ChannelEncoding] = []
         self.clock: ModuloClock | None = None
         spans = _windows(operations, axis.limit) if operations.jobs else ()
         for number, (job, span) in enumerate(zip(operations.jobs, spans, strict=True)):
             too_long = span.release + job.iterations * span.iteration > span.deadline
-            if too_long or not self.network.ground.allowed(job):
+            if too_long or not self.network.eligibility.allowed(job):
                 model.add_bool_or([])
                 self.jobs.clear()
                 return
@@ -81,11 +81,11 @@ class WorkerJobs:
 
     def blocks(self, g: int) -> list[cp_model.IntervalVar]:
         """What blocks take of a GPU."""
-        ground = self.network.ground
+        eligibility = self.network.eligibility
         if self.clock is not None:
-            return cycle_resources.blocks_on(self.model, ground, self.jobs, g, self.clock)
+            return cycle_resources.blocks_on(self.model, eligibility, self.jobs, g, self.clock)
         inside = [it for it in self.jobs if g in it.here]
-        return [block for it in inside for block in resources.blocks_on(self.model, ground, it, g)]
+        return [block for it in inside for block in resources.blocks_on(self.model, eligibility, it, g)]
 
     def transfers(self) -> dict[int, list[cp_model.IntervalVar]]:
         """What transfers take of links."""
@@ -99,7 +99,7 @@ class WorkerJobs:
         total: Expression = 0
         for it in self.jobs:
             if g in it.here:
-                total = total + gpu_load(self.network.ground, it, g, sum).work
+                total = total + gpu_load(self.network.eligibility, it, g, sum).work
         return total
 
     def memory_unit(self) -> int:
@@ -109,7 +109,8 @@ class WorkerJobs:
     def memory(self, g: int, unit: int, room: int) -> list[tuple[cp_model.IntVar, int]]:
         """What they take of a GPU all the time: literals, and so many units where each holds (specification: memory).
 
-        The largest activations climb a ladder of the sizes that occur; one beyond the room is one unit too many.
+        The largest activations take the order encoding of the sizes that occur; one beyond the room is one unit too
+        many.
         """
         inside = [it for it in self.jobs if g in it.here]
         if not inside:
@@ -120,14 +121,14 @@ class WorkerJobs:
             for levels in it.different_levels(g)
             for d, literal in levels.items()
         ]
-        largest = ladder(self.model, [(0, inside[0].here[g]), *uses])
+        largest = encode_maximum(self.model, [(0, inside[0].here[g]), *uses])
         rises = [high - low for low, high in pairwise(largest.values)]
         states = [(it.here[g], min(it.job.state_bytes // unit, room + 1)) for it in inside if it.job.state_bytes]
         return [*states, *zip(largest.steps, rises, strict=True)]
 
     def decisions(self, value: Callable[[cp_model.IntVar], int]) -> list[JobDecision]:
         """What a solution decides for them."""
-        found = [decision_of(self.network.ground, it, value) for it in self.jobs]
+        found = [decision_of(self.network.eligibility, it, value) for it in self.jobs]
         if self.clock is None:
             return found
         return [later(own, value(phase)) for own, phase in zip(found, self.clock.phases, strict=True)]
@@ -140,7 +141,7 @@ class WorkerJobs:
             if clock is not None:
                 own = earlier(plan, phase_of(plan))
                 self.model.add_hint(clock.phases[number], (phase_of(plan) - first) % clock.limit)
-            add_hint(self.model, it, own, [self.network.ground.index[name] for name in plan.gpus])
+            add_hint(self.model, it, own, [self.network.eligibility.index[name] for name in plan.gpus])
 
     def _in_order(self, plans: tuple[JobPlan, ...]) -> list[JobPlan]:
         """For each job the plan that it takes where identical ones end in their order, on clocks of their own."""

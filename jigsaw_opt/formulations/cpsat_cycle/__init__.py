@@ -18,7 +18,7 @@ from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, dec
 from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_loads_of_period
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import Window
 from jigsaw_opt.problem.operations import Operations
@@ -53,12 +53,12 @@ class CpSatCycle:
 
     def plan(self, value: Value) -> Timetable:
         """Timetable of a solution, given the value of each variable."""
-        ground = self.network.ground
+        eligibility = self.network.eligibility
         decisions = [
-            later(decision_of(ground, it, value), value(phase))
+            later(decision_of(eligibility, it, value), value(phase))
             for it, phase in zip(self.jobs, self.clock.phases, strict=True)
         ]
-        return Timetable(assemble(ground.operations, decisions), value(self.clock.period))
+        return Timetable(assemble(eligibility.operations, decisions), value(self.clock.period))
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
@@ -82,28 +82,28 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     spans
         Window of each job on its own clock: release 0, deadline `limit`.
     bound, limit
         Every period is at least `bound`, and only periods at most `limit` are of interest.
     """
-    proto, ground = new_model(), Ground(operations)
-    network = RoutedNetwork(ground)
+    proto, eligibility = new_model(), GpuEligibility(operations)
+    network = RoutedNetwork(eligibility)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     clock = ModuloClock(proto, jobs, bound, limit)
     proto.minimize(clock.period)
-    if not all(ground.allowed(job) for job in operations.jobs):
+    if not all(eligibility.allowed(job) for job in operations.jobs):
         proto.add_bool_or([])
         return CpSatCycle(network, jobs, clock, proto)
     paces = [add_job(proto, network, it) for it in jobs]
     for it in jobs:
         add_wrap(proto, it, clock)
-    add_memory(proto, ground, jobs)
-    add_blocks_disjoint(proto, ground, jobs, clock)
+    add_memory(proto, eligibility, jobs)
+    add_blocks_disjoint(proto, eligibility, jobs, clock)
     add_transfers_disjoint(proto, jobs, paces, clock)
     add_order(proto, network, jobs)
-    add_loads_of_period(proto, ground, jobs, clock.period)
+    add_loads_of_period(proto, eligibility, jobs, clock.period)
     return CpSatCycle(network, jobs, clock, proto)
 
 

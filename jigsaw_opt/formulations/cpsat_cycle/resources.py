@@ -12,10 +12,10 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_power import PowerUse
-from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.cpsat_timetable.resources import contended_links, lasting
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -86,18 +86,18 @@ class ModuloClock:
 
 
 def add_blocks_disjoint(
-    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], clock: ModuloClock
+    model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], clock: ModuloClock
 ) -> None:
     """On a GPU, blocks do not overlap, and all keep to the caps (specification: exclusive, power, cyclic-horizon)."""
-    power = PowerUse(ground.operations.cluster)
-    for g in range(len(ground.gpus)):
-        model.add_no_overlap(blocks_on(model, ground, jobs, g, clock, power))
+    power = PowerUse(eligibility.operations.cluster)
+    for g in range(len(eligibility.gpus)):
+        model.add_no_overlap(blocks_on(model, eligibility, jobs, g, clock, power))
     power.close(model)
 
 
 def blocks_on(
     model: cp_model.CpModel,
-    ground: Ground,
+    eligibility: GpuEligibility,
     jobs: Sequence[JobVariables],
     g: int,
     clock: ModuloClock,
@@ -107,11 +107,11 @@ def blocks_on(
     intervals: list[cp_model.IntervalVar] = []
     for it, phase in zip(jobs, clock.phases, strict=True):
         for starts, levels in zip(it.starts if g in it.here else (), it.levels, strict=False):
-            size = _size(model, block_us(it.job, ground.gpu_type(g)), levels[g])
+            size = _size(model, block_us(it.job, eligibility.gpu_type(g)), levels[g])
             copies = clock.lay(model, phase, starts[g], size, it.here[g])
             intervals += copies
             if power is not None:
-                power.add(ground.server(g), copies, it.job.power_w.get(ground.gpu_type(g), 0))
+                power.add(eligibility.server(g), copies, it.job.power_w.get(eligibility.gpu_type(g), 0))
     return intervals
 
 
@@ -127,7 +127,7 @@ def _size(model: cp_model.CpModel, times: Sequence[int], levels: dict[int, cp_mo
 
 
 def add_transfers_disjoint(
-    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace], clock: ModuloClock
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding], clock: ModuloClock
 ) -> None:
     """On a link, transfers do not overlap (specification: exclusive, cyclic-horizon)."""
     for intervals in transfers_over(model, jobs, paces, clock, contended_links(jobs)).values():
@@ -137,7 +137,7 @@ def add_transfers_disjoint(
 def transfers_over(
     model: cp_model.CpModel,
     jobs: Sequence[JobVariables],
-    paces: Sequence[ChannelPace],
+    paces: Sequence[ChannelEncoding],
     clock: ModuloClock,
     links: Collection[int],
 ) -> dict[int, list[cp_model.IntervalVar]]:

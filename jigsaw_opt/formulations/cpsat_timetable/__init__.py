@@ -13,7 +13,7 @@ from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoin
 from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads, add_link_loads, add_server_loads
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import (
     Window,
@@ -59,8 +59,8 @@ class CpSatTimetable:
 
     def plan(self, value: Value) -> Timetable:
         """Timetable of a solution, given the value of each variable."""
-        ground = self.network.ground
-        return Timetable(assemble(ground.operations, [decision_of(ground, it, value) for it in self.jobs]))
+        eligibility = self.network.eligibility
+        return Timetable(assemble(eligibility.operations, [decision_of(eligibility, it, value) for it in self.jobs]))
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
@@ -75,38 +75,38 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     spans
         What is known of the times of each job where the objective is at most `limit`.
     bound, limit
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
     """
-    proto, ground = new_model(), Ground(operations)
-    network = RoutedNetwork(ground)
+    proto, eligibility = new_model(), GpuEligibility(operations)
+    network = RoutedNetwork(eligibility)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
-    if not all(ground.allowed(job) for job in operations.jobs):
+    if not all(eligibility.allowed(job) for job in operations.jobs):
         proto.add_bool_or([])
         return CpSatTimetable(network, jobs, proto)
     paces = [add_job(proto, network, it) for it in jobs]
-    add_memory(proto, ground, jobs)
-    add_blocks_disjoint(proto, ground, jobs)
+    add_memory(proto, eligibility, jobs)
+    add_blocks_disjoint(proto, eligibility, jobs)
     add_transfers_disjoint(proto, jobs, paces)
     add_order(proto, network, jobs)
-    _add_objective(proto, ground, jobs, bound, limit)
+    _add_objective(proto, eligibility, jobs, bound, limit)
     return CpSatTimetable(network, jobs, proto)
 
 
 def _add_objective(
-    proto: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], bound: int, limit: int
+    proto: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], bound: int, limit: int
 ) -> None:
     """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
-    objective = proto.new_int_var(bound, limit, ground.operations.objective)
+    objective = proto.new_int_var(bound, limit, eligibility.operations.objective)
     proto.minimize(objective)
-    if ground.operations.objective == "weighted_completion":
+    if eligibility.operations.objective == "weighted_completion":
         proto.add(objective == sum(it.job.weight * it.ends[-1] for it in jobs))
         return
     for it in jobs:
         proto.add(objective >= it.ends[-1])
-    add_gpu_loads(proto, ground, jobs, objective)
-    add_server_loads(proto, ground, jobs, objective)
-    add_link_loads(proto, ground, jobs, objective)
+    add_gpu_loads(proto, eligibility, jobs, objective)
+    add_server_loads(proto, eligibility, jobs, objective)
+    add_link_loads(proto, eligibility, jobs, objective)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from jigsaw_opt.formulations.cpsat_timetable.ladder import ladder
+from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maximum
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
-from jigsaw_opt.formulations.timetable import pace
+from jigsaw_opt.formulations.timetable import order_encoding
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
-from jigsaw_opt.formulations.timetable.pace import Ladder
+from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["ChannelPace", "add_links", "add_pace"]
+__all__ = ["ChannelEncoding", "add_channel", "add_links"]
 
-ChannelPace: TypeAlias = pace.ChannelPace["cp_model.IntVar"]
+ChannelEncoding: TypeAlias = order_encoding.ChannelEncoding["cp_model.IntVar"]
 
 
 def add_links(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> None:
@@ -42,7 +42,7 @@ def _bridge(
     model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables, literal: cp_model.IntVar, side: frozenset[int]
 ) -> None:
     """A closed ring crosses the only way between two sides exactly where it has servers on both."""
-    component = network.ground.routes(it.job).component
+    component = network.eligibility.routes(it.job).component
     part = {component[s] for s in side}
     inside = [s for s in it.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
@@ -70,7 +70,7 @@ def _ring_neighbours(
     pairs: Iterable[tuple[int, int]],
 ) -> None:
     """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
-    component = network.ground.routes(it.job).component
+    component = network.eligibility.routes(it.job).component
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
         both = [~it.used[first], ~it.used[second], literal]
@@ -80,20 +80,20 @@ def _ring_neighbours(
         model.add_bool_or([*both, *outside])
 
 
-def add_pace(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelPace:
+def add_channel(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
     """Smallest rate and largest latency among links and shared fabrics in use (specification: ring)."""
     if it.job.slots < 2:
-        return ChannelPace(Ladder((1,), ()), Ladder((0,), ()))
+        return ChannelEncoding(OrderEncoding((1,), ()), OrderEncoding((0,), ()))
     cluster = network.cluster
     uses = [(cluster.links[k].bandwidth, cluster.links[k].latency_us, literal) for k, literal in it.links.items()]
     for s in it.used:
-        workers = it.on_server(network.ground, s)
+        workers = it.on_server(network.eligibility, s)
         if len(workers) > 1:
             shared = _shared(model, workers)
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))
-    rate = ladder(model, [(-rate, literal) for rate, _, literal in uses])
-    latency = ladder(model, [(latency, literal) for _, latency, literal in uses])
-    return ChannelPace(Ladder(tuple(-value for value in rate.values), rate.steps), latency)
+    rate = encode_maximum(model, [(-rate, literal) for rate, _, literal in uses])
+    latency = encode_maximum(model, [(latency, literal) for _, latency, literal in uses])
+    return ChannelEncoding(OrderEncoding(tuple(-value for value in rate.values), rate.steps), latency)
 
 
 def _shared(model: cp_model.CpModel, workers: Sequence[cp_model.IntVar]) -> cp_model.IntVar:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace, add_links, add_pace
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding, add_channel, add_links
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_depth_rule, add_placement
 from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["add_job"]
 
 
-def add_job(proto: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelPace:
+def add_job(proto: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
     """Add the variables and constraints of one job, and return the pace of its transfers."""
-    add_placement(proto, network.ground, it)
+    add_placement(proto, network.eligibility, it)
     add_depth_rule(proto, it)
     add_iterations(proto, it)
     add_links(proto, network, it)
-    pace = add_pace(proto, network, it)
+    pace = add_channel(proto, network, it)
     durations = add_durations(proto, it, pace)
     add_exchanges(proto, it, durations)
-    add_readiness(proto, network.ground, it, durations)
+    add_readiness(proto, network.eligibility, it, durations)
     return pace

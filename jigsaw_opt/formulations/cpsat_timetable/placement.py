@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.ladder import ladder
+from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maximum
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
-from jigsaw_opt.formulations.timetable.ground import Ground
-from jigsaw_opt.formulations.timetable.pace import climb
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.order_encoding import encoded_value
 from jigsaw_opt.formulations.timetable.variables import tight_gpus
 from jigsaw_opt.problem.critical import candidate_levels
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 __all__ = ["add_depth_rule", "add_memory", "add_placement"]
 
 
-def add_placement(model: cp_model.CpModel, ground: Ground, it: JobVariables) -> None:
+def add_placement(model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVariables) -> None:
     """As many GPUs as slots, all on servers that routes join (specification: placement)."""
     job, name = it.job, it.job.name
-    it.here = {g: model.new_bool_var(f"{name} on {g}") for g in ground.allowed(job)}
+    it.here = {g: model.new_bool_var(f"{name} on {g}") for g in eligibility.allowed(job)}
     model.add(sum(it.here.values()) == job.slots)
-    it.used = {s: model.new_bool_var(f"{name} uses {s}") for s in sorted({ground.server(g) for g in it.here})}
+    it.used = {s: model.new_bool_var(f"{name} uses {s}") for s in sorted({eligibility.server(g) for g in it.here})}
     for s, used in it.used.items():
-        add_any(model, used, it.on_server(ground, s))
-    if it.on_one_server(ground):
+        add_any(model, used, it.on_server(eligibility, s))
+    if it.on_one_server(eligibility):
         model.add_exactly_one(it.used.values())
-    component = ground.routes(job).component
+    component = eligibility.routes(job).component
     parts = sorted({component[s] for s in it.used})
     if len(parts) > 1:
-        _one_part(model, ground, it, parts)
-    for first, second in ground.routes(job).apart(it.used):
+        _one_part(model, eligibility, it, parts)
+    for first, second in eligibility.routes(job).apart(it.used):
         model.add_bool_or([~it.used[first], ~it.used[second]])
 
 
-def _one_part(model: cp_model.CpModel, ground: Ground, it: JobVariables, parts: Sequence[int]) -> None:
-    component = ground.routes(it.job).component
+def _one_part(model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVariables, parts: Sequence[int]) -> None:
+    component = eligibility.routes(it.job).component
     chosen = {part: model.new_bool_var(f"{it.job.name} in part {part}") for part in parts}
     model.add_exactly_one(chosen.values())
     for part, literal in chosen.items():
-        inside = [here for g, here in it.here.items() if component[ground.server(g)] == part]
+        inside = [here for g, here in it.here.items() if component[eligibility.server(g)] == part]
         model.add(sum(inside) == it.job.slots * literal)
 
 
@@ -98,20 +98,21 @@ def _balance(model: cp_model.CpModel, it: JobVariables, totals: dict[int, Expres
         model.add(totals[g] <= least + balance)
 
 
-def add_memory(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+def add_memory(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
     """The workers on a GPU fit into its memory (specification: memory)."""
-    for g, inside in tight_gpus(ground, jobs):
-        _memory_of_gpu(model, g, ground.memory(g), inside)
+    for g, inside in tight_gpus(eligibility, jobs):
+        _memory_of_gpu(model, g, eligibility.memory(g), inside)
 
 
 def _memory_of_gpu(model: cp_model.CpModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
-    """The largest activations climb a ladder of the sizes that occur; a size beyond the memory is one byte too many."""
+    """The largest activations take the order encoding of the sizes that occur; a size beyond the memory is one byte
+    too many."""
     uses = [
         (min(it.job.activation_bytes[d - 1], memory + 1), literal)
         for it in inside
         for levels in it.different_levels(g)
         for d, literal in levels.items()
     ]
-    largest = ladder(model, [(0, inside[0].here[g]), *uses])
+    largest = encode_maximum(model, [(0, inside[0].here[g]), *uses])
     state = sum(it.job.state_bytes * it.here[g] for it in inside)
-    model.add(state + climb(largest.values, largest.steps) <= memory)
+    model.add(state + encoded_value(largest.values, largest.steps) <= memory)

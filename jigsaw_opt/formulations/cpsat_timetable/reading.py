@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision
@@ -21,7 +21,7 @@ Value = Callable[["cp_model.IntVar"], int]
 """Value of a variable in a solution."""
 
 
-def decision_of(ground: Ground, it: JobVariables, value: Value) -> JobDecision:
+def decision_of(eligibility: GpuEligibility, it: JobVariables, value: Value) -> JobDecision:
     """What a solution decides for one job; its workers stand in the order of their GPUs."""
     gpus = [g for g, here in it.here.items() if value(here)]
     levels = [[next(d for d, literal in row[g].items() if value(literal)) for g in gpus] for row in it.levels]
@@ -29,22 +29,22 @@ def decision_of(ground: Ground, it: JobVariables, value: Value) -> JobDecision:
     if it.exchanges:
         transfers = [[value(exchange.start) for exchange in row] for row in it.exchanges]
     else:
-        transfers = _earliest_transfers(ground, it, gpus, levels, starts)
-    return JobDecision([ground.gpus[g] for g in gpus], levels, starts, transfers)
+        transfers = _earliest_transfers(eligibility, it, gpus, levels, starts)
+    return JobDecision([eligibility.gpus[g] for g in gpus], levels, starts, transfers)
 
 
 def _earliest_transfers(
-    ground: Ground,
+    eligibility: GpuEligibility,
     it: JobVariables,
     gpus: Sequence[int],
     levels: Sequence[Sequence[int]],
     starts: Sequence[Sequence[int]],
 ) -> list[list[int]]:
     """Starts of transfers that share no link: each as soon as its bucket is ready and the one before has ended."""
-    channel = ground.routes(it.job).channel(Counter(ground.server(g) for g in gpus))
+    channel = eligibility.routes(it.job).channel(Counter(eligibility.server(g) for g in gpus))
     if channel is None:
         raise ValueError(f"no path joins all servers of job {it.job.name}")
-    times = [block_us(it.job, ground.gpu_type(g)) for g in gpus]
+    times = [block_us(it.job, eligibility.gpu_type(g)) for g in gpus]
     result = []
     for row, begins in zip(levels, starts, strict=True):
         moment, transfers = 0, []

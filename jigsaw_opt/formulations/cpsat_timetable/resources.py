@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_power import PowerUse
-from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -23,23 +23,25 @@ __all__ = [
 ]
 
 
-def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+def add_blocks_disjoint(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
     """On a GPU, blocks do not overlap, and all that run keep to the power caps (specification: exclusive, power)."""
-    power = PowerUse(ground.operations.cluster)
-    for g in range(len(ground.gpus)):
+    power = PowerUse(eligibility.operations.cluster)
+    for g in range(len(eligibility.gpus)):
         blocks: list[cp_model.IntervalVar] = []
         for it in jobs:
             if g in it.here:
-                own = blocks_on(model, ground, it, g)
-                power.add(ground.server(g), own, it.job.power_w.get(ground.gpu_type(g), 0))
+                own = blocks_on(model, eligibility, it, g)
+                power.add(eligibility.server(g), own, it.job.power_w.get(eligibility.gpu_type(g), 0))
                 blocks += own
         model.add_no_overlap(blocks)
     power.close(model)
 
 
-def blocks_on(model: cp_model.CpModel, ground: Ground, it: JobVariables, g: int) -> list[cp_model.IntervalVar]:
+def blocks_on(
+    model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVariables, g: int
+) -> list[cp_model.IntervalVar]:
     """Blocks of a job on a GPU, one an iteration: one interval of a size to be chosen beats one for each level."""
-    times = block_us(it.job, ground.gpu_type(g))
+    times = block_us(it.job, eligibility.gpu_type(g))
     return [
         _block(model, it, g, starts[g], [(times[d - 1], literal) for d, literal in levels[g].items()])
         for starts, levels in zip(it.starts, it.levels, strict=True)
@@ -67,14 +69,16 @@ def _block(
     return model.new_optional_interval_var(start, size, end, here, "")
 
 
-def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace]) -> None:
+def add_transfers_disjoint(
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding]
+) -> None:
     """On a link, transfers do not overlap (specification: exclusive)."""
     for intervals in transfers_over(model, jobs, paces, contended_links(jobs)).values():
         model.add_no_overlap(intervals)
 
 
 def transfers_over(
-    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace], links: Collection[int]
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding], links: Collection[int]
 ) -> dict[int, list[cp_model.IntervalVar]]:
     """What transfers take of some links."""
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
@@ -97,7 +101,7 @@ def contended_links(jobs: Sequence[JobVariables]) -> set[int]:
 
 
 def lasting(
-    model: cp_model.CpModel, it: JobVariables, pace: ChannelPace, bucket: int, literal: cp_model.IntVar
+    model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, bucket: int, literal: cp_model.IntVar
 ) -> cp_model.IntVar | None:
     """Literal that the transfer uses the link for some time: one of no duration overlaps nothing."""
     if it.job.transfers[bucket - 1].payload_bytes > 0 or pace.latency.values[0] > 0:

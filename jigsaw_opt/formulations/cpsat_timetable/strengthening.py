@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import Load, gpu_load, link_load, load_rows, server_load
 
 if TYPE_CHECKING:
@@ -16,36 +16,36 @@ __all__ = ["add_gpu_loads", "add_link_loads", "add_loads_of_period", "add_server
 
 
 def add_gpu_loads(
-    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
+    model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
 ) -> None:
     """Work on a GPU fits between the first release and the last exchange."""
-    for g in range(len(ground.gpus)):
-        _add_loads(model, [gpu_load(ground, it, g, sum) for it in jobs if g in it.here], makespan)
+    for g in range(len(eligibility.gpus)):
+        _add_loads(model, [gpu_load(eligibility, it, g, sum) for it in jobs if g in it.here], makespan)
 
 
 def add_server_loads(
-    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
+    model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
 ) -> None:
     """Work of jobs that sit on one server only fits onto its GPUs, if spread evenly.
 
     Once every worker has its GPU, the rows of the GPUs say no less; these say which jobs fit onto a server before that.
     """
-    for loads in _server_loads(ground, jobs):
+    for loads in _server_loads(eligibility, jobs):
         _add_loads(model, loads, makespan)
 
 
-def _server_loads(ground: Ground, jobs: Sequence[JobVariables]) -> Iterator[list[Load]]:
-    inside = [it for it in jobs if it.on_one_server(ground)]
-    for s in range(len(ground.by_server)):
-        yield [server_load(ground, it, s) for it in inside if s in it.used]
+def _server_loads(eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> Iterator[list[Load]]:
+    inside = [it for it in jobs if it.on_one_server(eligibility)]
+    for s in range(len(eligibility.by_server)):
+        yield [server_load(eligibility, it, s) for it in inside if s in it.used]
 
 
 def add_link_loads(
-    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
+    model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
 ) -> None:
     """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
-    for k, link in enumerate(ground.operations.cluster.links):
-        _add_loads(model, [link_load(ground, it, it.links[k], link) for it in jobs if k in it.links], makespan)
+    for k, link in enumerate(eligibility.operations.cluster.links):
+        _add_loads(model, [link_load(eligibility, it, it.links[k], link) for it in jobs if k in it.links], makespan)
 
 
 def _add_loads(model: cp_model.CpModel, loads: Sequence[Load], makespan: cp_model.IntVar) -> None:
@@ -55,12 +55,12 @@ def _add_loads(model: cp_model.CpModel, loads: Sequence[Load], makespan: cp_mode
 
 
 def add_loads_of_period(
-    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], period: cp_model.IntVar
+    model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], period: cp_model.IntVar
 ) -> None:
     """In a plan that repeats, the work on a GPU or a server and the transfers over a link fit into one period."""
-    for g in range(len(ground.gpus)):
-        model.add(sum(gpu_load(ground, it, g, sum).work for it in jobs if g in it.here) <= period)
-    for loads in _server_loads(ground, jobs):
+    for g in range(len(eligibility.gpus)):
+        model.add(sum(gpu_load(eligibility, it, g, sum).work for it in jobs if g in it.here) <= period)
+    for loads in _server_loads(eligibility, jobs):
         model.add(sum(load.work for load in loads) <= period)
-    for k, link in enumerate(ground.operations.cluster.links):
-        model.add(sum(link_load(ground, it, it.links[k], link).work for it in jobs if k in it.links) <= period)
+    for k, link in enumerate(eligibility.operations.cluster.links):
+        model.add(sum(link_load(eligibility, it, it.links[k], link).work for it in jobs if k in it.links) <= period)

@@ -26,15 +26,15 @@ __all__ = ["add_order", "ordered_twin"]
 
 def add_order(model: cp_model.CpModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs, identical servers, and the GPUs of a server."""
-    ground = network.ground
-    for group in identical_jobs(ground.operations):
+    eligibility = network.eligibility
+    for group in identical_jobs(eligibility.operations):
         for j, k in pairwise(group):
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])
     for servers in identical_servers(network):
         for s, r in pairwise(servers):
             users = [it for it in jobs if s in it.used]
-            _falling(model, [(sum(it.on_server(ground, s)), sum(it.on_server(ground, r))) for it in users])
-    for gpus in ground.by_server:
+            _falling(model, [(sum(it.on_server(eligibility, s)), sum(it.on_server(eligibility, r))) for it in users])
+    for gpus in eligibility.by_server:
         for g, h in pairwise(gpus):
             _falling(model, [(it.here[g], it.here[h]) for it in jobs if g in it.here])
 
@@ -52,17 +52,17 @@ def _falling(model: cp_model.CpModel, pairs: Iterable[tuple[Expression, Expressi
 def ordered_twin(network: RoutedNetwork, timetable: Timetable) -> list[tuple[JobPlan, list[int]]]:
     """For each job, the part of a timetable that it takes in its ordered twin, and the GPUs of its workers there."""
     plans = list(timetable.jobs)
-    for group in identical_jobs(network.ground.operations):
+    for group in identical_jobs(network.eligibility.operations):
         for j, plan in zip(group, sorted((plans[k] for k in group), key=job_end), strict=True):
             plans[j] = plan
-    gpus = [[network.ground.index[name] for name in plan.gpus] for plan in plans]
+    gpus = [[network.eligibility.index[name] for name in plan.gpus] for plan in plans]
     names = _gpu_names(network, [set(row) for row in gpus])
     return [(plan, [names[g] for g in row]) for plan, row in zip(plans, gpus, strict=True)]
 
 
 def _gpu_names(network: RoutedNetwork, placed: Sequence[set[int]]) -> dict[int, int]:
     """What each GPU is called in the ordered twin, given the GPUs of each job."""
-    by_server = network.ground.by_server
+    by_server = network.eligibility.by_server
     names: dict[int, int] = {}
     for servers in identical_servers(network):
         lists = {s: [len(row.intersection(by_server[s])) for row in placed] for s in servers}

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground, block_us
-from jigsaw_opt.formulations.timetable.pace import climb, transfer_expression
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
+from jigsaw_opt.formulations.timetable.order_encoding import encoded_value, transfer_expression
 from jigsaw_opt.problem.critical import fewest_contributors, shortest_transfers, tails_us
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
         it.starts.append(starts)
 
 
-def add_durations(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace) -> list[list[Expression]]:
+def add_durations(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
     """Duration of every transfer, by iteration and bucket (specification: transfer)."""
     job = it.job
     buckets = [operation.bucket for operation in job.transfers]
@@ -50,7 +50,7 @@ def add_durations(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace) 
     ]
 
 
-def _known(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace, bucket: int) -> Expression:
+def _known(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, bucket: int) -> Expression:
     """Duration of a transfer whose number of contributors is known."""
     count, least = it.fewest[bucket - 1], it.shortest[bucket - 1]
     if pace.fixed:
@@ -60,7 +60,7 @@ def _known(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace, bucket:
     return value
 
 
-def _chosen(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace, i: int, bucket: int) -> Expression:
+def _chosen(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
     """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest = it.job, it.fewest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
@@ -68,7 +68,7 @@ def _chosen(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace, i: int
     steps = _contributor_steps(model, it, i, bucket, fewest)
     counts = range(fewest, job.slots + 1)
     if pace.fixed:
-        model.add(value >= climb([job.transfer_us(bucket, c, pace.best) for c in counts], steps))
+        model.add(value >= encoded_value([job.transfer_us(bucket, c, pace.best) for c in counts], steps))
         return value
     model.add(value >= transfer_expression(job, pace, bucket, fewest))
     for step, c in zip(steps, counts[1:], strict=True):
@@ -112,13 +112,13 @@ def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Expre
 
 
 def add_readiness(
-    model: cp_model.CpModel, ground: Ground, it: JobVariables, durations: Sequence[Sequence[Expression]]
+    model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVariables, durations: Sequence[Sequence[Expression]]
 ) -> None:
     """A transfer starts when its bucket is ready at every contributor (specification: readiness)."""
     exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
         for g in it.here:
-            times = block_us(it.job, ground.gpu_type(g))
+            times = block_us(it.job, eligibility.gpu_type(g))
             _iteration_ends_after(model, it, i, g, times, it.shortest)
             if not exact:
                 _bucket_ready(model, it, i, g, times, row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
-from jigsaw_opt.formulations.ilp_timetable.channel import ChannelPace, add_links, add_pace
+from jigsaw_opt.formulations.ilp_timetable.channel import ChannelEncoding, add_channel, add_links
 from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, time_step
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
@@ -15,7 +15,7 @@ from jigsaw_opt.formulations.ilp_timetable.strengthening import add_gpu_loads, a
 from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end, serial_limit, windows
 from jigsaw_opt.problem.operations import Operations
@@ -41,7 +41,7 @@ class IlpTimetable:
 
     Parameters
     ----------
-    ground
+    eligibility
         The instance and its GPUs.
     jobs
         Variables, one entry for each job.
@@ -49,12 +49,12 @@ class IlpTimetable:
         The mixed-integer program, in microseconds.
     """
 
-    def __init__(self, ground: Ground, jobs: Sequence[JobVariables], program: AlgebraicModel) -> None:
-        self.ground, self.jobs, self.program = ground, tuple(jobs), program
+    def __init__(self, eligibility: GpuEligibility, jobs: Sequence[JobVariables], program: AlgebraicModel) -> None:
+        self.eligibility, self.jobs, self.program = eligibility, tuple(jobs), program
 
     def plan(self, value: Value) -> Timetable:
         """Timetable of a solution, given the value of each variable; never later than the solution."""
-        return Timetable(assemble(self.ground.operations, decisions_of(self.ground, self.jobs, value)))
+        return Timetable(assemble(self.eligibility.operations, decisions_of(self.eligibility, self.jobs, value)))
 
 
 def build(
@@ -70,7 +70,7 @@ def build(
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     spans
         What is known of the times of each job where the objective is at most `limit`.
     bound, limit
@@ -81,34 +81,34 @@ def build(
     on_row
         Called with the number of rows after each.
     """
-    model, ground = AlgebraicModel("jigsaw", on_row), Ground(operations)
-    network = RoutedNetwork(ground)
+    model, eligibility = AlgebraicModel("jigsaw", on_row), GpuEligibility(operations)
+    network = RoutedNetwork(eligibility)
     objective = model.time(operations.objective, bound, limit)
     model.minimize(objective)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
-    if not all(ground.allowed(job) for job in operations.jobs):
+    if not all(eligibility.allowed(job) for job in operations.jobs):
         model.add(False, "no_gpu")
-        return IlpTimetable(ground, jobs, model)
+        return IlpTimetable(eligibility, jobs, model)
     paces = [_add_job(model, network, it) for it in jobs]
-    add_memory(model, ground, jobs)
-    add_blocks_disjoint(model, ground, jobs)
+    add_memory(model, eligibility, jobs)
+    add_blocks_disjoint(model, eligibility, jobs)
     add_transfers_disjoint(model, jobs, paces)
     add_order(model, network, jobs)
     _add_deadlines(model, jobs, time_step(operations), room)
-    _add_objective(model, ground, jobs, objective)
-    return IlpTimetable(ground, jobs, model)
+    _add_objective(model, eligibility, jobs, objective)
+    return IlpTimetable(eligibility, jobs, model)
 
 
-def _add_job(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelPace:
+def _add_job(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
     """Everything that concerns one job alone."""
-    add_placement(model, network.ground, it)
+    add_placement(model, network.eligibility, it)
     add_depth_rule(model, it)
     add_iterations(model, it)
     add_links(model, network, it)
-    pace = add_pace(model, network, it)
+    pace = add_channel(model, network, it)
     durations = add_durations(model, it, pace)
     add_exchanges(model, it, durations)
-    add_readiness(model, network.ground, it, durations)
+    add_readiness(model, network.eligibility, it, durations)
     return pace
 
 
@@ -120,12 +120,14 @@ def _add_deadlines(model: AlgebraicModel, jobs: Sequence[JobVariables], step: in
             model.add(it.ends[-1] <= latest, f"deadline_{it.number}")
 
 
-def _add_objective(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], objective: Expression) -> None:
+def _add_objective(
+    model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], objective: Expression
+) -> None:
     """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
-    if ground.operations.objective == "weighted_completion":
+    if eligibility.operations.objective == "weighted_completion":
         model.add(objective == model.total(it.job.weight * it.ends[-1] for it in jobs), "objective")
         return
     for it in jobs:
         model.add(objective >= it.ends[-1], f"objective_{it.number}")
-    add_gpu_loads(model, ground, jobs, objective)
-    add_link_loads(model, ground, jobs, objective)
+    add_gpu_loads(model, eligibility, jobs, objective)
+    add_link_loads(model, eligibility, jobs, objective)

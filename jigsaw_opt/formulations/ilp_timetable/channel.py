@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
-from jigsaw_opt.formulations.timetable import pace
+from jigsaw_opt.formulations.timetable import order_encoding
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
-from jigsaw_opt.formulations.timetable.pace import Ladder
+from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding
 
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["ChannelPace", "add_links", "add_pace"]
+__all__ = ["ChannelEncoding", "add_channel", "add_links"]
 
-ChannelPace: TypeAlias = pace.ChannelPace["pulp.LpVariable"]
+ChannelEncoding: TypeAlias = order_encoding.ChannelEncoding["pulp.LpVariable"]
 
 
 def add_links(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> None:
@@ -36,7 +36,7 @@ def add_links(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -
 
 def _bridge(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables, link: int, side: frozenset[int]) -> None:
     """A closed ring crosses the only way between two sides exactly where it has servers on both."""
-    component = network.ground.routes(it.job).component
+    component = network.eligibility.routes(it.job).component
     part = {component[s] for s in side}
     inside = [s for s in it.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
@@ -63,7 +63,7 @@ def _ring_neighbours(
     pairs: Iterable[tuple[int, int]],
 ) -> None:
     """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
-    component = network.ground.routes(it.job).component
+    component = network.eligibility.routes(it.job).component
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
         both = it.used[first] + it.used[second] - 1
@@ -72,20 +72,20 @@ def _ring_neighbours(
             model.add(literal >= both - besides, f"ring_{literal.name}_{first}_{second}_{where}")
 
 
-def add_pace(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelPace:
+def add_channel(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
     """Smallest rate and largest latency among links and shared fabrics in use (specification: ring)."""
     if it.job.slots < 2:
-        return ChannelPace(Ladder((1,), ()), Ladder((0,), ()))
+        return ChannelEncoding(OrderEncoding((1,), ()), OrderEncoding((0,), ()))
     cluster = network.cluster
     uses = [(cluster.links[k].bandwidth, cluster.links[k].latency_us, literal) for k, literal in it.links.items()]
     for s in it.used:
-        workers = it.on_server(network.ground, s)
+        workers = it.on_server(network.eligibility, s)
         if len(workers) > 1:
             shared = _shared(model, f"shared_{it.number}_{s}", workers)
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))
     rate = _ladder(model, f"slower_{it.number}", [(-rate, literal) for rate, _, literal in uses])
     latency = _ladder(model, f"later_{it.number}", [(latency, literal) for _, latency, literal in uses])
-    return ChannelPace(Ladder(tuple(-value for value in rate.values), rate.steps), latency)
+    return ChannelEncoding(OrderEncoding(tuple(-value for value in rate.values), rate.steps), latency)
 
 
 def _shared(model: AlgebraicModel, name: str, workers: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
@@ -95,13 +95,15 @@ def _shared(model: AlgebraicModel, name: str, workers: Sequence[pulp.LpVariable]
     return literal
 
 
-def _ladder(model: AlgebraicModel, name: str, uses: Sequence[tuple[int, pulp.LpVariable]]) -> Ladder[pulp.LpVariable]:
-    """Ladder over values that are worse the larger they are."""
+def _ladder(
+    model: AlgebraicModel, name: str, uses: Sequence[tuple[int, pulp.LpVariable]]
+) -> OrderEncoding[pulp.LpVariable]:
+    """Order encoding of values that are worse the larger they are."""
     values = tuple(sorted({value for value, _ in uses}))
     steps = tuple(model.binary(f"{name}_{step}") for step in range(1, len(values)))
     for above, below in pairwise(steps):
-        model.add(below <= above, f"ladder_{below.name}")
+        model.add(below <= above, f"steps_{below.name}")
     for k, (value, literal) in enumerate(uses):
         if value > values[0]:
             model.add(literal <= steps[values.index(value) - 1], f"{name}_use_{k}")
-    return Ladder(values, steps)
+    return OrderEncoding(values, steps)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jigsaw_opt.formulations.program_files import FileKind
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
@@ -64,7 +64,7 @@ class JobSize(NamedTuple):
     links
         Links that it may use.
     steps
-        Steps of the ladders of its rate and its latency.
+        Steps of the order encodings of its rate and its latency.
     best
         Its best channel.
     chosen
@@ -101,7 +101,7 @@ def add_job(
     routes: dict[int, list[tuple[int, int]]],
 ) -> JobSize:
     """Count everything that concerns one job alone."""
-    _add_placement(size, network.ground, job, gpus)
+    _add_placement(size, network.eligibility, job, gpus)
     _add_depth(size, job, sum(gpus.values()))
     _add_iterations(size, job.iterations, sum(gpus.values()))
     for link, pairs in routes.items():
@@ -121,8 +121,8 @@ def add_job(
     return found
 
 
-def _add_placement(size: ProgramSize, ground: Ground, job: OperationGraph, gpus: dict[int, int]) -> None:
-    places, component = sum(gpus.values()), ground.routes(job).component
+def _add_placement(size: ProgramSize, eligibility: GpuEligibility, job: OperationGraph, gpus: dict[int, int]) -> None:
+    places, component = sum(gpus.values()), eligibility.routes(job).component
     size.columns += places + len(gpus)
     size.add(1, places)
     _add_any(size, gpus.values())
@@ -131,7 +131,7 @@ def _add_placement(size: ProgramSize, ground: Ground, job: OperationGraph, gpus:
         size.columns += parts
         size.add(1, parts)
         size.rows, size.coefficients = size.rows + parts, size.coefficients + places + parts
-    size.add(sum(1 for _ in ground.routes(job).apart(gpus)), 2)
+    size.add(sum(1 for _ in eligibility.routes(job).apart(gpus)), 2)
 
 
 def _add_any(size: ProgramSize, counts: Iterable[int]) -> None:
@@ -171,7 +171,7 @@ def _add_link(
     link: int,
     pairs: Sequence[tuple[int, int]],
 ) -> None:
-    component, side = network.ground.routes(job).component, network.side(job, link)
+    component, side = network.eligibility.routes(job).component, network.side(job, link)
     size.columns += 1
     if side is None:
         in_part = Counter(component[s] for s in gpus)
@@ -192,7 +192,7 @@ def _add_link(
 def _add_pace(
     size: ProgramSize, network: RoutedNetwork, job: OperationGraph, gpus: dict[int, int], links: Iterable[int]
 ) -> tuple[tuple[int, int], Channel]:
-    """Count ladders; return their steps and the best channel."""
+    """Count order encodings; return their steps and the best channel."""
     if job.slots < 2:
         return (0, 0), Channel((), 1, 0)
     cluster = network.cluster
@@ -252,6 +252,6 @@ def _add_exchanges(size: ProgramSize, it: JobSize) -> None:
         size.add(n * it.places * buckets, 2 + it.choices)
     elif it.steps or any(it.chosen):
         size.add(n * it.places * buckets, 2 + it.choices)
-        # The steps of a ladder stand in a row once, whatever number of durations they are in.
+        # The steps of an order encoding stand in a row once, whatever number of durations they are in.
         later = sum(sum(it.chosen[b:]) + it.steps for b in range(buckets))
         size.coefficients += n * it.places * later

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.variables import tight_gpus
 from jigsaw_opt.problem.critical import candidate_levels
 
@@ -21,28 +21,28 @@ DIGIT = 10**5
 """Base in which sums of bytes are stated: small enough for an engine's tolerance to be far below one unit."""
 
 
-def add_placement(model: AlgebraicModel, ground: Ground, it: JobVariables) -> None:
+def add_placement(model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariables) -> None:
     """As many GPUs as slots, all on servers that routes join (specification: placement)."""
     job, j = it.job, it.number
-    it.here = {g: model.binary(f"here_{j}_{g}") for g in ground.allowed(job)}
+    it.here = {g: model.binary(f"here_{j}_{g}") for g in eligibility.allowed(job)}
     model.add(model.total(it.here.values()) == job.slots, f"workers_{j}")
-    it.used = {s: model.binary(f"used_{j}_{s}") for s in sorted({ground.server(g) for g in it.here})}
+    it.used = {s: model.binary(f"used_{j}_{s}") for s in sorted({eligibility.server(g) for g in it.here})}
     for s, used in it.used.items():
-        add_any(model, used, it.on_server(ground, s))
-    component = ground.routes(job).component
+        add_any(model, used, it.on_server(eligibility, s))
+    component = eligibility.routes(job).component
     parts = sorted({component[s] for s in it.used})
     if len(parts) > 1:
-        _one_part(model, ground, it, parts)
-    for first, second in ground.routes(job).apart(it.used):
+        _one_part(model, eligibility, it, parts)
+    for first, second in eligibility.routes(job).apart(it.used):
         model.add(it.used[first] + it.used[second] <= 1, f"apart_{j}_{first}_{second}")
 
 
-def _one_part(model: AlgebraicModel, ground: Ground, it: JobVariables, parts: Sequence[int]) -> None:
-    component = ground.routes(it.job).component
+def _one_part(model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariables, parts: Sequence[int]) -> None:
+    component = eligibility.routes(it.job).component
     chosen = {part: model.binary(f"part_{it.number}_{part}") for part in parts}
     model.add(model.total(chosen.values()) == 1, f"one_part_{it.number}")
     for part, literal in chosen.items():
-        inside = [here for g, here in it.here.items() if component[ground.server(g)] == part]
+        inside = [here for g, here in it.here.items() if component[eligibility.server(g)] == part]
         model.add(model.total(inside) == it.job.slots * literal, f"part_{it.number}_{part}")
 
 
@@ -96,10 +96,10 @@ def _balance(model: AlgebraicModel, it: JobVariables, totals: Mapping[int, Expre
         model.add(totals[g] <= least + balance, f"balance_most_{it.number}_{g}")
 
 
-def add_memory(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+def add_memory(model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
     """The workers on a GPU fit into its memory (specification: memory)."""
-    for g, inside in tight_gpus(ground, jobs):
-        _memory_of_gpu(model, g, ground.memory(g), inside)
+    for g, inside in tight_gpus(eligibility, jobs):
+        _memory_of_gpu(model, g, eligibility.memory(g), inside)
 
 
 def _memory_of_gpu(model: AlgebraicModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:

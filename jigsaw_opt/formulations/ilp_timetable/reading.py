@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import JobDecision
 
@@ -24,12 +24,12 @@ _Free = dict[tuple[str, int], int]
 """Moment from which a GPU or a link is free."""
 
 
-def decisions_of(ground: Ground, jobs: Sequence[JobVariables], value: Value) -> list[JobDecision]:
+def decisions_of(eligibility: GpuEligibility, jobs: Sequence[JobVariables], value: Value) -> list[JobDecision]:
     """What a solution decides. Placement and levels are its own; operations run in its order, each as early as it can.
 
     Its starts serve as priorities only, so the times are exact, and no operation runs later than in the solution.
     """
-    runs = [_JobRun(ground, it, value) for it in jobs]
+    runs = [_JobRun(eligibility, it, value) for it in jobs]
     free: _Free = defaultdict(int)
     for turn in merge(*(run.turns() for run in runs)):
         runs[turn.job].take(turn, free)
@@ -49,19 +49,19 @@ class _OperationTurn(NamedTuple):
 class _JobRun:
     """One job, run operation by operation on the resources that it shares."""
 
-    def __init__(self, ground: Ground, it: JobVariables, value: Value) -> None:
+    def __init__(self, eligibility: GpuEligibility, it: JobVariables, value: Value) -> None:
         self.it, self.value = it, value
         self.gpus = [g for g, here in it.here.items() if value(here) > 0.5]
-        channel = ground.routes(it.job).channel(Counter(ground.server(g) for g in self.gpus))
+        channel = eligibility.routes(it.job).channel(Counter(eligibility.server(g) for g in self.gpus))
         if channel is None:
             raise ValueError(f"no path joins all servers of job {it.job.name}")
         self.channel = channel
-        self.times = [block_us(it.job, ground.gpu_type(g)) for g in self.gpus]
+        self.times = [block_us(it.job, eligibility.gpu_type(g)) for g in self.gpus]
         self.levels = [[max(row[g], key=lambda d: value(row[g][d])) for g in self.gpus] for row in it.levels]
         self.blocks = [[0] * len(self.gpus) for _ in it.levels]
         self.transfers = [[0] * len(it.job.transfers) for _ in it.levels]
         self.end = self.barrier = self.exchanged = it.job.release_us
-        self.decision = JobDecision([ground.gpus[g] for g in self.gpus], self.levels, self.blocks, self.transfers)
+        self.decision = JobDecision([eligibility.gpus[g] for g in self.gpus], self.levels, self.blocks, self.transfers)
 
     def turns(self) -> Iterator[_OperationTurn]:
         """All operations in their order; rounding and ties never reverse two iterations or two buckets."""

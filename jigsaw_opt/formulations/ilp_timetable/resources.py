@@ -7,9 +7,9 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
-from jigsaw_opt.formulations.ilp_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.ilp_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_both
-from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.problem.critical import candidate_levels, tails_us
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ class _Operation(NamedTuple):
         return self.earliest + self.least <= other.latest - other.least
 
 
-def add_blocks_disjoint(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+def add_blocks_disjoint(model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
     """On a GPU, blocks do not overlap (specification: exclusive)."""
-    for g in range(len(ground.gpus)):
+    for g in range(len(eligibility.gpus)):
         inside = [it for it in jobs if g in it.here]
         for one, two in combinations(inside, 2):
             meet = add_both(model, f"meet_{g}_{one.number}_{two.number}", [one.here[g], two.here[g]])
-            _add_disjoint(model, f"{g}", meet, _blocks(model, ground, one, g), _blocks(model, ground, two, g))
+            _add_disjoint(model, f"{g}", meet, _blocks(model, eligibility, one, g), _blocks(model, eligibility, two, g))
 
 
-def _blocks(model: AlgebraicModel, ground: Ground, it: JobVariables, g: int) -> list[_Operation]:
-    times = block_us(it.job, ground.gpu_type(g))
+def _blocks(model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariables, g: int) -> list[_Operation]:
+    times = block_us(it.job, eligibility.gpu_type(g))
     candidates, tails = candidate_levels(it.job), tails_us(times, it.shortest)
     after = min(tails[d - 1] - times[d - 1] for d in candidates)
     return [
@@ -74,7 +74,9 @@ def _blocks(model: AlgebraicModel, ground: Ground, it: JobVariables, g: int) -> 
     ]
 
 
-def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace]) -> None:
+def add_transfers_disjoint(
+    model: AlgebraicModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding]
+) -> None:
     """On a link, transfers do not overlap. One order for all links that two jobs share (specification: exclusive)."""
     operations = [_transfers(it, pace) for it, pace in zip(jobs, paces, strict=True)]
     for one, two in combinations(range(len(jobs)), 2):
@@ -86,7 +88,7 @@ def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables], 
             _add_disjoint(model, "link", meet, operations[one], operations[two])
 
 
-def _transfers(it: JobVariables, pace: ChannelPace) -> list[_Operation]:
+def _transfers(it: JobVariables, pace: ChannelEncoding) -> list[_Operation]:
     """Transfers that may last for some time: one of no duration overlaps nothing."""
     found = []
     for i, exchanges in enumerate(it.exchanges):

@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeVar
 from jigsaw_opt.formulations.ilp_timetable.job_size import JobSize, ProgramSize, add_job
 from jigsaw_opt.formulations.ilp_timetable.placement import DIGIT
 from jigsaw_opt.formulations.ilp_timetable.symmetry import leading_digits
-from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs, identical_servers
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.critical import candidate_levels, shortest_transfers, tails_us
 from jigsaw_opt.problem.memory import most_bytes
 from jigsaw_opt.problem.operations import Operations
@@ -29,23 +29,23 @@ def program_size(operations: Operations) -> ProgramSize:
     Columns are exact, but for the one of each contradiction, and so are rows, but for the orders that windows leave no
     choice of: a row for each is counted everywhere.
     """
-    ground = Ground(operations)
-    network, size = RoutedNetwork(ground), ProgramSize(columns=1)
-    allowed = [Counter(map(ground.server, ground.allowed(job))) for job in operations.jobs]
+    eligibility = GpuEligibility(operations)
+    network, size = RoutedNetwork(eligibility), ProgramSize(columns=1)
+    allowed = [Counter(map(eligibility.server, eligibility.allowed(job))) for job in operations.jobs]
     if not all(allowed):
         size.columns += 1
         size.add(1, 1)
         return size
-    numbers = (len(operations.jobs), len(ground.gpus), max(job.iterations for job in operations.jobs))
+    numbers = (len(operations.jobs), len(eligibility.gpus), max(job.iterations for job in operations.jobs))
     size.digits = sum(len(str(number)) + 1 for number in numbers)
     routes: dict[tuple[object, ...], dict[int, list[tuple[int, int]]]] = {}
     jobs = []
-    for job, gpus in looking(zip(operations.jobs, allowed, strict=True)):
+    for job, gpus in checking_deadline(zip(operations.jobs, allowed, strict=True)):
         linked = job.slots > 1 and bool(network.cluster.links)
         if linked and (job.route_policy, *gpus) not in routes:
             routes[job.route_policy, *gpus] = network.routes(job, tuple(gpus))
         jobs.append(add_job(size, network, job, gpus, routes[job.route_policy, *gpus] if linked else {}))
-    _add_memory(size, ground, jobs)
+    _add_memory(size, eligibility, jobs)
     _add_blocks(size, jobs)
     _add_transfers(size, jobs)
     _add_order(size, network, jobs)
@@ -54,17 +54,17 @@ def program_size(operations: Operations) -> ProgramSize:
         size.add(1, 1 + len(jobs))
     else:
         size.add(len(jobs), 2)
-        _add_loads(size, ground, jobs)
+        _add_loads(size, eligibility, jobs)
     return size
 
 
-def _add_memory(size: ProgramSize, ground: Ground, jobs: Sequence[JobSize]) -> None:
-    for s, server in enumerate(ground.operations.cluster.servers):
+def _add_memory(size: ProgramSize, eligibility: GpuEligibility, jobs: Sequence[JobSize]) -> None:
+    for s, server in enumerate(eligibility.operations.cluster.servers):
         inside = [it for it in jobs if s in it.gpus]
         if most_bytes(it.job for it in inside) <= server.gpu_memory:
             continue
         states = gcd(*(it.job.state_bytes for it in inside))
-        for it in looking(inside):
+        for it in checking_deadline(inside):
             sizes = [min(it.job.activation_bytes[d - 1], server.gpu_memory + 1) for d in candidate_levels(it.job)]
             limit, carries = server.gpu_memory // (gcd(states, *sizes) or 1), 0
             while limit >= DIGIT:
@@ -125,7 +125,7 @@ def _add_transfers(size: ProgramSize, jobs: Sequence[JobSize]) -> None:
 
 def _pairs(kinds: Counter[_Kind]) -> Iterator[tuple[tuple[_Kind, _Kind], int]]:
     """Yield every two kinds, and how many pairs of one of each there are."""
-    for one, two in looking(combinations_with_replacement(kinds, 2)):
+    for one, two in checking_deadline(combinations_with_replacement(kinds, 2)):
         yield (one, two), kinds[one] * (kinds[one] - 1) // 2 if one == two else kinds[one] * kinds[two]
 
 
@@ -147,27 +147,27 @@ def _add_disjoint(size: ProgramSize, times: int, one: _Sequence, two: _Sequence)
 
 def _add_order(size: ProgramSize, network: RoutedNetwork, jobs: Sequence[JobSize]) -> None:
     """Count what orders things that are alike."""
-    ground = network.ground
-    size.add(sum(len(group) - 1 for group in identical_jobs(ground.operations)), 2)
+    eligibility = network.eligibility
+    size.add(sum(len(group) - 1 for group in identical_jobs(eligibility.operations)), 2)
     for servers in identical_servers(network):
         for s in servers[1:]:
             users = [it for it in jobs if s in it.gpus]
-            most = len(ground.by_server[s])
+            most = len(eligibility.by_server[s])
             size.add(1, 2 * most * leading_digits(min(it.job.slots, most) for it in users))
-    for s, gpus in enumerate(ground.by_server):
+    for s, gpus in enumerate(eligibility.by_server):
         size.add(len(gpus) - 1, 2 * leading_digits(1 for it in jobs if s in it.gpus))
 
 
-def _add_loads(size: ProgramSize, ground: Ground, jobs: Sequence[JobSize]) -> None:
+def _add_loads(size: ProgramSize, eligibility: GpuEligibility, jobs: Sequence[JobSize]) -> None:
     """Count the loads of GPUs and links."""
     shapes: Counter[tuple[str, tuple[int, ...]]] = Counter()
-    for s, server in enumerate(ground.operations.cluster.servers):
+    for s, server in enumerate(eligibility.operations.cluster.servers):
         shapes[server.gpu_type, tuple(k for k, it in enumerate(jobs) if s in it.gpus)] += server.gpus
-    for (gpu_type, inside), gpus in looking(shapes.items()):
+    for (gpu_type, inside), gpus in checking_deadline(shapes.items()):
         _add_load_rows(size, gpus, [_gpu_load(jobs[k], gpu_type) for k in inside])
-    for k in range(len(ground.operations.cluster.links)):
+    for k in range(len(eligibility.operations.cluster.links)):
         users = [it for it in jobs if k in it.links]
-        _add_load_rows(size, 1, [(_ready(ground, it), 0, 1) for it in users])
+        _add_load_rows(size, 1, [(_ready(eligibility, it), 0, 1) for it in users])
 
 
 def _gpu_load(it: JobSize, gpu_type: str) -> tuple[int, int, int]:
@@ -178,15 +178,15 @@ def _gpu_load(it: JobSize, gpu_type: str) -> tuple[int, int, int]:
     return it.job.release_us, tail, it.distinct * it.choices
 
 
-def _ready(ground: Ground, it: JobSize) -> int:
+def _ready(eligibility: GpuEligibility, it: JobSize) -> int:
     """Return when a job's first bucket is ready at the earliest."""
-    types = {ground.operations.cluster.servers[s].gpu_type for s in it.gpus}
+    types = {eligibility.operations.cluster.servers[s].gpu_type for s in it.gpus}
     return it.job.release_us + min(block_us(it.job, gpu_type)[0] for gpu_type in types)
 
 
 def _add_load_rows(size: ProgramSize, times: int, loads: Sequence[tuple[int, int, int]]) -> None:
     """Count so many times a row for every head and tail that some load reaches."""
-    for head in looking(sorted({head for head, _, _ in loads})):
+    for head in checking_deadline(sorted({head for head, _, _ in loads})):
         of_tail: Counter[int] = Counter()
         for other, tail, terms in loads:
             if other >= head:

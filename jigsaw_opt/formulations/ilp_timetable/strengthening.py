@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import Load, gpu_load, link_load, load_rows
 
 if TYPE_CHECKING:
@@ -17,20 +17,20 @@ __all__ = ["add_gpu_loads", "add_link_loads"]
 
 
 def add_gpu_loads(
-    model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
+    model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
 ) -> None:
     """Work on a GPU fits between the first release and the last exchange."""
-    for g in range(len(ground.gpus)):
-        loads = [gpu_load(ground, it, g, model.total) for it in jobs if g in it.here]
+    for g in range(len(eligibility.gpus)):
+        loads = [gpu_load(eligibility, it, g, model.total) for it in jobs if g in it.here]
         _add_loads(model, f"gpu_load_{g}", loads, makespan)
 
 
 def add_link_loads(
-    model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
+    model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
 ) -> None:
     """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
-    for k, link in enumerate(ground.operations.cluster.links):
-        loads = [link_load(ground, it, it.links[k], link) for it in jobs if k in it.links]
+    for k, link in enumerate(eligibility.operations.cluster.links):
+        loads = [link_load(eligibility, it, it.links[k], link) for it in jobs if k in it.links]
         _add_loads(model, f"link_load_{k}", loads, makespan)
 
 

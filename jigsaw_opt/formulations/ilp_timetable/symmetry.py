@@ -17,18 +17,23 @@ _LARGEST_CODE = 2**12
 
 def add_order(model: AlgebraicModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs by their ends, and identical servers and the GPUs of a server by their workers."""
-    ground = network.ground
-    for group in identical_jobs(ground.operations):
+    eligibility = network.eligibility
+    for group in identical_jobs(eligibility.operations):
         for j, k in pairwise(group):
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1], f"alike_jobs_{j}_{k}")
     for servers in identical_servers(network):
         for s, r in pairwise(servers):
             users = [it for it in jobs if s in it.used]
-            counts = ((model.total(it.on_server(ground, s)), model.total(it.on_server(ground, r))) for it in users)
-            _falling(
-                model, f"alike_servers_{s}_{r}", counts, [min(it.job.slots, len(ground.by_server[s])) for it in users]
+            counts = (
+                (model.total(it.on_server(eligibility, s)), model.total(it.on_server(eligibility, r))) for it in users
             )
-    for gpus in ground.by_server:
+            _falling(
+                model,
+                f"alike_servers_{s}_{r}",
+                counts,
+                [min(it.job.slots, len(eligibility.by_server[s])) for it in users],
+            )
+    for gpus in eligibility.by_server:
         for g, h in pairwise(gpus):
             users = [it for it in jobs if g in it.here]
             _falling(model, f"alike_gpus_{g}_{h}", ((it.here[g], it.here[h]) for it in users), [1] * len(users))

@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
-from jigsaw_opt.formulations.ilp_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.ilp_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.ilp_timetable.variables import ExchangeVariables, JobVariables
-from jigsaw_opt.formulations.timetable.ground import Ground, block_us
-from jigsaw_opt.formulations.timetable.pace import climb, transfer_expression
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
+from jigsaw_opt.formulations.timetable.order_encoding import encoded_value, transfer_expression
 from jigsaw_opt.problem.critical import fewest_contributors, shortest_transfers, tails_us
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
         it.starts.append(starts)
 
 
-def add_durations(model: AlgebraicModel, it: JobVariables, pace: ChannelPace) -> list[list[Expression]]:
+def add_durations(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
     """Duration of every transfer, by iteration and bucket (specification: transfer)."""
     job = it.job
     buckets = [operation.bucket for operation in job.transfers]
@@ -49,7 +49,7 @@ def add_durations(model: AlgebraicModel, it: JobVariables, pace: ChannelPace) ->
     ]
 
 
-def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelPace, i: int, bucket: int) -> Expression:
+def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
     """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest, least = it.job, it.fewest[bucket - 1], it.shortest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
@@ -58,7 +58,7 @@ def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelPace, i: int, 
     steps = _contributor_steps(model, it, i, bucket, fewest)
     counts = range(fewest, job.slots + 1)
     if pace.fixed:
-        model.add(value >= climb([job.transfer_us(bucket, c, pace.best) for c in counts], steps), name)
+        model.add(value >= encoded_value([job.transfer_us(bucket, c, pace.best) for c in counts], steps), name)
         return value
     model.add(value >= transfer_expression(job, pace, bucket, fewest), name)
     for step, c in zip(steps, counts[1:], strict=True):
@@ -73,7 +73,7 @@ def _contributor_steps(
     """Literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
     steps = [model.binary(f"contribute_{it.number}_{i}_{bucket}_{c}") for c in range(fewest + 1, it.job.slots + 1)]
     for above, below in pairwise(steps):
-        model.add(below <= above, f"ladder_{below.name}")
+        model.add(below <= above, f"steps_{below.name}")
     reached = [literal for levels in it.levels[i].values() for d, literal in levels.items() if d >= bucket]
     model.add(model.total(reached) <= fewest + model.total(steps), f"reached_{it.number}_{i}_{bucket}")
     return steps
@@ -98,13 +98,13 @@ def _exchange(model: AlgebraicModel, it: JobVariables, i: int, bucket: int, dura
 
 
 def add_readiness(
-    model: AlgebraicModel, ground: Ground, it: JobVariables, durations: Sequence[Sequence[Expression]]
+    model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariables, durations: Sequence[Sequence[Expression]]
 ) -> None:
     """A transfer starts when its bucket is ready at every contributor (specification: readiness)."""
     exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
         for g in it.here:
-            times = block_us(it.job, ground.gpu_type(g))
+            times = block_us(it.job, eligibility.gpu_type(g))
             _iteration_ends_after(model, it, i, g, times)
             if not exact:
                 _bucket_ready(model, it, i, g, times, row)

@@ -135,7 +135,7 @@ def _orientations(group: Group) -> Iterator[tuple[_GroupStages, ...]]:
 
 
 def _best(group: Group, depths: Sequence[tuple[_GroupStages, ...]]) -> GroupTimetable:
-    """The most promising trials are timed, until none left can be better."""
+    """The most guaranteed_jobs trials are timed, until none left can be better."""
     trials = [trial for stages in depths for trial in _trials(stages)]
     trials.sort(key=lambda trial: _value(group, trial.iterations, trial.least), reverse=True)
     best, value = None, 0.0

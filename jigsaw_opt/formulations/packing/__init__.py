@@ -1,28 +1,28 @@
 """Packing: columns are patterns of servers, the master program chooses how often each is used."""
 
-from jigsaw_opt.formulations.packing.fluid import fluid_program
-from jigsaw_opt.formulations.packing.gangs import (
-    Gang,
-    GangSite,
+from jigsaw_opt.formulations.packing.coscheduling import (
+    Coschedule,
+    CoscheduleSite,
     JobKind,
     Needs,
     busy_shares,
-    gang_instance,
-    gangs,
+    coschedule_instance,
+    coschedules,
     kinds,
     needs,
     references_us,
     site,
 )
 from jigsaw_opt.formulations.packing.levels import cheapest_levels, with_cheapest_levels
-from jigsaw_opt.formulations.packing.master import Column, GangTeam, Master, Rates, ServerPattern, column
+from jigsaw_opt.formulations.packing.master import Column, CoscheduledClasses, Master, Rates, ServerPattern, column
 from jigsaw_opt.formulations.packing.pricing import Priced, Prices, Pricing, Valued
+from jigsaw_opt.formulations.packing.rate_relaxation import rate_relaxation
 
 __all__ = [
     "Column",
-    "Gang",
-    "GangSite",
-    "GangTeam",
+    "Coschedule",
+    "CoscheduleSite",
+    "CoscheduledClasses",
     "JobKind",
     "Master",
     "Needs",
@@ -35,11 +35,11 @@ __all__ = [
     "busy_shares",
     "cheapest_levels",
     "column",
-    "fluid_program",
-    "gang_instance",
-    "gangs",
+    "coschedule_instance",
+    "coschedules",
     "kinds",
     "needs",
+    "rate_relaxation",
     "references_us",
     "site",
     "with_cheapest_levels",

@@ -20,16 +20,16 @@ from typing import NamedTuple
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs
 
-__all__ = ["Column", "GangTeam", "Master", "Rates", "ServerPattern", "column"]
+__all__ = ["Column", "CoscheduledClasses", "Master", "Rates", "ServerPattern", "column"]
 
 Rates = Sequence[Sequence[float]]
-"""Rate of each job of a gang, by the number of the gang."""
+"""Rate of each job of a coschedule, by the number of the coschedule."""
 
 
-class GangTeam(NamedTuple):
-    """A gang with the class of each of its jobs."""
+class CoscheduledClasses(NamedTuple):
+    """A coschedule with the class of each of its jobs."""
 
-    gang: int
+    coschedule: int
     classes: tuple[int, ...]
 
 
@@ -42,12 +42,12 @@ class ServerPattern:
     type, servers
         Number of the type, and of its servers that the pattern takes.
     teams
-        Gangs with their classes, and how many of each; sorted.
+        Coschedules with their classes, and how many of each; sorted.
     """
 
     type: int
     servers: int
-    teams: tuple[tuple[GangTeam, int], ...]
+    teams: tuple[tuple[CoscheduledClasses, int], ...]
 
     def jobs(self) -> Counter[int]:
         """Number of jobs by class, ``a_cp``."""
@@ -61,7 +61,7 @@ class ServerPattern:
         """Progress by class, ``r_cp``."""
         found: dict[int, float] = {}
         for team, copies in self.teams:
-            for number, rate in zip(team.classes, rates[team.gang], strict=True):
+            for number, rate in zip(team.classes, rates[team.coschedule], strict=True):
                 found[number] = found.get(number, 0.0) + copies * rate
         return found
 
@@ -135,7 +135,7 @@ class Master:
 
 
 def column(master: Master, pattern: ServerPattern, rates: Rates) -> Column:
-    """The column of a pattern at given rates of its gangs."""
+    """The column of a pattern at given rates of its coschedules."""
     entries = {master.servers(pattern.type): float(pattern.servers)}
     entries.update((master.jobs(c), float(count)) for c, count in pattern.jobs().items())
     entries.update((master.progress(c), -rate) for c, rate in pattern.progress(rates).items())

@@ -1,12 +1,12 @@
 """The pricing program of packing: the best pattern of a type of servers at given prices.
 
-GPUs of a server are alike, and its fabric is no contended resource, so its gangs do not disturb each other, and
+GPUs of a server are alike, and its fabric is no contended resource, so its coschedules do not disturb each other, and
 the value of a pattern is the sum of theirs. The best pattern is a knapsack over the GPUs of a server::
 
-    f(0) = 0,   f(g) = max_s f(g - s) + v(s)     with  v(s) = max over gangs of s GPUs of their value
+    f(0) = 0,   f(g) = max_s f(g - s) + v(s)     with  v(s) = max over coschedules of s GPUs of their value
 
-A gang is worth the progress that it gives, less the prices of its jobs. A gang of several servers takes all but the
-last of them wholly, and the rest of that one is filled in the same way.
+A coschedule is worth the progress that it gives, less the prices of its jobs. A coschedule of several servers takes
+all but the last of them wholly, and the rest of that one is filled in the same way.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jigsaw_opt.formulations.packing.gangs import Gang, JobKind
-from jigsaw_opt.formulations.packing.master import GangTeam, Rates, ServerPattern
+from jigsaw_opt.formulations.packing.coscheduling import Coschedule, JobKind
+from jigsaw_opt.formulations.packing.master import CoscheduledClasses, Rates, ServerPattern
 
 __all__ = ["Priced", "Prices", "Pricing", "Valued"]
 
@@ -48,7 +48,7 @@ class Valued:
     """A team and what it is worth."""
 
     value: float
-    team: GangTeam
+    team: CoscheduledClasses
     servers: int
     gpus: int
 
@@ -68,10 +68,10 @@ class Pricing:
     ----------
     number, gpus
         Number of the type, and GPUs of a server.
-    gangs
-        All gangs of the problem by number, and of these the numbers of those on this type.
+    coschedules
+        All coschedules of the problem by number, and of these the numbers of those on this type.
     on_type
-        See `gangs`.
+        See `coschedules`.
     members
         Classes of each kind.
     """
@@ -80,23 +80,23 @@ class Pricing:
         self,
         number: int,
         gpus: int,
-        gangs: Sequence[Gang],
+        coschedules: Sequence[Coschedule],
         on_type: Sequence[int],
         members: dict[JobKind, list[int]],
     ) -> None:
         self.number, self.gpus = number, gpus
-        self.gangs, self.on_type, self.members = gangs, on_type, members
+        self.coschedules, self.on_type, self.members = coschedules, on_type, members
 
     def patterns(self, prices: Prices, rates: Rates, counts: Sequence[int]) -> Iterator[Priced]:
-        """For each number of GPUs the pattern filled with the best gang of it; the best of all is among them.
+        """For each number of GPUs the pattern filled with the best coschedule of it; the best of all is among them.
 
         Parameters
         ----------
         prices, rates
-            Prices, and rates of all gangs by number.
+            Prices, and rates of all coschedules by number.
         counts
-            Jobs by class. No gang takes more of a class, but a pattern may: that its gangs are chosen one by one
-            makes pricing easy, and the bound that follows from it no less true.
+            Jobs by class. No coschedule takes more of a class, but a pattern may: that its coschedules are chosen one
+            by one makes pricing easy, and the bound that follows from it no less true.
         """
         best = self.best_teams(prices, rates, counts)
         fill = _fill({size: found for size, found in best.items() if size <= self.gpus}, self.gpus)
@@ -116,18 +116,18 @@ class Pricing:
             for kind, own in self.members.items()
         }
         for number in self.on_type:
-            gang = self.gangs[number]
+            coschedule = self.coschedules[number]
             value = 0.0
             classes: tuple[int, ...] = ()
-            for kind, rate in zip(gang.kinds, rates[number], strict=True):
+            for kind, rate in zip(coschedule.kinds, rates[number], strict=True):
                 worth, chosen = _choose(terms[kind], rate, [c for c in classes if counts[c] < 2])
                 value, classes = value + worth, (*classes, chosen)
-            size = gang.site.gpus
+            size = coschedule.site.gpus
             if value > 0.0 and (size not in best or value > best[size].value):
-                best[size] = Valued(value, GangTeam(number, classes), gang.site.servers, size)
+                best[size] = Valued(value, CoscheduledClasses(number, classes), coschedule.site.servers, size)
         return best
 
-    def _pattern(self, prices: Prices, teams: Counter[GangTeam], servers: int, value: float) -> Priced:
+    def _pattern(self, prices: Prices, teams: Counter[CoscheduledClasses], servers: int, value: float) -> Priced:
         pattern = ServerPattern(self.number, servers, tuple(sorted(teams.items())))
         return Priced(value - servers * prices.servers[self.number], pattern)
 
@@ -139,7 +139,7 @@ def _choose(terms: list[tuple[float, float, int]], rate: float, taken: list[int]
 
 class _FilledServer(NamedTuple):
     value: float
-    teams: Counter[GangTeam]
+    teams: Counter[CoscheduledClasses]
 
 
 def _fill(best: dict[int, Valued], gpus: int) -> list[_FilledServer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.formulations.timetable.variables import JobVariables
 from jigsaw_opt.problem.cluster import Channel, Link
 from jigsaw_opt.problem.critical import candidate_levels, least_work_us, tails_us
@@ -28,27 +28,27 @@ class Load(NamedTuple):
     end: int
 
 
-def gpu_load(ground: Ground, it: JobVariables[Any, Any], g: int, total: _Total) -> Load:
+def gpu_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], g: int, total: _Total) -> Load:
     """Blocks of a job on a GPU."""
-    times = block_us(it.job, ground.gpu_type(g))
+    times = block_us(it.job, eligibility.gpu_type(g))
     work = total(times[d - 1] * literal for levels in it.levels for d, literal in levels[g].items())
     return Load(it.window.release, work, _least_tail(it, times), _least_end(it))
 
 
-def server_load(ground: Ground, it: JobVariables[Any, Any], s: int) -> Load:
+def server_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], s: int) -> Load:
     """Even share of a server's GPUs in all blocks of a job that sits on one server only, rounded down."""
-    times = block_us(it.job, ground.operations.cluster.servers[s].gpu_type)
-    share = least_work_us(it.job, times) // len(ground.by_server[s])
+    times = block_us(it.job, eligibility.operations.cluster.servers[s].gpu_type)
+    share = least_work_us(it.job, times) // len(eligibility.by_server[s])
     return Load(it.window.release, share * it.used[s], _least_tail(it, times), _least_end(it))
 
 
-def link_load(ground: Ground, it: JobVariables[Any, Any], literal: Any, link: Link) -> Load:
+def link_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], literal: Any, link: Link) -> Load:
     """Transfers of a job where `literal` says that they use the link; over it, none is faster than the link."""
     job, channel = it.job, Channel((), link.bandwidth, link.latency_us)
     work = job.iterations * sum(
         max(least, job.transfer_us(b, it.fewest[b - 1], channel)) for b, least in enumerate(it.shortest, 1)
     )
-    ready = min(block_us(job, ground.gpu_type(g))[0] for g in it.here)
+    ready = min(block_us(job, eligibility.gpu_type(g))[0] for g in it.here)
     return Load(it.window.release + ready, work * literal, 0, _least_end(it))
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import cast
 
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.rules.keyed import altered
 
@@ -20,20 +20,20 @@ class RoutedNetwork:
 
     Parameters
     ----------
-    ground
+    eligibility
         GPUs and routes.
     """
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        self.cluster = ground.operations.cluster
+    def __init__(self, eligibility: GpuEligibility) -> None:
+        self.eligibility = eligibility
+        self.cluster = eligibility.operations.cluster
 
     @cached_property
     def sides(self) -> dict[int, frozenset[int]]:
         """For each link that is the only way between its ends, the servers on one side of it."""
         import networkx as nx
 
-        routes = self.ground.operations.routes
+        routes = self.eligibility.operations.routes
         servers = {server.name: s for s, server in enumerate(self.cluster.servers)}
         graph = routes.graph.copy()
         sides = {}
@@ -50,7 +50,7 @@ class RoutedNetwork:
         pairs: dict[int, list[tuple[int, int]]] = {}
         for pair in combinations(servers, 2):
             # A walk that keeps a policy may use a link twice.
-            for link in dict.fromkeys(self.ground.routes(job).between(*pair) or ()):
+            for link in dict.fromkeys(self.eligibility.routes(job).between(*pair) or ()):
                 pairs.setdefault(link, []).append(pair)
         return pairs
 
@@ -82,7 +82,7 @@ def identical_servers(network: RoutedNetwork) -> list[list[int]]:
     which routes are taken, and every server is a group of its own, as where policies or power caps name servers.
     """
     cluster = network.cluster
-    policed = any(job.route_policy is not None for job in network.ground.operations.jobs)
+    policed = any(job.route_policy is not None for job in network.eligibility.operations.jobs)
     forest = len(network.sides) == len(cluster.links) and not policed and not cluster.power_caps
     groups: dict[Hashable, list[int]] = {}
     for s, server in enumerate(cluster.servers):

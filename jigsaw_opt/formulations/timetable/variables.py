@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.windows import Window
 from jigsaw_opt.problem.critical import candidate_levels
 from jigsaw_opt.problem.memory import most_bytes
@@ -66,13 +66,13 @@ class JobVariables(Generic[Variable, Expression]):
     fewest: list[int] = field(default_factory=list)
     shortest: list[int] = field(default_factory=list)
 
-    def on_one_server(self, ground: Ground) -> bool:
+    def on_one_server(self, eligibility: GpuEligibility) -> bool:
         """Whether all workers sit on one server, for over links the job would end too late."""
-        return not ground.may_cross(self.job, self.window.deadline - self.window.release)
+        return not eligibility.may_cross(self.job, self.window.deadline - self.window.release)
 
-    def on_server(self, ground: Ground, server: int) -> Sequence[Variable]:
+    def on_server(self, eligibility: GpuEligibility, server: int) -> Sequence[Variable]:
         """Placement variables of the GPUs of one server."""
-        return [literal for g, literal in self.here.items() if ground.server(g) == server]
+        return [literal for g, literal in self.here.items() if eligibility.server(g) == server]
 
     def earliest(self, i: int) -> int:
         """No block of iteration `i` starts earlier, in microseconds."""
@@ -92,10 +92,10 @@ class JobVariables(Generic[Variable, Expression]):
 
 
 def tight_gpus(
-    ground: Ground, jobs: Sequence[JobVariables[Variable, Expression]]
+    eligibility: GpuEligibility, jobs: Sequence[JobVariables[Variable, Expression]]
 ) -> Iterator[tuple[int, list[JobVariables[Variable, Expression]]]]:
     """GPUs whose memory the jobs that may sit on them can exceed, with these jobs."""
-    for g in range(len(ground.gpus)):
+    for g in range(len(eligibility.gpus)):
         inside = [it for it in jobs if g in it.here]
-        if most_bytes(it.job for it in inside) > ground.memory(g):
+        if most_bytes(it.job for it in inside) > eligibility.memory(g):
             yield g, inside

@@ -83,12 +83,13 @@ def windows(
 ) -> tuple[Window, ...]:
     """Window of each job in plans whose objective is at most `limit`.
 
-    From the limit and the earliest ends of the other jobs follows a job's deadline, unless it promises an earlier one.
+    From the limit and the earliest ends of the other jobs follows a job's deadline, unless it guarantees an earlier
+    one.
 
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     limit
         Largest objective of interest.
     latest_ends
@@ -103,11 +104,11 @@ def windows(
         # Left-shifting a plan never hurts, and leaves no moment without an operation after the last release.
         latest = serial_end(operations)
         deadlines = [min(latest, end + slack // job.weight) for job, end in zip(operations.jobs, ends, strict=True)]
-    promised = (
+    guaranteed = (
         deadline if job.deadline_us is None else min(deadline, job.deadline_us)
         for job, deadline in zip(operations.jobs, deadlines, strict=True)
     )
     return tuple(
         Window(job.release_us, length, min(deadline, latest_ends.get(number, deadline)))
-        for number, (job, length, deadline) in enumerate(zip(operations.jobs, least, promised, strict=True))
+        for number, (job, length, deadline) in enumerate(zip(operations.jobs, least, guaranteed, strict=True))
     )

@@ -12,7 +12,7 @@ from jigsaw_opt.planning.fill.loads import restricted
 from jigsaw_opt.planning.fill.stretching import KeptPlan
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shape import ShapedJob
@@ -87,11 +87,11 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
     for each in classes:
         name = next(job.name for job in instance.jobs if altered(job, name="") == each)
         one = restricted(instance, {name: each.iterations})
-        small, bound = _on_one_server(one), lower_bound(cut(one)).value
+        small, bound = _on_one_server(one), lower_bound(compile_instance(one)).value
         found = next((it for share in (0.5, 2.0) if (it := _plan(small, part(share / len(classes)))) is not None), None)
         if found is None:
             return None
-        results.append((KeptPlan(cut(small), found), bound))
+        results.append((KeptPlan(compile_instance(small), found), bound))
     period = max(kept.period_us for kept, _ in results)
     used, jobs = Counter[int](), list[JobPlan | ShapedJobPlan]()
     for job in instance.jobs:

@@ -18,7 +18,7 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations.cpsat_holes import CpSatHoles, HoleProblem, Parts, Pieces, block_orders
 from jigsaw_opt.planning.fill.loads import Loads, Vector, restricted
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.plan import Execution, Plan, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
@@ -68,7 +68,7 @@ class ExactHoles:
 
         Where edges leave the order of blocks open, they keep that of the plan.
         """
-        cluster, foreground = loads.instance.cluster, cut(restricted(loads.instance, kept))
+        cluster, foreground = loads.instance.cluster, compile_instance(restricted(loads.instance, kept))
         if len(cluster.servers) > 1 or foreground.jobs or len(foreground.shaped) > 1 or sum(kept.values()) > 1:
             return None
         graph = foreground.shaped[0]
@@ -194,7 +194,7 @@ def _planned_orders(graph: ShapedGraph, plan: Plan) -> list[tuple[int, ...]]:
 
 def _parts(loads: Loads) -> tuple[list[Pieces], list[Parts]] | None:
     """What iterations of background jobs consist of; None where some block takes several GPUs or levels are open."""
-    once = cut(restricted(loads.instance, dict.fromkeys(loads.background, 1)))
+    once = compile_instance(restricted(loads.instance, dict.fromkeys(loads.background, 1)))
     jobs = {job.name: job for job in once.jobs}
     shapes = {graph.job.name: graph for graph in once.shaped}
     kind, pieces, found = once.cluster.servers[0].gpu_type, list[Pieces](), list[Parts]()

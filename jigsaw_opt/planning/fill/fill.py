@@ -45,7 +45,7 @@ def fill(
         Time limit, work limit, seed, workers and cancel; nothing else is used. Without a limit, a limit of work.
     slowdown
         The period may be so many times the least one of the foreground alone, as far as `auto` finds it within a fifth
-        of the limits; at least 1. A pace that a foreground job promises is kept as well.
+        of the limits; at least 1. A pace that a foreground job guarantees is kept as well.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def fill(
     InvalidInputError
         There is no such job.
     UsageError
-        The horizon is finite, the cluster has power caps, no job is left as background, or one of these promises a
+        The horizon is finite, the cluster has power caps, no job is left as background, or one of these guarantees a
         pace.
     InfeasibleError
         The foreground alone has no plan.
@@ -95,18 +95,18 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
     left = [job for job in instance.jobs if job.name not in foreground]
     if not foreground or not left:
         raise UsageError("at least one job is foreground, and at least one other is background")
-    promising = [job.name for job in left if job.pace_us is not None]
-    if promising:
-        raise UsageError(f"job {promising[0]!r} promises a pace; name it among the foreground")
+    guaranteed_jobs = [job.name for job in left if job.pace_us is not None]
+    if guaranteed_jobs:
+        raise UsageError(f"job {guaranteed_jobs[0]!r} has a pace; name it among the foreground")
     return tuple(job.name for job in left)
 
 
 def _allowed(instance: Instance, foreground: Sequence[str], least_us: int, slowdown: float | Fraction) -> int:
-    """The period that slow-down and promises allow, in microseconds."""
+    """The period that slow-down and guarantees allow, in microseconds."""
     exact = slowdown if isinstance(slowdown, Fraction) else Fraction(str(slowdown))
     own = [job for job in instance.jobs if job.name in foreground]
-    promised = [job.pace_us * job.iterations for job in own if job.pace_us is not None]
-    return min([int(exact * least_us), *promised])
+    guaranteed = [job.pace_us * job.iterations for job in own if job.pace_us is not None]
+    return min([int(exact * least_us), *guaranteed])
 
 
 def _result(search: VectorSearch, first: Alone, options: Options, began: float) -> FillResult:

@@ -26,7 +26,7 @@ from jigsaw_opt.problem.costs import ceil_div, ceil_fraction
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.memory import most_bytes
-from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import Gpu, JobDecision, assemble
@@ -85,7 +85,7 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
     Returns
     -------
     tuple of Instance and Plan
-        With the iterations of all jobs, at least one of each, and the pace that the foreground promises; the plan is
+        With the iterations of all jobs, at least one of each, and the pace that the foreground guarantees; the plan is
         checked. None where memory or holes do not suffice for all, GPUs differ in type, or no path joins them.
 
     Raises
@@ -95,7 +95,7 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
     """
     factor = slowdown if isinstance(slowdown, Fraction) else Fraction(str(slowdown))
     _require_form(instance, foreground, factor)
-    operations = cut(instance)
+    operations = compile_instance(instance)
     front = next(graph for graph in operations.jobs if graph.name == foreground)
     back = [graph for graph in operations.jobs if graph is not front]
     if not _have_room(operations, front, back):
@@ -244,7 +244,7 @@ def _promising(instance: Instance, name: str, pace_us: int) -> Instance:
 
 
 def _plan(instance: Instance, decisions: Sequence[JobDecision], period_us: int) -> Plan:
-    jobs = assemble(cut(instance), decisions)
+    jobs = assemble(compile_instance(instance), decisions)
     plan = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", period_us, 1, period_us, jobs)
     require_correct(instance, plan, "insertion")
     return plan

@@ -20,7 +20,7 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.critical import least_levels, shortest_transfers, usable_gpus
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.bounds import lower_bound
@@ -99,7 +99,7 @@ class Loads:
             jobs=tuple(altered(job, iterations=1) if job.name in set(background) else job for job in instance.jobs),
         )
         self._stop = stop
-        self._once = _JobLoads(cut(once))
+        self._once = _JobLoads(compile_instance(once))
         self.resources = self._resources(foreground)
         self.alike = self._classes()
         caps = {index: cap for own in self.alike for cap in (self._cap(own[0]),) for index in own}
@@ -212,7 +212,7 @@ class Loads:
         while low < most and not self._stop():
             middle = (low + most + 1) // 2
             alone = restricted(self.instance, {name: middle})
-            if lower_bound(cut(alone)).value <= self.allowed_us:
+            if lower_bound(compile_instance(alone)).value <= self.allowed_us:
                 low = middle
             else:
                 most = middle - 1

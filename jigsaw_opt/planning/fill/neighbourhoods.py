@@ -20,7 +20,7 @@ from random import Random
 from jigsaw_opt.planning.fill.loads import Loads, Vector, restricted
 from jigsaw_opt.planning.fill.packing import BackgroundJob, FilledPeriod
 from jigsaw_opt.planning.fill.stretching import Gaps, KeptPlan, gpu_numbers
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Gpu
 
@@ -81,8 +81,8 @@ class PackingSearch:
         self._loads, self._stop, self._random = loads, stop, Random(f"packing/{seed}")
         self._late = late
         once = kept | {name: int(cap > 0) for name, cap in zip(loads.background, loads.caps, strict=True)}
-        self._operations = cut(restricted(loads.instance, once))
-        self._foreground = KeptPlan(cut(restricted(loads.instance, kept)), plan)
+        self._operations = compile_instance(restricted(loads.instance, once))
+        self._foreground = KeptPlan(compile_instance(restricted(loads.instance, kept)), plan)
         self._graphs = {job.name: job for job in self._operations.jobs}
         self._shapes = {graph.job.name: graph for graph in self._operations.shaped}
         self._names = [name for name in loads.background if once[name]]

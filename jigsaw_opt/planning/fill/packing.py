@@ -2,7 +2,7 @@
 
 Each job's iterations follow one another. The next one to be put in is the one that ends first, each operation at the
 earliest moment at which its GPUs and links are free: earliest end first as in interval scheduling, and the *insertion
-modulo the period* of modulo scheduling (Rau, *Iterative modulo scheduling*, MICRO 1994) for gangs of operations.
+modulo the period* of modulo scheduling (Rau, *Iterative modulo scheduling*, MICRO 1994) for coschedules of operations.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class BackgroundJob:
     Parameters
     ----------
     graph
-        The job, cut.
+        The compiled job.
     weight
         Of an iteration.
     gpus

@@ -18,7 +18,7 @@ from jigsaw_opt.planning.fill.exact import ExactHoles
 from jigsaw_opt.planning.fill.loads import Loads, Vector, is_monotone, restricted
 from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
@@ -155,7 +155,7 @@ class VectorSearch:
         self._asked = 0
         background = [job for job in loads.instance.jobs if job.name not in kept]
         self._monotone = all(map(is_monotone, background))
-        own = cut(loads.instance)
+        own = compile_instance(loads.instance)
         sizes = {job.name: len(job.blocks) + len(job.transfers) for job in own.jobs}
         sizes |= {graph.job.name: graph.size for graph in own.shaped}
         most = kept | dict(zip(loads.background, loads.caps, strict=True))

@@ -30,7 +30,7 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.planning.joint.cut_bound import NEVER, work_bound_us
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
 from jigsaw_opt.planning.joint.trip_bound import StageTrips, completes
-from jigsaw_opt.problem.clock import Clock, limited, look
+from jigsaw_opt.problem.clock import Clock, check_deadline, limited
 from jigsaw_opt.solvers.options import Options
 
 if TYPE_CHECKING:
@@ -133,13 +133,13 @@ class ChainBound:
         # The answer is seldom far above the work of all devices.
         high = self.least_us
         while not completes(high):
-            look()
+            check_deadline()
             self.least_us, high = high + 1, high + high // 8 + 1
             if high >= NEVER // 4:
                 self.least_us = None
                 return
         while self.least_us < high - (0 if close is None else high // close):
-            look()
+            check_deadline()
             middle = (self.least_us + high) // 2
             if completes(middle):
                 high = middle
@@ -156,7 +156,7 @@ class ChainBound:
             if number == self._stages_count:
                 yield Cut(tuple(ends), tuple(again))
                 return
-            look()
+            check_deadline()
             for mode in modes:
                 stages = self._stages[number][mode]
                 reached = passed + stages.added_us[begin]
@@ -217,7 +217,7 @@ class ChainBound:
         heads = self._heads(fits)
         found: list[dict[bool, _StageDemands]] = []
         for number in reversed(range(self._stages_count)):
-            look()
+            check_deadline()
             own: dict[bool, _StageDemands] = {}
             columns = []
             for again, places in fits.items():

@@ -12,11 +12,11 @@ from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.layers import LayerGraph
 from jigsaw_opt.problem.workload import LARGEST
 
-__all__ = ["FirstStage", "PipelineChoices", "PipelineConfiguration", "Placement", "Recompute", "configurations"]
+__all__ = ["FirstStage", "PipelineChoices", "PipelineConfiguration", "Recompute", "StagePlacement", "configurations"]
 
 FirstStage = Literal["whole", "split"]
 """Whether the first stage has its whole backward pass in `W` where backward passes are split, or both parts."""
-Placement = Literal["loop", "v", "any"]
+StagePlacement = Literal["loop", "v", "any"]
 """Devices of several stages each: in turn again and again, there and back again, or whichever is best."""
 
 Recompute = Literal["none", "all", "auto"]
@@ -57,7 +57,7 @@ class PipelineChoices:
     memory: int | None = None
     virtual: tuple[int, ...] = (1,)
     recompute: Recompute = "none"
-    placement: Placement = "any"
+    placement: StagePlacement = "any"
     first_stage: FirstStage = "whole"
     bandwidth: int | None = None
     latency_us: int = 0
@@ -76,7 +76,7 @@ class PipelineChoices:
             wrong.append(f"there is at least 1 device, not {self.devices}")
         for name, given, known in (
             ("recompute", self.recompute, get_args(Recompute)),
-            ("placement", self.placement, get_args(Placement)),
+            ("placement", self.placement, get_args(StagePlacement)),
             ("first_stage", self.first_stage, get_args(FirstStage)),
         ):
             if given not in known:

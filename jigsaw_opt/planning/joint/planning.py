@@ -184,7 +184,7 @@ class _Planner:
     def plan_first(self) -> None:
         """Schedule the balanced cut of the first configuration that has one within the memory."""
         for _, bound in self.bounds:
-            clock.look()
+            clock.check_deadline()
             found = schedule_balanced(bound, self.budget)
             if found is not None:
                 self._offer(found)

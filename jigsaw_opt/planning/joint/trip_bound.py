@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.planning.joint.cut_bound import NEVER
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +75,7 @@ def completes(stages: Sequence[StageTrips], limit_us: int) -> bool:
     longest = np.full((levels, last + 1), -NEVER, dtype=np.int64)
     longest[0, last] = limit_us
     for it in reversed(kept):
-        look()
+        check_deadline()
         before = np.full_like(longest, -NEVER)
         higher = np.clip((it.trip_us - it.behind_us[it.begin]) // step, 0, levels - 1)
         for level in range(levels):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.partition.costs import Level, LevelCosts, Variant, differences
 from jigsaw_opt.planning.partition.prefixes import Prefixes
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,7 +112,7 @@ class LevelTable:
         """By number of machines and end, the least time of what begins at a row."""
         import numpy as np
 
-        look()
+        check_deadline()
         best = np.full((self.machines, len(self.within)), np.inf)
         for machines in range(1, self.machines + 1):
             now = best[machines - 1]

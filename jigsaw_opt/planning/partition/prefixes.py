@@ -14,7 +14,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.problem.layers import LayerGraph
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _reachable(readers: Sequence[int], below: Sequence[int]) -> tuple[list[int],
     read_by = [_read_by(first, readers)]
     queue = deque(found)
     while queue:
-        look()
+        check_deadline()
         prefix = queue.popleft()
         at = number[prefix]
         longer = {prefix | below[to] | 1 << to for to in _bits(read_by[at] & ~prefix)}

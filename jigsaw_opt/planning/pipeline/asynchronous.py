@@ -17,9 +17,9 @@ from jigsaw_opt.problem.activities import ShapedDecision, assemble_shaped
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.problem.shape import Edge, MemoryInterval, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 
 __all__ = ["AsyncSchedule", "AsyncStage", "asynchronous"]
@@ -204,7 +204,7 @@ def _instance(
             for kind, length in (("F", stage.forward_us), ("B", stage.backward_us)):
                 blocks.append(ShapedBlock(f"{kind}{batch}.{number}", (slot,), {"gpu": length}))
             if stage.activation_bytes:
-                holds.append(Hold(f"F{batch}.{number}", f"B{batch}.{number}", stage.activation_bytes))
+                holds.append(MemoryInterval(f"F{batch}.{number}", f"B{batch}.{number}", stage.activation_bytes))
             for kind, other in (("F", number + 1), ("B", number - 1)):
                 if 0 <= other <= last:
                     delay = stages[min(number, other)].transfer_us
@@ -236,7 +236,7 @@ def _sent(
 
 def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, pace: int) -> Plan:
     """The building block of each minibatch, a pace after the one before."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     graph = operations.shaped[0]
     at = dict[str, int]()
     for batch in range(count):

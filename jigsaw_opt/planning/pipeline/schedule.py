@@ -11,7 +11,7 @@ from jigsaw_opt.errors import InfeasibleError, WrongPlanError
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, by_gpu, pipeline_instance
 from jigsaw_opt.problem.instance import Horizon, Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.problem.timetable import Timetable, objective_of
@@ -166,7 +166,7 @@ def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: O
     WrongPlanError
         The orders wait for one another.
     """
-    operations = cut(instance)
+    operations = compile_instance(instance)
     gpus = [[(0, gpu) for gpu in range(pipeline.layout.gpus)]]
     network = network_of(operations, gpus)
     order = _joint_order(operations.shaped[0], orders)
@@ -190,7 +190,7 @@ def plan_of_orders(
         The plan breaks a rule.
     """
     instance = pipeline_instance(pipeline, name, horizon)
-    operations = cut(instance)
+    operations = compile_instance(instance)
     timetable = timetable_of_orders(pipeline, instance, orders)
     objective = objective_of(operations, (), timetable.period_us, timetable.shaped)
     bound = min(objective, lower_bound(operations).value)

@@ -13,7 +13,7 @@ from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.shape import (
     Edge,
-    Hold,
+    MemoryInterval,
     Shape,
     ShapedBlock,
     ShapedJob,
@@ -250,7 +250,7 @@ def _transfers(
     return transfers, edges
 
 
-def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[Hold]:
+def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[MemoryInterval]:
     """What forward passes leave behind for backward ones."""
     holds = []
     for batch, stage in at:
@@ -260,8 +260,8 @@ def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[Hol
             weights = pipeline.costs.weight_bytes[stage] if pipeline.costs.weight_bytes else whole
         for kind, amount in (("B", whole - weights), ("W", weights)):
             if amount:
-                holds.append(Hold(f"F{batch}.{stage}", f"{kind}{batch}.{stage}", amount))
+                holds.append(MemoryInterval(f"F{batch}.{stage}", f"{kind}{batch}.{stage}", amount))
         again = pipeline.costs.recomputed_bytes[stage] if pipeline.costs.recomputed_bytes else 0
         if again:
-            holds.append(Hold(f"B{batch}.{stage}", f"{pipeline.kinds[-1]}{batch}.{stage}", again))
+            holds.append(MemoryInterval(f"B{batch}.{stage}", f"{pipeline.kinds[-1]}{batch}.{stage}", again))
     return holds

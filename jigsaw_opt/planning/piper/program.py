@@ -16,7 +16,7 @@ from jigsaw_opt.documents.readers.piper import PiperGraph
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.closed_sets import closed_sets
 from jigsaw_opt.planning.piper.stages import MOST_OPTIONS, StageCosts
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -182,7 +182,7 @@ class _PiperProgram:
         if shape[0] and self.kept[0] == 0:
             self.best[-1] = 0
             for at in range(shape[0] - 2, -1, -1):
-                look()
+                check_deadline()
                 self._solve(at)
             self.least = float(self.best[0, -1, -1])
 

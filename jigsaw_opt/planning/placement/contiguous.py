@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.planning.closed_sets import closed_sets
 from jigsaw_opt.planning.placement.loads import Groups, Placed, placed
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,7 @@ class _ContiguousProgram:
         self.best = np.full(shape, _NEVER, dtype=np.int64)
         self.best[:, :, 0] = 0
         for at in range(1, len(closed)):
-            look()
+            check_deadline()
             self._solve(at)
         self.least = int(self.best[-1, -1, -1])
 

@@ -9,12 +9,12 @@ from itertools import chain
 
 from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError
 from jigsaw_opt.planning.shifts.affinity import TimeShifts, time_shifts
-from jigsaw_opt.planning.shifts.fluid import simulate_shared
-from jigsaw_opt.planning.shifts.jobs import Placement, RepeatedJob, draw_placement, placement_of, repeated_jobs
+from jigsaw_opt.planning.shifts.jobs import RepeatedJob, WorkerGpus, draw_placement, placement_of, repeated_jobs
+from jigsaw_opt.planning.shifts.link_rates import simulate_shared
 from jigsaw_opt.planning.shifts.ratios import RatioResult, best_ratios
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.interruptible import interruptible
 from jigsaw_opt.solvers.listed import solve_listed
@@ -107,7 +107,7 @@ def compare(
     if instance.shaped:
         raise UsageError(f"job {instance.shaped[0].name!r} has a shape; time shifts are for data-parallel jobs")
     instance.require_no_power_caps("time shifts keep none")
-    operations = cut(instance)
+    operations = compile_instance(instance)
     with interruptible(options):
         return _compared(instance, operations, options, plans, drawn, most, grid_us)
 
@@ -132,7 +132,7 @@ def _compared(
     return Comparison(chosen, len(placements), tuple(job.alone_us for job in jobs), fair, shifted, ratios)
 
 
-def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: int) -> list[Placement]:
+def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: int) -> list[WorkerGpus]:
     """Placements of plans, and random ones, in which no two jobs share a GPU; each once.
 
     Raises
@@ -149,12 +149,12 @@ def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: 
 
 
 def best_placement(
-    operations: Operations, placements: Iterable[Placement], plan: Plan, grid_us: int | None, seed: int
+    operations: Operations, placements: Iterable[WorkerGpus], plan: Plan, grid_us: int | None, seed: int
 ) -> ShiftedPlacement:
     """The candidate of the best mean compatibility, the first among equals, with the levels of a plan."""
     bandwidths = [link.bandwidth for link in operations.cluster.links]
 
-    def judged(placement: Placement) -> ShiftedPlacement:
+    def judged(placement: WorkerGpus) -> ShiftedPlacement:
         jobs = repeated_jobs(operations, placement, plan)
         return ShiftedPlacement(jobs, time_shifts(jobs, bandwidths, grid_us, seed))
 

@@ -15,9 +15,9 @@ from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.timetable import Gpu
 
-__all__ = ["OwnIteration", "Placement", "RepeatedJob", "draw_placement", "placement_of", "repeated_jobs"]
+__all__ = ["OwnIteration", "RepeatedJob", "WorkerGpus", "draw_placement", "placement_of", "repeated_jobs"]
 
-Placement = tuple[tuple[Gpu, ...], ...]
+WorkerGpus = tuple[tuple[Gpu, ...], ...]
 """GPU of each worker, by job."""
 _TRIES = 100
 
@@ -98,7 +98,7 @@ class RepeatedJob:
         return sum(end - start for start, end in self.transfers)
 
 
-def placement_of(operations: Operations, plan: Plan) -> Placement:
+def placement_of(operations: Operations, plan: Plan) -> WorkerGpus:
     """Where a plan has its workers."""
     number = {server.name: k for k, server in enumerate(operations.cluster.servers)}
 
@@ -109,7 +109,7 @@ def placement_of(operations: Operations, plan: Plan) -> Placement:
     return tuple(tuple(map(gpu, job.gpus)) for job in plan.data_parallel)
 
 
-def repeated_jobs(operations: Operations, placement: Placement, plan: Plan) -> tuple[RepeatedJob, ...]:
+def repeated_jobs(operations: Operations, placement: WorkerGpus, plan: Plan) -> tuple[RepeatedJob, ...]:
     """The jobs on a placement, with the levels that they have in a plan.
 
     Raises
@@ -150,7 +150,7 @@ def _iteration(
     )
 
 
-def draw_placement(operations: Operations, seed: int) -> Placement | None:
+def draw_placement(operations: Operations, seed: int) -> WorkerGpus | None:
     """A random placement with a GPU of its own for each worker, on few servers a job; None where none is found.
 
     Jobs come in a random order. Each takes the free GPUs of one server after the other, in a random order of servers

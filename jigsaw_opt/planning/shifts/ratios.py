@@ -16,7 +16,7 @@ from typing import Literal
 from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.planning.fill.search import Limits
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds.driver import lower_bound
@@ -149,7 +149,7 @@ class _RatioSearch:
     def first(self, start: Plan | None) -> RatioPlan:
         """The common period, of a plan at hand or solved with ten times the time of an attempt."""
         ones = (1,) * len(self.alone_us)
-        self.bounds[ones] = self._value(ones, lower_bound(cut(self.instance)).value)
+        self.bounds[ones] = self._value(ones, lower_bound(compile_instance(self.instance)).value)
         solved = self._attempt(ones, _FIRST) if start is None or not self.limits.over else None
         found = [it for it in (solved, self._of(ones, self.instance, start)) if it is not None]
         if not found:
@@ -175,7 +175,7 @@ class _RatioSearch:
             ratios = min(left, key=lambda it: (self.tries.get(it, 0), self.bounds[it], it))
             if ratios not in bounded:
                 bounded.add(ratios)
-                least = lower_bound(cut(with_ratios(self.instance, ratios))).value
+                least = lower_bound(compile_instance(with_ratios(self.instance, ratios))).value
                 self.bounds[ratios] = max(self.bounds[ratios], self._value(ratios, least))
                 continue
             found = self._attempt(ratios, _ATTEMPT * 2.0 ** self.tries.get(ratios, 0))
@@ -186,7 +186,7 @@ class _RatioSearch:
         """No period is shorter in which one job does its iterations so often."""
         job = self.instance.jobs[number]
         alone = altered(self.instance, jobs=(altered(job, iterations=job.iterations * ratio),))
-        return lower_bound(cut(alone)).value
+        return lower_bound(compile_instance(alone)).value
 
     def bound(self) -> float:
         """No vector has a plan of a smaller value."""

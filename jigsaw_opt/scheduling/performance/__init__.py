@@ -4,7 +4,7 @@ Work is counted in units of 10^-15 iterations and paces in units a microsecond, 
 exact and nothing is lost however often a job is stopped. A pace is thus stated to 10^-9 iterations a second.
 """
 
-from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
 from jigsaw_opt.scheduling.performance.protocol import Contention, Performance
+from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 
-__all__ = ["UNITS", "Contention", "Pace", "Performance", "rate_of"]
+__all__ = ["UNITS", "Contention", "Performance", "Speed", "rate_of"]

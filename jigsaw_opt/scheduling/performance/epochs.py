@@ -14,8 +14,8 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
+from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 from jigsaw_opt.text import nearest
 
 __all__ = ["Epochs", "epochs"]
@@ -48,7 +48,7 @@ class Epochs:
         if missing is not None:
             raise UsageError(f"no profiles on GPUs of type {missing!r}; {nearest(missing, sorted(profiles))}")
         self._server_of = cluster.gpus.server_of
-        self._paces: dict[tuple[str, str, tuple[int, ...], int, bool, int], Pace] = {}
+        self._paces: dict[tuple[str, str, tuple[int, ...], int, bool, int], Speed] = {}
         self._alone: dict[TraceJob, int] = {}
 
     @cached_property
@@ -108,14 +108,14 @@ class Epochs:
             return f"model {jobs[0].model!r} has no profile on {next(iter(types))}"
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """The pace of the epoch that the job is in."""
         servers = Counter(self._server_of[gpu] for gpu in share.gpus)
         gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
         epoch = self._models[jobs[0].model].epoch(done[0])
         return (self._pace(jobs[0], gpu_type, tuple(servers.values()), epoch),)
 
-    def _pace(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Pace:
+    def _pace(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Speed:
         assert job.batch_size is not None
         key = (job.model, gpu_type, placement, job.batch_size, job.min_gpus > 0, epoch)
         if key not in self._paces:
@@ -125,7 +125,7 @@ class Epochs:
             rate = rate_of(_SECOND_US * seconds * self._slowdown(job) / profile.gain(batch.samples, epoch))
             last = epoch + 1 == len(profile.ends)
             until = None if last else profile.ends[epoch]
-            self._paces[key] = Pace(rate, until, sync_s / seconds if len(placement) > 1 else 0.0)
+            self._paces[key] = Speed(rate, until, sync_s / seconds if len(placement) > 1 else 0.0)
         return self._paces[key]
 
     def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> BatchSplit:

@@ -16,8 +16,8 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.filling import FilledShares
 from jigsaw_opt.scheduling.performance.groups import Timetabled
-from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
 from jigsaw_opt.scheduling.performance.places import Places
+from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 from jigsaw_opt.text import nearest
 
 __all__ = ["Profiled", "profiled"]
@@ -102,20 +102,20 @@ class Profiled:
             return f"model {jobs[0].model!r} cannot run on these GPUs: their type or memory"
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Of the plan or timetable of the share, or of the job alone."""
         if share.slowdown is not None:
             return self._filled_paces(share, jobs)
         if self._timetabled(share, jobs):
-            return tuple(Pace(rate_of(us)) for us in self._groups.iteration_us(share, jobs))
+            return tuple(Speed(rate_of(us)) for us in self._groups.iteration_us(share, jobs))
         iteration_us, exchange_us = self._alone_on(share, jobs[0])
-        return (Pace(rate_of(iteration_us), None, exchange_us / iteration_us),)
+        return (Speed(rate_of(iteration_us), None, exchange_us / iteration_us),)
 
-    def _filled_paces(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[Pace, ...]:
+    def _filled_paces(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[Speed, ...]:
         """The foreground uses links as long as alone; jobs of one GPU use none."""
         front_us, *back_us = self._filled.iteration_us(share, jobs)
         exposed = self._alone_on(share, jobs[0])[1] / float(front_us)
-        return (Pace(rate_of(front_us), None, exposed), *(Pace(rate_of(us)) for us in back_us))
+        return (Speed(rate_of(front_us), None, exposed), *(Speed(rate_of(us)) for us in back_us))
 
     def _alone_on(self, share: Share, job: TraceJob) -> tuple[int, int]:
         """Microseconds of an iteration of a job with all GPUs of a share, and those of them that are on links."""

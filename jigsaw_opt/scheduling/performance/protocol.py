@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.pace import Pace
+from jigsaw_opt.scheduling.performance.speed import Speed
 
 __all__ = ["Contention", "Performance"]
 
@@ -39,7 +39,7 @@ class Performance(Protocol):
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Why these jobs cannot run in this share (memory, GPU type, kind of sharing), or None."""
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Pace of each job of a share, without contention by other shares.
 
         Parameters

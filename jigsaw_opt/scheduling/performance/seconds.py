@@ -10,7 +10,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import DURATION_UNITS_US, StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
 
 __all__ = ["Seconds", "SecondsByType", "seconds"]
@@ -58,9 +58,9 @@ class Seconds:
             return f"its duration is known on {jobs[0].gpus} GPUs, not on {len(share.gpus)}"
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """One iteration a second."""
-        return (Pace(rate_of(_iteration_us(jobs[0]))),)
+        return (Speed(rate_of(_iteration_us(jobs[0]))),)
 
 
 class SecondsByType(Seconds):
@@ -98,10 +98,10 @@ class SecondsByType(Seconds):
             return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
         return super().refuses(share, jobs)
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """As many iterations a second as the type is times as fast."""
         factor = self.speeds.factor(jobs[0], self._type_of[share.gpus[0]])
-        return (Pace(rate_of(_iteration_us(jobs[0]) / factor)),)
+        return (Speed(rate_of(_iteration_us(jobs[0]) / factor)),)
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
         """Iterations a second on GPUs of a type; 0 where the cluster has fewer of it than the job asks for."""

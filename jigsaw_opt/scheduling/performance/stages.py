@@ -13,7 +13,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
 
 __all__ = ["Stages", "stages"]
@@ -92,14 +92,14 @@ class Stages:
         other = next((job for job in jobs if job.gpus != len(share.gpus)), None)
         return None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """As many iterations a round as the group's round says."""
         depths = share.depths or (FullDepth(),) * len(jobs)
         group = [self.staged(job, depth != FullDepth()) for job, depth in zip(jobs, depths, strict=True)]
         order = sorted(range(len(group)), key=group.__getitem__)
         found = self._round(tuple(group[k] for k in order), "planned" if share.depths else "published")
         often = dict(zip(order, found.iterations, strict=True))
-        return tuple(Pace(rate_of(found.time_us / often[k] / self._factor(share, jobs[k]))) for k in range(len(group)))
+        return tuple(Speed(rate_of(found.time_us / often[k] / self._factor(share, jobs[k]))) for k in range(len(group)))
 
     def _factor(self, share: Share, job: TraceJob) -> float:
         """Return how many times as fast a job is on the GPUs of a share as its trace states."""

@@ -13,7 +13,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 
 __all__ = ["Table", "table"]
 
@@ -94,9 +94,9 @@ class Table:
             return "these jobs were not measured together on this type of GPU"
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """The measured ones."""
-        return tuple(Pace(rate_of(_SECOND_US / rate)) for rate in self._rates(share, jobs))
+        return tuple(Speed(rate_of(_SECOND_US / rate)) for rate in self._rates(share, jobs))
 
     def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
         gpu_type = self.cluster.servers[self._server_of[share.gpus[0]]].gpu_type

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.option_values import OpenValues, whole_numbers
 from jigsaw_opt.scheduling.plain import Plain, Shape, listed, whole
-from jigsaw_opt.scheduling.policy import Active, Moment
+from jigsaw_opt.scheduling.policy import JobState, Observation
 
 __all__ = ["AGING", "HYSTERESIS", "Aging"]
 
@@ -35,28 +35,28 @@ class Aging:
         self._limit_us = None if hours == "none" else int(hours) * _HOUR_US
         self._aged: dict[int, None] = {}
 
-    def order(self, jobs: Iterable[Active], moment: Moment) -> list[Active]:
+    def order(self, jobs: Iterable[JobState], observation: Observation) -> list[JobState]:
         """Return jobs that are in the order of a policy with the aged ones first, and note who has aged."""
         jobs = list(jobs)
         if self._limit_us is None:
             return jobs
-        self._aged = {index: None for index in self._aged if index in moment.jobs}
-        times = {index: self._aged_us(one) for index, one in moment.jobs.items() if index not in self._aged}
-        new = (index for index in times if times[index] <= moment.now_us)
+        self._aged = {index: None for index in self._aged if index in observation.jobs}
+        times = {index: self._aged_us(one) for index, one in observation.jobs.items() if index not in self._aged}
+        new = (index for index in times if times[index] <= observation.now_us)
         self._aged |= dict.fromkeys(sorted(new, key=lambda index: (times[index], index)))
         by_number = {one.index: one for one in jobs}
         first = [by_number[index] for index in self._aged if index in by_number]
         return [*first, *(one for one in jobs if one.index not in self._aged)]
 
-    def next_us(self, moment: Moment, shares: Iterable[Share]) -> int | None:
+    def next_us(self, observation: Observation, shares: Iterable[Share]) -> int | None:
         """Return when the next of the jobs that wait has waited for too long; None for never."""
         if self._limit_us is None:
             return None
         running = {index for share in shares for index in share.jobs}
-        times = (self._aged_us(one) for one in moment.jobs.values() if one.index not in running)
-        return min((time_us for time_us in times if time_us > moment.now_us), default=None)
+        times = (self._aged_us(one) for one in observation.jobs.values() if one.index not in running)
+        return min((time_us for time_us in times if time_us > observation.now_us), default=None)
 
-    def _aged_us(self, active: Active) -> int:
+    def _aged_us(self, active: JobState) -> int:
         """Return when a job has waited for too long if it waits from now on."""
         assert self._limit_us is not None
         return active.job.submit_us + active.run_us + self._limit_us
@@ -69,7 +69,7 @@ class Aging:
         """Return the shape of what `plain` gives."""
         return {} if self._limit_us is None else {"aged": listed(whole())}
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         """Go on from the state of a policy, of the right shape.
 
         Raises
@@ -78,8 +78,10 @@ class Aging:
             A job has not aged, or is there twice.
         """
         aged = state.get("aged", ())
-        if len({*aged}) < len(aged) or not moment.known.issuperset(aged):
+        if len({*aged}) < len(aged) or not observation.known.issuperset(aged):
             raise ValueError("the aged are not jobs that there are, each once")
-        if any(self._aged_us(moment.jobs[index]) > moment.now_us for index in aged if index in moment.jobs):
+        if any(
+            self._aged_us(observation.jobs[index]) > observation.now_us for index in aged if index in observation.jobs
+        ):
             raise ValueError("a job has not waited for so long")
         self._aged = dict.fromkeys(aged)

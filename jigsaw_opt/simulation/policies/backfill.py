@@ -19,7 +19,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, too_wide
 from jigsaw_opt.simulation.policies.server_reservations import ServerReservations
 
@@ -154,31 +154,31 @@ class BackfillScheduler:
             )
         return too_wide(self.setting, self.policy, job)
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         """Start what may start; all that runs goes on."""
-        self._learn(moment)
+        self._learn(observation)
         choice = self.setting.pool_choice
-        waiting = [one for one in moment.jobs.values() if one.share is None and choice.of(one.job)]
-        if self.conservative and moment.dead:  # it counts GPUs, and must not count on what no links join
-            most = self.setting.most_joined(moment.down, moment.dead)
+        waiting = [one for one in observation.jobs.values() if one.share is None and choice.of(one.job)]
+        if self.conservative and observation.dead:  # it counts GPUs, and must not count on what no links join
+            most = self.setting.most_joined(observation.down, observation.dead)
             waiting = [one for one in waiting if one.job.gpus <= max(most[kind] for kind in choice.types_of(one.job))]
-        waiting = self.in_order(waiting, moment)
-        free = FreeGpus(self.setting, moment.shares, moment.down, moment.dead)
-        held = {index: share.gpus for share in moment.shares for index in share.jobs}
+        waiting = self.in_order(waiting, observation)
+        free = FreeGpus(self.setting, observation.shares, observation.down, observation.dead)
+        held = {index: share.gpus for share in observation.shares for index in share.jobs}
         by_number = self._conservative if self.conservative else self._easy
         start = self._by_server if self.whole_servers else by_number
-        started = dict(start(moment.now_us, waiting, held, free))
-        shares = (*moment.shares, *(Share((index,), gpus) for index, gpus in started.items()))
+        started = dict(start(observation.now_us, waiting, held, free))
+        shares = (*observation.shares, *(Share((index,), gpus) for index, gpus in started.items()))
         wake_us = None
         if len(started) < len(waiting) and self.runs:
-            wake_us = min(run.end_us(moment.now_us) for run in self.runs.values())
+            wake_us = min(run.end_us(observation.now_us) for run in self.runs.values())
         return Decision(shares, wake_us)
 
     def limit_us(self, job: TraceJob) -> int | None:
         """Return for how long a job may run; None where nothing says so."""
         return self.default_us if job.time_limit_us is None else job.time_limit_us
 
-    def in_order(self, waiting: list[Active], moment: Moment) -> list[Active]:
+    def in_order(self, waiting: list[JobState], observation: Observation) -> list[JobState]:
         """Return the jobs that wait in the order in which they may start; they are given in order of submission."""
         return waiting
 
@@ -198,9 +198,9 @@ class BackfillScheduler:
             "reserved": [[index, *one] for index, one in self.reserved.items()],
         }
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         """Go on from a state, which is checked."""
-        run = fields(job=whole(), start_us=whole(moment.now_us), estimate_us=whole(low=1), user=_TEXT)
+        run = fields(job=whole(), start_us=whole(observation.now_us), estimate_us=whole(low=1), user=_TEXT)
         user = fields(user=_TEXT, last=listed(whole(low=1), 1, 2))
         checked(state, fields(runs=listed(run), lengths=listed(user), reserved=rows(3, whole())))
         self.runs = {
@@ -208,22 +208,22 @@ class BackfillScheduler:
         }
         self.lengths = {one["user"]: list(one["last"]) for one in state["lengths"]}
         self.reserved = {index: (start_us, kind) for index, start_us, kind in state["reserved"]}
-        if not self.runs.keys() >= {index for share in moment.shares for index in share.jobs}:
+        if not self.runs.keys() >= {index for share in observation.shares for index in share.jobs}:
             raise ValueError("every job that runs has an estimate")
 
     # Estimates ----------------------------------------------------------------------------------------------
 
-    def _learn(self, moment: Moment) -> None:
+    def _learn(self, observation: Observation) -> None:
         """Note what the jobs took that have ended; one that a failure has stopped starts anew."""
-        for index in (*moment.ended, *moment.stopped):
+        for index in (*observation.ended, *observation.stopped):
             run = self.runs.pop(index, None)
             self.reserved.pop(index, None)
-            if run is not None and index not in moment.stopped:
-                self._note_length(run.user, moment.now_us - run.start_us)
-        for index in moment.arrived:
-            active = moment.jobs[index]
+            if run is not None and index not in observation.stopped:
+                self._note_length(run.user, observation.now_us - run.start_us)
+        for index in observation.arrived:
+            active = observation.jobs[index]
             if active.share is not None:  # it ran before the policy began
-                self._begin(active, moment.now_us - active.run_us)
+                self._begin(active, observation.now_us - active.run_us)
 
     def _note_length(self, user: str, lasted_us: int) -> None:
         """Note how long the last job of a user lasted."""
@@ -243,14 +243,14 @@ class BackfillScheduler:
         mean_us = max(1, sum(last) // len(last))
         return mean_us if limit_us is None else min(mean_us, limit_us)
 
-    def _begin(self, active: Active, now_us: int) -> None:
+    def _begin(self, active: JobState, now_us: int) -> None:
         self.runs[active.index] = _EstimatedRun(now_us, self._estimate_us(active.job), active.job.user or "")
         self.reserved.pop(active.index, None)
 
     # EASY ---------------------------------------------------------------------------------------------------
 
     def _easy(
-        self, now_us: int, waiting: Sequence[Active], held: Mapping[int, tuple[int, ...]], free: FreeGpus
+        self, now_us: int, waiting: Sequence[JobState], held: Mapping[int, tuple[int, ...]], free: FreeGpus
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield the jobs that start, with their GPUs, and take these from `free`.
 
@@ -290,7 +290,7 @@ class BackfillScheduler:
         return None
 
     def _shadow(
-        self, now_us: int, head: Active, held: Mapping[int, tuple[int, ...]], free: FreeGpus
+        self, now_us: int, head: JobState, held: Mapping[int, tuple[int, ...]], free: FreeGpus
     ) -> tuple[int, FreeGpus] | None:
         """Return when jobs that run are expected to leave enough GPUs, and those free then; None for never."""
         later = free.copy()
@@ -305,7 +305,7 @@ class BackfillScheduler:
     # Whole servers ------------------------------------------------------------------------------------------
 
     def _by_server(
-        self, now_us: int, waiting: Sequence[Active], held: Mapping[int, tuple[int, ...]], free: FreeGpus
+        self, now_us: int, waiting: Sequence[JobState], held: Mapping[int, tuple[int, ...]], free: FreeGpus
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield the jobs that start, with their GPUs.
 
@@ -333,7 +333,7 @@ class BackfillScheduler:
     # Conservative -------------------------------------------------------------------------------------------
 
     def _conservative(
-        self, now_us: int, waiting: Sequence[Active], held: Mapping[int, tuple[int, ...]], free: FreeGpus
+        self, now_us: int, waiting: Sequence[JobState], held: Mapping[int, tuple[int, ...]], free: FreeGpus
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield the jobs that start, with their GPUs, and take these from `free`.
 

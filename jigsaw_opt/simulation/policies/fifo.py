@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
 
 __all__ = ["FIFO"]
@@ -22,11 +22,11 @@ class _FifoScheduler(Stateless):
     def refuses(self, job: TraceJob) -> str | None:
         return too_wide(self.setting, "fifo", job)
 
-    def decide(self, moment: Moment) -> Decision:
-        shares = list(moment.shares)
-        free = FreeGpus(self.setting, shares, moment.down, moment.dead)
+    def decide(self, observation: Observation) -> Decision:
+        shares = list(observation.shares)
+        free = FreeGpus(self.setting, shares, observation.down, observation.dead)
         held = HeldPools(self.setting)
-        for active in moment.jobs.values():
+        for active in observation.jobs.values():
             if active.share is not None:
                 continue
             gpus = free.place(active.job, self.placement, held.numbers)

@@ -15,7 +15,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Stateless
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
 
 __all__ = ["FILL", "SEPARATE"]
@@ -28,9 +28,9 @@ _Models = frozenset[str]
 class _FilledGpus:
     """A foreground job and the background jobs in its holes."""
 
-    front: Active
+    front: JobState
     gpus: tuple[int, ...]
-    back: list[Active] = field(default_factory=list)
+    back: list[JobState] = field(default_factory=list)
 
     @property
     def models(self) -> _Models:
@@ -74,31 +74,32 @@ class _ForegroundFirst(Stateless):
         """A job of more GPUs than there are."""
         return too_wide(self.setting, "separate" if self.slowdown is None else "fill", job)
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         """Place the foreground, then the background on GPUs of its own, then the rest of it in holes."""
-        jobs = moment.jobs.values()
+        jobs = observation.jobs.values()
         back = [active for active in jobs if not active.job.foreground]
         if self.shortest:
             back.sort(key=self._left_us)
         alone = {share.jobs[0]: share for active in back if (share := active.share) and _is_alone(active, share)}
         front = [active for active in jobs if active.job.foreground]
-        gangs, free = self._foreground(front, alone.values(), moment)
+        gangs, free = self._foreground(front, alone.values(), observation)
         own = self._own_gpus(back, alone, free)
         if self.slowdown is not None:
             self._fill(gangs, [active for active in back if active.index not in own and active.job.gpus == 1])
         return Decision((*(gang.share(self.slowdown) for gang in gangs.values()), *own.values()))
 
-    def _left_us(self, active: Active) -> tuple[float, int]:
+    def _left_us(self, active: JobState) -> tuple[float, int]:
         return self.setting.performance.alone_us(active.job) * (active.left / active.work), active.index
 
     def _foreground(
-        self, front: Sequence[Active], alone: Iterable[Share], moment: Moment
+        self, front: Sequence[JobState], alone: Iterable[Share], observation: Observation
     ) -> tuple[dict[int, _FilledGpus], FreeGpus]:
         """The foreground jobs that run, and the GPUs that they leave."""
         gangs = {active.index: _FilledGpus(active, active.share.gpus) for active in front if active.share is not None}
         running = [gang.share(None) for gang in gangs.values()]
         free, unheld = (
-            FreeGpus(self.setting, shares, moment.down, moment.dead) for shares in (running, [*running, *alone])
+            FreeGpus(self.setting, shares, observation.down, observation.dead)
+            for shares in (running, [*running, *alone])
         )
         held = HeldPools(self.setting)
         for active in front:
@@ -117,7 +118,7 @@ class _ForegroundFirst(Stateless):
             gangs[active.index] = _FilledGpus(active, gpus)
         return gangs, free
 
-    def _own_gpus(self, back: Iterable[Active], alone: Mapping[int, Share], free: FreeGpus) -> dict[int, Share]:
+    def _own_gpus(self, back: Iterable[JobState], alone: Mapping[int, Share], free: FreeGpus) -> dict[int, Share]:
         """Shares of background jobs on GPUs without a foreground job; those that have such GPUs keep them."""
         own = {index: share for index, share in alone.items() if free.has(share.gpus)}
         for share in own.values():
@@ -128,7 +129,7 @@ class _ForegroundFirst(Stateless):
                 own[active.index] = Share((active.index,), gpus)
         return own
 
-    def _fill(self, gangs: Mapping[int, _FilledGpus], left: Iterable[Active]) -> None:
+    def _fill(self, gangs: Mapping[int, _FilledGpus], left: Iterable[JobState]) -> None:
         """Leave background jobs in the holes where they are, and add those that wait."""
         waiting = []
         for active in left:
@@ -147,7 +148,7 @@ class _ForegroundFirst(Stateless):
                 else:
                     hopeless.add(kind)
 
-    def _pace(self, gang: _FilledGpus, active: Active) -> int:
+    def _pace(self, gang: _FilledGpus, active: JobState) -> int:
         """Pace of a job of one GPU if it joined a gang; 0 if it cannot."""
         key = (gang.front.job.model, gang.gpus, gang.models, active.job.model, active.job.gpu_types)
         if key not in self._worth:
@@ -163,7 +164,7 @@ class _ForegroundFirst(Stateless):
         return self._worth[key]
 
 
-def _is_alone(active: Active, share: Share) -> bool:
+def _is_alone(active: JobState, share: Share) -> bool:
     """Whether a share is the job alone, on as many GPUs as it asks for."""
     return len(share.jobs) == 1 and len(share.gpus) == active.job.gpus
 

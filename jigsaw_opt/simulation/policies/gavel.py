@@ -16,7 +16,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.by_type import ByType
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, optional, whole
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
@@ -52,15 +52,15 @@ class _GavelScheduler:
             return f"job {job.name!r} runs on no single type of GPU: it asks for {job.gpus} of them"
         return None
 
-    def decide(self, moment: Moment) -> Decision:
-        self._count(moment)
-        chosen = self._choose(moment)
-        placed = {gpu_type: self._place(moment, gpu_type, own) for gpu_type, own in chosen.items()}
+    def decide(self, observation: Observation) -> Decision:
+        self._count(observation)
+        chosen = self._choose(observation)
+        placed = {gpu_type: self._place(observation, gpu_type, own) for gpu_type, own in chosen.items()}
         self.held = {index: gpu_type for gpu_type, own in placed.items() for share in own for index in share.jobs}
-        self.decided_us = moment.now_us
+        self.decided_us = observation.now_us
         return Decision(
             tuple(share for own in placed.values() for share in own),
-            moment.now_us + (1 if self.setting.round_us else _ROUND_US),
+            observation.now_us + (1 if self.setting.round_us else _ROUND_US),
         )
 
     def state(self) -> Plain:
@@ -79,42 +79,42 @@ class _GavelScheduler:
             "times_us": [self.type_us.get(name, 0.0) for name in self.types],
         }
 
-    def restore(self, state: Plain, moment: Moment) -> None:
-        count, jobs = len(self.types), 1 + max(moment.known, default=-1)
+    def restore(self, state: Plain, observation: Observation) -> None:
+        count, jobs = len(self.types), 1 + max(observation.known, default=-1)
         half = (self.setting.round_us or _ROUND_US) / 2
-        of_job = listed(number(half, half + moment.now_us), count, count)
-        of_type = listed(number(0, jobs * (half + moment.now_us)), count, count)
+        of_job = listed(number(half, half + observation.now_us), count, count)
+        of_type = listed(number(0, jobs * (half + observation.now_us)), count, count)
         job = fields(job=whole(), times_us=of_job, held=optional(whole(count - 1)))
-        checked(state, fields(decided_us=whole(moment.now_us), jobs=listed(job), times_us=of_type))
-        if sorted(tree["job"] for tree in state["jobs"]) != sorted(moment.known):
+        checked(state, fields(decided_us=whole(observation.now_us), jobs=listed(job), times_us=of_type))
+        if sorted(tree["job"] for tree in state["jobs"]) != sorted(observation.known):
             raise ValueError("the jobs are not those that there are, each once")
         self.decided_us = state["decided_us"]
         self.job_us = {tree["job"]: dict(zip(self.types, map(float, tree["times_us"]))) for tree in state["jobs"]}
         self.held = {tree["job"]: self.types[tree["held"]] for tree in state["jobs"] if tree["held"] is not None}
         self.type_us = dict(zip(self.types, map(float, state["times_us"])))
 
-    def _count(self, moment: Moment) -> None:
+    def _count(self, observation: Observation) -> None:
         """Add the time since the last decision; a new job begins with half a round on every type.
 
         While jobs are active no two decisions are further apart than a round; beyond that nothing ran.
         """
-        elapsed = min(moment.now_us - self.decided_us, self.setting.round_us or _ROUND_US)
+        elapsed = min(observation.now_us - self.decided_us, self.setting.round_us or _ROUND_US)
         for index, gpu_type in self.held.items():
             self.job_us[index][gpu_type] += elapsed
             self.type_us[gpu_type] += elapsed
         half = (self.setting.round_us or _ROUND_US) / 2
-        for index in moment.jobs:
+        for index in observation.jobs:
             if index not in self.job_us:
                 self.job_us[index] = dict.fromkeys(self.types, half)
                 for gpu_type in self.types:
                     self.type_us[gpu_type] = self.type_us.get(gpu_type, 0.0) + half
-        self.job_us = {index: self.job_us[index] for index in moment.jobs}
+        self.job_us = {index: self.job_us[index] for index in observation.jobs}
 
-    def _choose(self, moment: Moment) -> dict[str, list[int]]:
+    def _choose(self, observation: Observation) -> dict[str, list[int]]:
         """Jobs that run, by GPU type."""
-        left = {gpu_type: self.setting.gpus_up(gpu_type, moment.down) for gpu_type in self.types}
-        most = self.setting.most_joined(moment.down, moment.dead)
-        jobs = [active for active in moment.jobs.values() if self._has_a_type(active, most)]
+        left = {gpu_type: self.setting.gpus_up(gpu_type, observation.down) for gpu_type in self.types}
+        most = self.setting.most_joined(observation.down, observation.dead)
+        jobs = [active for active in observation.jobs.values() if self._has_a_type(active, most)]
         if not jobs:
             return {}
         allocation = self._allocation(jobs, left)
@@ -126,7 +126,7 @@ class _GavelScheduler:
         chosen: dict[str, list[int]] = {gpu_type: [] for gpu_type in self.types}
         taken: set[int] = set()
         for _, _, _, index, gpu_type in sorted(queue):
-            job = moment.jobs[index].job
+            job = observation.jobs[index].job
             if index in taken or job.gpus > min(left[gpu_type], most[gpu_type]) or self._throughput(job, gpu_type) == 0:
                 continue
             taken.add(index)
@@ -137,7 +137,7 @@ class _GavelScheduler:
     def _priority(self, index: int, gpu_type: str, share: float) -> float:
         return share * self.type_us[gpu_type] / self.job_us[index][gpu_type]
 
-    def _has_a_type(self, active: Active, most: Mapping[str, int]) -> bool:
+    def _has_a_type(self, active: JobState, most: Mapping[str, int]) -> bool:
         """Whether the job runs on a type of which as many GPUs as it asks for are up and joined."""
         return any(count >= active.job.gpus and self._throughput(active.job, name) > 0 for name, count in most.items())
 
@@ -146,7 +146,7 @@ class _GavelScheduler:
         may_run = gpu_type in self.setting.pool_choice.types_of(job)
         return self.performance.throughput(job, gpu_type) if may_run else 0.0
 
-    def _allocation(self, jobs: Sequence[Active], capacity: Mapping[str, int]) -> Floats:
+    def _allocation(self, jobs: Sequence[JobState], capacity: Mapping[str, int]) -> Floats:
         """Shares of time of the jobs on the types, of which so many GPUs are up."""
         import numpy as np
 
@@ -162,7 +162,7 @@ class _GavelScheduler:
         )
         return solve_gavel(cluster, self.objective, centre=True).allocation.round(_DIGITS)
 
-    def _place(self, moment: Moment, gpu_type: str, chosen: Sequence[int]) -> list[Share]:
+    def _place(self, observation: Observation, gpu_type: str, chosen: Sequence[int]) -> list[Share]:
         """The largest jobs first, and of equally large ones those that can keep their GPUs.
 
         Others take the next free GPUs in the order of the servers, as Gavel does, in a part of the cluster that has so
@@ -170,10 +170,10 @@ class _GavelScheduler:
         """
         servers = self.setting.cluster.servers
         types = (servers[k].gpu_type for k in self.setting.server_of)
-        free = {gpu: None for gpu, name in enumerate(types) if name == gpu_type and gpu not in moment.down}
-        part_of, shares = self.setting.part_of(moment.dead), list[Share]()
-        for size in sorted({moment.jobs[index].job.gpus for index in chosen}, reverse=True):
-            group = [moment.jobs[index] for index in chosen if moment.jobs[index].job.gpus == size]
+        free = {gpu: None for gpu, name in enumerate(types) if name == gpu_type and gpu not in observation.down}
+        part_of, shares = self.setting.part_of(observation.dead), list[Share]()
+        for size in sorted({observation.jobs[index].job.gpus for index in chosen}, reverse=True):
+            group = [observation.jobs[index] for index in chosen if observation.jobs[index].job.gpus == size]
             before = {active.index: active.share for active in group}
             kept = {index: share for index, share in before.items() if share and free.keys() >= set(share.gpus)}
             for share in kept.values():

@@ -17,7 +17,7 @@ from jigsaw_opt.problem.job import Depth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.stages import Stages
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Stateless
 from jigsaw_opt.simulation.placing import FreeGpus, too_wide
 from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
 
@@ -60,20 +60,20 @@ class Interleaving(Stateless):
         """A job of more GPUs than there are, of one type where there are several."""
         return too_wide(self.setting, "interleave", job)
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         """Group the jobs that come first, and start the groups that fit."""
-        gpus = self.setting.gpu_count - len(moment.down)
-        most = max(self.setting.most_joined(moment.down, moment.dead).values())
-        order = sorted((one for one in moment.jobs.values() if one.job.gpus <= most), key=self._priority)
+        gpus = self.setting.gpu_count - len(observation.down)
+        most = max(self.setting.most_joined(observation.down, observation.dead).values())
+        order = sorted((one for one in observation.jobs.values() if one.job.gpus <= most), key=self._priority)
         rank = {active.index: place for place, active in enumerate(order)}
         staged = {active.index: self._staged(active.job) for active in self._candidates(order, gpus)}
         if not staged:  # all are wider than what is up
             return Decision()
-        found = self._teams(staged, moment.shares, gpus)
+        found = self._teams(staged, observation.shares, gpus)
         teams = self._fitting(staged, sorted(found, key=lambda team: min(map(rank.__getitem__, team))), gpus)
-        return Decision(tuple(self._placed(staged, list(teams), moment)))
+        return Decision(tuple(self._placed(staged, list(teams), observation)))
 
-    def _priority(self, active: Active) -> tuple[float, int]:
+    def _priority(self, active: JobState) -> tuple[float, int]:
         if self.known:
             return active.job.gpus * self.stages.alone_us(active.job) * (active.left / active.work), active.index
         return active.job.gpus * active.run_us, active.index
@@ -81,9 +81,9 @@ class Interleaving(Stateless):
     def _staged(self, job: TraceJob) -> StagedJob:
         return self.stages.staged(job, self.staircase and job.gpus >= 2)
 
-    def _candidates(self, order: Iterable[Active], gpus: int) -> list[Active]:
+    def _candidates(self, order: Iterable[JobState], gpus: int) -> list[JobState]:
         """For each job that still fits, as many of its width as can share its GPUs."""
-        by_width: defaultdict[int, list[Active]] = defaultdict(list)
+        by_width: defaultdict[int, list[JobState]] = defaultdict(list)
         for active in order:
             by_width[active.job.gpus].append(active)
         left, shares = gpus, Counter[int]()
@@ -127,25 +127,25 @@ class Interleaving(Stateless):
                 left -= staged[team[0]].gpus
                 yield team
 
-    def _placed(self, staged: Mapping[int, StagedJob], teams: Sequence[Team], moment: Moment) -> list[Share]:
+    def _placed(self, staged: Mapping[int, StagedJob], teams: Sequence[Team], observation: Observation) -> list[Share]:
         """Teams that go on keep their GPUs, unless others would then be on more servers than they need."""
-        before = {frozenset(share.jobs): share.gpus for share in moment.shares}
+        before = {frozenset(share.jobs): share.gpus for share in observation.shares}
         kept = {team: before[frozenset(team)] for team in teams if frozenset(team) in before}
         wide_first = sorted(teams, key=lambda team: -staged[team[0]].gpus)
-        gpus = self._gpus(wide_first, kept, moment)
+        gpus = self._gpus(wide_first, kept, observation)
         if kept and any(self._scattered(gpus[team]) for team in teams if team in gpus.keys() - kept.keys()):
-            gpus = self._gpus(wide_first, {}, moment)
+            gpus = self._gpus(wide_first, {}, observation)
         return [Share(team, gpus[team], self._depths([staged[job] for job in team])) for team in teams if team in gpus]
 
     def _gpus(
-        self, teams: Iterable[Team], kept: Mapping[Team, tuple[int, ...]], moment: Moment
+        self, teams: Iterable[Team], kept: Mapping[Team, tuple[int, ...]], observation: Observation
     ) -> dict[Team, tuple[int, ...]]:
         held = [Share(team, gpus) for team, gpus in kept.items()]
-        free = FreeGpus(self.setting, held, moment.down, moment.dead)
+        free = FreeGpus(self.setting, held, observation.down, observation.dead)
         found = dict(kept)
         for team in teams:
             if team not in kept:
-                first, *others = (moment.jobs[job].job for job in team)
+                first, *others = (observation.jobs[job].job for job in team)
                 gpus = free.place(first, "packed", beside=others)
                 if gpus is not None:  # teams fit together, but maybe not each in one part of the cluster
                     found[team] = gpus

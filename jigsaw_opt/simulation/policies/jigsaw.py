@@ -1,10 +1,10 @@
 """Jobs packed onto GPUs two by two, each stopping some of its backward passes early so that the other fits.
 
 Whenever a job arrives or ends, the queue is packed anew (`jigsaw_opt.solvers.allocation.packing`). Jobs stand in order
-of the GPU time that they still keep busy, the shortest first, which with the GPUs as one fluid has the least sum of
-completion times: work on a job brings the ends of all jobs from it to the end of the queue nearer. So the progress of a
-job, in GPU time that it takes alone at full depth, is worth the number of these jobs. On stages that a trace gives, the
-groups of `interleave` run timetables instead of rotations.
+of the GPU time that they still keep busy, the shortest first, which with the GPUs as one machine shared by rates has
+the least sum of completion times: work on a job brings the ends of all jobs from it to the end of the queue nearer. So
+the progress of a job, in GPU time that it takes alone at full depth, is worth the number of these jobs. On stages that
+a trace gives, the groups of `interleave` run timetables instead of rotations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Scheduler
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Scheduler
 from jigsaw_opt.simulation.blocks import Blocks, Team
 from jigsaw_opt.simulation.policies.aging import AGING, HYSTERESIS, Aging
 from jigsaw_opt.simulation.policies.interleave import Interleaving
@@ -86,32 +86,34 @@ class JigsawScheduler:
             + ("" if self.setting.cluster.links else ", and there are no links between servers")
         )
 
-    def decide(self, moment: Moment) -> Decision:
+    def decide(self, observation: Observation) -> Decision:
         """Pack the jobs at the front of the queue."""
-        self._learn(self._kind(active.job) for active in moment.jobs.values())
-        widest = max(self.setting.most_joined(moment.down, moment.dead).values())
-        order = sorted((one for one in moment.jobs.values() if one.job.gpus <= widest), key=self._left_us)
-        order = self.aging.order(order, moment)
+        self._learn(self._kind(active.job) for active in observation.jobs.values())
+        widest = max(self.setting.most_joined(observation.down, observation.dead).values())
+        order = sorted((one for one in observation.jobs.values() if one.job.gpus <= widest), key=self._left_us)
+        order = self.aging.order(order, observation)
         front = self._front(order)
         classes = tuple(self._class(active, len(order) - place) for place, active in enumerate(front))
-        problem = replace(self.empty, types=self._types_up(moment.down), classes=self.empty.classes + classes)
+        problem = replace(self.empty, types=self._types_up(observation.down), classes=self.empty.classes + classes)
         packed = (pack if self.columns else fill)(problem, self.memory)
         numbers = [-1] * len(self.empty.classes) + [active.index for active in front]
-        running = {index: active.share for index, active in moment.jobs.items() if active.share is not None}
-        known = {(number, gang.kinds) for number, gang in zip(packed.types, packed.gangs, strict=True)}
+        running = {index: active.share for index, active in observation.jobs.items() if active.share is not None}
+        known = {
+            (number, coschedule.kinds) for number, coschedule in zip(packed.types, packed.coschedules, strict=True)
+        }
 
         def together(team: Team) -> bool:
-            kinds = tuple(self._kind(moment.jobs[job].job) for job in team.jobs)
+            kinds = tuple(self._kind(observation.jobs[job].job) for job in team.jobs)
             return (team.type, kinds) in known or (team.type, kinds[::-1]) in known
 
         teams = list(_reunited(list(_teams(packed, numbers)), running, together))
         held = {job: share.gpus for job, share in running.items()}
         apart = self._apart(teams, problem.types)
-        places = Blocks(self.setting, self.servers, held, moment.down, moment.dead).place(apart)
+        places = Blocks(self.setting, self.servers, held, observation.down, observation.dead).place(apart)
         if len(places) < len(apart) != len(teams):
-            places = Blocks(self.setting, self.servers, held, moment.down, moment.dead).place(teams)
-        shares = tuple(self._share(team, gpus, moment) for team, gpus in places.items())
-        return Decision(shares, self.aging.next_us(moment, shares))
+            places = Blocks(self.setting, self.servers, held, observation.down, observation.dead).place(teams)
+        shares = tuple(self._share(team, gpus, observation) for team, gpus in places.items())
+        return Decision(shares, self.aging.next_us(observation, shares))
 
     def state(self) -> Plain:
         """The kinds of jobs so far and the patterns that the next packing begins with; timetables are found again."""
@@ -122,7 +124,7 @@ class JigsawScheduler:
         kinds = [{"model": kind.model, "gpus": kind.workers} for kind in self.busy]
         return {"kinds": kinds, "recipes": recipes, **self.aging.plain()}
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         """Take patterns that servers have room for; those of jobs that have ended are not used."""
         text, gpus = {"type": "string"}, whole(self.setting.gpu_count, 1)
         team = fields(jobs=listed(text, 1, 2), copies=gpus)
@@ -130,11 +132,11 @@ class JigsawScheduler:
         recipe = fields(type=number, servers=servers, teams=listed(team, 1))
         kind = fields(model=text, gpus=gpus)
         checked(state, fields(kinds=listed(kind), recipes=listed(recipe), **self.aging.shape()))
-        self.aging.restore(state, moment)
-        self._restore_kinds(state["kinds"], moment)
+        self.aging.restore(state, observation)
+        self._restore_kinds(state["kinds"], observation)
         widths = {c.name: c.workers for c in self.empty.classes}
         # Patterns of jobs that have ended are not used again, and how wide these were is no longer known.
-        widths |= {str(k): moment.jobs[k].job.gpus if k in moment.jobs else 0 for k in moment.known}
+        widths |= {str(k): observation.jobs[k].job.gpus if k in observation.jobs else 0 for k in observation.known}
         for tree in state["recipes"]:
             own, teams = self.types[tree["type"]], tree["teams"]
             if not all(name in widths for team in teams for name in team["jobs"]):
@@ -145,8 +147,8 @@ class JigsawScheduler:
             pattern = tuple((tuple(team["jobs"]), team["copies"]) for team in teams)
             self.memory.recipes[tree["type"], tree["servers"], pattern] = None
 
-    def _restore_kinds(self, trees: Sequence[Plain], moment: Moment) -> None:
-        """Learn the kinds in the order in which they came, which is that of the gangs."""
+    def _restore_kinds(self, trees: Sequence[Plain], observation: Observation) -> None:
+        """Learn the kinds in the order in which they came, which is that of the coschedules."""
         own_types = {own.server.gpu_type for own in self.types}
         for tree in trees:
             name, _, types = tree["model"].rpartition(_ON)
@@ -155,7 +157,7 @@ class JigsawScheduler:
         if not all(tree["model"] in self.empty.models for tree in trees):
             raise ValueError("a kind is of a model that there is not")
         kinds = [self._kind_of(tree["model"], tree["gpus"]) for tree in trees]
-        known = {self._kind(moment.jobs[index].job) for index in moment.known & moment.jobs.keys()}
+        known = {self._kind(observation.jobs[index].job) for index in observation.known & observation.jobs.keys()}
         if len(set(kinds)) < len(kinds) or not known <= set(kinds) or len(busy_shares(self.empty, kinds)) < len(kinds):
             raise ValueError("the kinds are not those of the jobs so far, each once")
         self._learn(kinds)
@@ -163,7 +165,8 @@ class JigsawScheduler:
     def _learn(self, kinds: Iterable[JobKind]) -> None:
         """Note kinds of jobs that come for the first time.
 
-        The packing has a class without jobs for each, so that the gangs stay the same when the last of a kind ends.
+        The packing has a class without jobs for each, so that the coschedules stay the same when the last of a kind
+        ends.
         """
         new = [kind for kind in dict.fromkeys(kinds) if kind not in self.busy]
         classes = (QueuedJobs(f"{k.model}/{k.workers}", k.model, k.workers, 0, 0.0, k.depth) for k in new)
@@ -223,14 +226,14 @@ class JigsawScheduler:
     def _depth(self, model: str, gpus: int) -> Depth:
         return chosen_depth(self.rule, gpus, self.empty.models[model].depth, ITERATIONS)
 
-    def _left_us(self, active: Active) -> tuple[float, int]:
+    def _left_us(self, active: JobState) -> tuple[float, int]:
         """GPU time that the job still keeps busy, with that of so many starts as are weighed if it does not run."""
         kind = self._kind(active.job)
         alone_us = self.setting.performance.alone_us(active.job) * (active.left / active.work)
         start_us = 0 if active.share is not None else self.hysteresis * self.setting.restart_of(active.job)
         return active.job.gpus * (self.busy[kind] * alone_us + start_us), active.index
 
-    def _front(self, order: Sequence[Active]) -> list[Active]:
+    def _front(self, order: Sequence[JobState]) -> list[JobState]:
         room, front = _CANDIDATES * self.setting.gpu_count, []
         for active in order:
             front.append(active)
@@ -239,15 +242,15 @@ class JigsawScheduler:
                 break
         return front
 
-    def _class(self, active: Active, worth: int) -> QueuedJobs:
+    def _class(self, active: JobState, worth: int) -> QueuedJobs:
         kind = self._kind(active.job)
         value = float(worth * kind.workers)
         return QueuedJobs(str(active.index), kind.model, kind.workers, 1, value, kind.depth)
 
-    def _share(self, team: Team, gpus: tuple[int, ...], moment: Moment) -> Share:
+    def _share(self, team: Team, gpus: tuple[int, ...], observation: Observation) -> Share:
         if len(team.jobs) == 1:
             return Share(team.jobs, gpus)
-        depths = (self._depth(moment.jobs[job].job.model, team.gpus) for job in team.jobs)
+        depths = (self._depth(observation.jobs[job].job.model, team.gpus) for job in team.jobs)
         return Share(team.jobs, gpus, tuple(depths))
 
 
@@ -268,7 +271,7 @@ def _teams(packed: PackedQueue, numbers: Sequence[int]) -> Iterator[Team]:
         for team, count in pattern.teams:
             jobs = tuple(numbers[c] for c in team.classes)
             for _ in range(copies * count):
-                yield Team(jobs, packed.gangs[team.gang].site.gpus, pattern.type)
+                yield Team(jobs, packed.coschedules[team.coschedule].site.gpus, pattern.type)
 
 
 def _reunited(teams: Sequence[Team], running: Mapping[int, Share], together: Callable[[Team], bool]) -> Iterator[Team]:

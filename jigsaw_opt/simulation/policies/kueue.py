@@ -21,7 +21,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import file_names
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, too_wide
 from jigsaw_opt.simulation.policies.kueue_preemption import Admitted, preemption_targets
 from jigsaw_opt.simulation.policies.quota_tree import QuotaTree, UsageNode
@@ -113,21 +113,21 @@ class _KueueScheduler:
         pools = (pool for group in self.setting.pool_choice.of(job) for pool in group)
         return any(pool.number not in self.pools[flavor] for pool in pools)
 
-    def decide(self, moment: Moment) -> Decision:
-        return Decision(_Cycles(self, moment).shares())
+    def decide(self, observation: Observation) -> Decision:
+        return Decision(_Cycles(self, observation).shares())
 
     def state(self) -> Plain:
         rows = [{"job": index, "flavor": flavor, "since_us": since} for index, (flavor, since) in self.admitted.items()]
         return {"queues": self.digest, "admitted": rows}
 
-    def restore(self, state: Plain, moment: Moment) -> None:
-        row = fields(job=whole(), flavor=_TEXT, since_us=whole(moment.now_us))
+    def restore(self, state: Plain, observation: Observation) -> None:
+        row = fields(job=whole(), flavor=_TEXT, since_us=whole(observation.now_us))
         checked(state, fields(queues=_TEXT, admitted=listed(row)))
         if state["queues"] != self.digest:
             raise ValueError("the quotas are other ones")
         self.admitted = {one["job"]: (one["flavor"], one["since_us"]) for one in state["admitted"]}
-        for index in {index for share in moment.shares for index in share.jobs}:
-            name = self.queue_of(moment.jobs[index].job)
+        for index in {index for share in observation.shares for index in share.jobs}:
+            name = self.queue_of(observation.jobs[index].job)
             if index not in self.admitted or self.admitted[index][0] not in self.queues.queues[name or ""].quotas:
                 raise ValueError("every job that runs has a flavor of its queue")
 
@@ -156,16 +156,16 @@ class _KueueScheduler:
 class _Cycles:
     """Kueue's scheduling cycles at one time, until no further job is admitted."""
 
-    def __init__(self, scheduler: _KueueScheduler, moment: Moment) -> None:
-        self._own, self._moment = scheduler, moment
+    def __init__(self, scheduler: _KueueScheduler, observation: Observation) -> None:
+        self._own, self._observation = scheduler, observation
         self._tree = QuotaTree(scheduler.queues)
-        self._free = FreeGpus(scheduler.setting, moment.shares, moment.down, moment.dead)
-        self._gpus = {index: share.gpus for share in moment.shares for index in share.jobs}
+        self._free = FreeGpus(scheduler.setting, observation.shares, observation.down, observation.dead)
+        self._gpus = {index: share.gpus for share in observation.shares for index in share.jobs}
         self._running = {index: self._admitted(index, *scheduler.admitted[index]) for index in self._gpus}
         for one in self._running.values():
             one.use()
-        waiting = [active for active in moment.jobs.values() if active.index not in self._gpus]
-        self._waiting: dict[str, list[Active]] = {}
+        waiting = [active for active in observation.jobs.values() if active.index not in self._gpus]
+        self._waiting: dict[str, list[JobState]] = {}
         for active in waiting:
             self._waiting.setdefault(scheduler.queue_of(active.job) or "", []).append(active)
         for name in self._waiting:
@@ -181,7 +181,7 @@ class _Cycles:
         return tuple(Share((index,), self._gpus[index]) for index in self._running)
 
     def _admitted(self, index: int, flavor: str, since_us: int) -> Admitted:
-        active = self._moment.jobs[index]
+        active = self._observation.jobs[index]
         return Admitted(active, self._tree.queues[self._own.queue_of(active.job) or ""], flavor, since_us)
 
     def _sort(self, name: str) -> None:
@@ -210,25 +210,25 @@ class _Cycles:
             queue.remove(flavor, gpus)
         return more
 
-    def _head(self, name: str) -> Iterator[Active]:
+    def _head(self, name: str) -> Iterator[JobState]:
         """Yield the job of a queue that is looked at, if any: under StrictFIFO always the first."""
         strict = self._tree.queues[name].stated.strategy == "StrictFIFO"
         waiting = self._waiting.get(name, ())
         yield from islice((it for it in waiting if strict or self._key(name, it) not in self._hopeless), 1)
 
-    def _key(self, name: str, active: Active) -> object:
+    def _key(self, name: str, active: JobState) -> object:
         """Return what equal jobs have in common: where one does not fit, the later ones do not."""
         job = active.job
         return name, job.gpus, job.priority or 0, self._own.setting.pool_choice.of(job)
 
-    def _give_up(self, queue: UsageNode, active: Active) -> bool:
+    def _give_up(self, queue: UsageNode, active: JobState) -> bool:
         """Note that a job is not admitted as things are; return whether that leads to another job of its queue."""
         key = self._key(queue.stated.name, active)
         fresh = key not in self._hopeless
         self._hopeless.add(key)
         return fresh and queue.stated.strategy != "StrictFIFO"
 
-    def _reserve(self, queue: UsageNode, active: Active, assignment: _FlavorFit) -> list[tuple[UsageNode, str, int]]:
+    def _reserve(self, queue: UsageNode, active: JobState, assignment: _FlavorFit) -> list[tuple[UsageNode, str, int]]:
         """Keep quota for a job that waits for the end of others, where its queue cannot always reclaim its own.
 
         So in this cycle no other queue borrows what the job waits for.
@@ -246,7 +246,7 @@ class _Cycles:
         queue.add(flavor, left)
         return [(queue, flavor, left)]
 
-    def _admit(self, queue: UsageNode, active: Active, assignment: _FlavorFit) -> bool:
+    def _admit(self, queue: UsageNode, active: JobState, assignment: _FlavorFit) -> bool:
         """Admit a job, in the place of those that it preempts; return whether it still fits."""
         flavor, gone = assignment.flavor, assignment.targets
         for one in gone:
@@ -268,13 +268,13 @@ class _Cycles:
         self._free = free
         self._waiting[queue.stated.name].remove(active)
         self._gpus[active.index] = gpus
-        self._running[active.index] = self._admitted(active.index, flavor, self._moment.now_us)
+        self._running[active.index] = self._admitted(active.index, flavor, self._observation.now_us)
         self._running[active.index].use()
         return True
 
     # Flavors ------------------------------------------------------------------------------------------------
 
-    def _assign(self, queue: UsageNode, active: Active) -> _FlavorFit:
+    def _assign(self, queue: UsageNode, active: JobState) -> _FlavorFit:
         """Return the flavor in which a job fits best; flavors are tried in order."""
         best = _FlavorFit(_NO_CANDIDATES, 0, "", [])
         for flavor in queue.stated.quotas:
@@ -290,7 +290,7 @@ class _Cycles:
                 return found
         return best
 
-    def _in_flavor(self, queue: UsageNode, active: Active, flavor: str) -> _FlavorFit | None:
+    def _in_flavor(self, queue: UsageNode, active: JobState, flavor: str) -> _FlavorFit | None:
         """Return how a job fits into a flavor; None where it never does."""
         gpus = active.job.gpus
         if gpus > queue.most(flavor) or not self._own.may_have(active.job, flavor):
@@ -323,7 +323,7 @@ class _Cycles:
             free.add(self._gpus[one.active.index])
         return free
 
-    def _place(self, free: FreeGpus, active: Active, flavor: str) -> tuple[int, ...] | None:
+    def _place(self, free: FreeGpus, active: JobState, flavor: str) -> tuple[int, ...] | None:
         return free.place(active.job, self._own.placement, self._own.pools[flavor])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.simulation.policies.quota_tree import UsageNode
 
 __all__ = ["Admitted", "preemption_targets"]
@@ -33,7 +33,7 @@ class Admitted:
         When it was admitted.
     """
 
-    active: Active
+    active: JobState
     queue: UsageNode
     flavor: str
     since_us: int
@@ -84,7 +84,7 @@ class _PreemptionCandidate:
 
 
 def preemption_targets(
-    incoming: Active,
+    incoming: JobState,
     queue: UsageNode,
     flavor: str,
     running: Sequence[Admitted],
@@ -153,7 +153,7 @@ def _fewest(
 
 
 def _candidates(
-    incoming: Active, queue: UsageNode, flavor: str, running: Sequence[Admitted]
+    incoming: JobState, queue: UsageNode, flavor: str, running: Sequence[Admitted]
 ) -> tuple[list[_PreemptionCandidate], list[_PreemptionCandidate], list[_PreemptionCandidate]]:
     """Return the candidates of the own queue, those over which there is an advantage, and the other ones."""
     by_queue: dict[int, list[Admitted]] = {}
@@ -195,7 +195,7 @@ def _leaves_over_quota(cohort: UsageNode, without: UsageNode, flavor: str) -> li
     return found
 
 
-def _may(policy: str, incoming: Active, one: Admitted) -> bool:
+def _may(policy: str, incoming: JobState, one: Admitted) -> bool:
     """Return whether a policy lets an incoming job preempt one that runs."""
     priority = incoming.job.priority or 0
     if policy == "LowerOrNewerEqualPriority" and priority == one.priority:
@@ -203,7 +203,7 @@ def _may(policy: str, incoming: Active, one: Admitted) -> bool:
     return policy == "Any" or (policy != _NEVER and priority > one.priority)
 
 
-def _also_to_borrow(queue: UsageNode, incoming: Active, one: Admitted) -> bool:
+def _also_to_borrow(queue: UsageNode, incoming: JobState, one: Admitted) -> bool:
     """Return whether a job without advantage may preempt one in order to borrow."""
     threshold = queue.stated.threshold
     if queue.stated.borrow == _NEVER or one.priority >= (incoming.job.priority or 0):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.placing import by_priority, too_wide
 from jigsaw_opt.simulation.policies.aging import AGING, Aging
 
@@ -34,28 +34,28 @@ class _LasScheduler:
     def refuses(self, job: TraceJob) -> str | None:
         return too_wide(self.setting, "las", job)
 
-    def decide(self, moment: Moment) -> Decision:
-        jobs = moment.jobs
-        candidates = [*(k for k in self.upper if k in jobs), *moment.arrived]
+    def decide(self, observation: Observation) -> Decision:
+        jobs = observation.jobs
+        candidates = [*(k for k in self.upper if k in jobs), *observation.arrived]
         self.upper = [k for k in candidates if jobs[k].gpu_us < self.threshold]
         self.lower = [k for k in self.lower if k in jobs]
         self.lower += [k for k in candidates if jobs[k].gpu_us >= self.threshold]
-        order = self.aging.order([jobs[k] for k in (*self.upper, *self.lower)], moment)
-        shares = by_priority(self.setting, order, self.placement, moment.down, moment.dead)
-        times = self._next_fall(moment.now_us, jobs, shares), self.aging.next_us(moment, shares)
+        order = self.aging.order([jobs[k] for k in (*self.upper, *self.lower)], observation)
+        shares = by_priority(self.setting, order, self.placement, observation.down, observation.dead)
+        times = self._next_fall(observation.now_us, jobs, shares), self.aging.next_us(observation, shares)
         return Decision(shares, min((time_us for time_us in times if time_us is not None), default=None))
 
     def state(self) -> Plain:
         return {"upper": self.upper, "lower": self.lower, **self.aging.plain()}
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         checked(state, fields(upper=listed(whole()), lower=listed(whole()), **self.aging.shape()))
-        self.aging.restore(state, moment)
+        self.aging.restore(state, observation)
         self.upper, self.lower = list(state["upper"]), list(state["lower"])
-        if sorted((*self.upper, *self.lower)) != sorted(moment.known):
+        if sorted((*self.upper, *self.lower)) != sorted(observation.known):
             raise ValueError("every job is in one of the queues")
 
-    def _next_fall(self, now_us: int, jobs: Mapping[int, Active], shares: Sequence[Share]) -> int | None:
+    def _next_fall(self, now_us: int, jobs: Mapping[int, JobState], shares: Sequence[Share]) -> int | None:
         """When the first of the running jobs of the upper queue has had its GPU time."""
         upper = set(self.upper)
         running = [(jobs[k], share) for share in shares for k in share.jobs if k in upper]

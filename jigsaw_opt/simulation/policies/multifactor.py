@@ -13,7 +13,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.option_values import OpenValues, file_names, slurm_times, whole_numbers
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, rows, whole
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.policies.backfill import BACKFILL_OPTIONS, BackfillScheduler
 from jigsaw_opt.simulation.policies.fair_share import ShareTree, UserKey
 from jigsaw_opt.simulation.policies.slurm_priority import (
@@ -51,21 +51,21 @@ class _MultifactorScheduler(BackfillScheduler):
         self.tree = ShareTree(self.priorities.associations)
         self.priority = JobPriority(self.priorities, (server.gpus for server in self.setting.cluster.servers))
 
-    def decide(self, moment: Moment) -> Decision:
-        self._charge(moment)
-        decision = BackfillScheduler.decide(self, moment)
+    def decide(self, observation: Observation) -> Decision:
+        self._charge(observation)
+        decision = BackfillScheduler.decide(self, observation)
         self.holding = {
-            index: (len(share.gpus), _user_of(moment.jobs[index].job))
+            index: (len(share.gpus), _user_of(observation.jobs[index].job))
             for share in decision.shares
             for index in share.jobs
         }
-        if len(self.holding) == len(moment.jobs):
+        if len(self.holding) == len(observation.jobs):
             return decision
-        soon_us = moment.now_us + max(MINUTE_US, self.priorities.time_us("PriorityCalcPeriod"))
+        soon_us = observation.now_us + max(MINUTE_US, self.priorities.time_us("PriorityCalcPeriod"))
         wake_us = soon_us if decision.wake_us is None else min(soon_us, decision.wake_us)
         return Decision(decision.shares, wake_us)
 
-    def in_order(self, waiting: list[Active], moment: Moment) -> list[Active]:
+    def in_order(self, waiting: list[JobState], observation: Observation) -> list[JobState]:
         self.reserved = {}  # Slurm makes reservations anew each time
         shares = dict[UserKey, float]()
         if self.priorities.number("PriorityWeightFairshare"):
@@ -74,10 +74,10 @@ class _MultifactorScheduler(BackfillScheduler):
             else:
                 shares = self.tree.fair_tree(self.usage)
 
-        def rank(active: Active) -> tuple[int, int]:
+        def rank(active: JobState) -> tuple[int, int]:
             job = active.job
             tier = self.priorities.tiers.get(job.queue or "", 1)
-            waited_us = moment.now_us - self.eligible.get(active.index, job.submit_us)
+            waited_us = observation.now_us - self.eligible.get(active.index, job.submit_us)
             return -tier, -self.priority.of(job, waited_us, shares.get(_user_of(job), 0.0), self.limit_us(job) or 0)
 
         return sorted(waiting, key=rank)
@@ -86,23 +86,23 @@ class _MultifactorScheduler(BackfillScheduler):
         stated_us = BackfillScheduler.limit_us(self, job)
         return self.priorities.limits_us.get(job.queue or "") if stated_us is None else stated_us
 
-    def _charge(self, moment: Moment) -> None:
+    def _charge(self, observation: Observation) -> None:
         """Bring the usage of all users up to now; what has ended held its GPUs until now."""
-        for index in moment.arrived:
-            job = moment.jobs[index].job
+        for index in observation.arrived:
+            job = observation.jobs[index].job
             if job.after and not self.priorities.has_flag("ACCRUE_ALWAYS"):
-                self.eligible[index] = moment.now_us
+                self.eligible[index] = observation.now_us
             key = _user_of(job)
             self.usage.setdefault(key, 0.0)
             self.tree.include(key)
-        for index in self.eligible.keys() - moment.jobs.keys():
+        for index in self.eligible.keys() - observation.jobs.keys():
             del self.eligible[index]
         held = dict.fromkeys(self.usage, 0)
         for gpus, key in self.holding.values():
             held[key] += gpus
-        half_life_us, passed_us = self.priorities.time_us("PriorityDecayHalfLife"), moment.now_us - self.since_us
+        half_life_us, passed_us = self.priorities.time_us("PriorityDecayHalfLife"), observation.now_us - self.since_us
         self.usage = {key: decayed(used, held[key], passed_us, half_life_us) for key, used in self.usage.items()}
-        self.since_us = moment.now_us
+        self.since_us = observation.now_us
 
     def state(self) -> Plain:
         return {
@@ -115,16 +115,16 @@ class _MultifactorScheduler(BackfillScheduler):
             ],
         }
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         used = fields(account=_TEXT, user=_TEXT, used=number(0, _MOST_USAGE))
         held = fields(job=whole(), gpus=whole(self.setting.gpu_count, 1), account=_TEXT, user=_TEXT)
-        shape = {"backfill": {"type": "object"}, "since_us": whole(moment.now_us), "eligible": rows(2, whole())}
+        shape = {"backfill": {"type": "object"}, "since_us": whole(observation.now_us), "eligible": rows(2, whole())}
         checked(state, fields(**shape, usage=listed(used), holding=listed(held)))
-        BackfillScheduler.restore(self, state["backfill"], moment)
+        BackfillScheduler.restore(self, state["backfill"], observation)
         self.since_us, self.eligible = state["since_us"], dict(state["eligible"])
         self.usage = {(one["account"], one["user"]): float(one["used"]) for one in state["usage"]}
         self.holding = {one["job"]: (one["gpus"], (one["account"], one["user"])) for one in state["holding"]}
-        users = {_user_of(moment.jobs[index].job) for index in moment.known & moment.jobs.keys()}
+        users = {_user_of(observation.jobs[index].job) for index in observation.known & observation.jobs.keys()}
         if not self.usage.keys() >= users | {key for _, key in self.holding.values()}:
             raise ValueError("every user has a usage")
         for key in self.usage:

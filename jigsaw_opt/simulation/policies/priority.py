@@ -16,7 +16,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import file_names, whole_numbers
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, rows, whole
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
 
 __all__ = ["PRIORITY", "fewest_victims"]
@@ -27,8 +27,8 @@ _MOST_S = 10**7
 
 
 def fewest_victims(
-    candidates: Sequence[Active], free: FreeGpus, place: Callable[[FreeGpus], tuple[int, ...] | None]
-) -> tuple[list[Active], tuple[int, ...]] | None:
+    candidates: Sequence[JobState], free: FreeGpus, place: Callable[[FreeGpus], tuple[int, ...] | None]
+) -> tuple[list[JobState], tuple[int, ...]] | None:
     """Return jobs whose GPUs make room, and the GPUs that are then taken; None where all together do not.
 
     Candidates are stopped in their order until there is room. Then they are put back in reverse order as long as there
@@ -43,7 +43,7 @@ def fewest_victims(
     place
         Takes the GPUs that are wanted, or returns None.
     """
-    trial, stopped = free.copy(), list[Active]()
+    trial, stopped = free.copy(), list[JobState]()
     for candidate in candidates:
         assert candidate.share is not None
         trial.add(candidate.share.gpus)
@@ -77,8 +77,8 @@ class _PriorityScheduler:
     def refuses(self, job: TraceJob) -> str | None:
         return too_wide(self.setting, "priority", job)
 
-    def decide(self, moment: Moment) -> Decision:
-        return _PriorityRound(self, moment).decision()
+    def decide(self, observation: Observation) -> Decision:
+        return _PriorityRound(self, observation).decision()
 
     def rank(self, job: TraceJob) -> int:
         """Return the class of a job, the greater the higher."""
@@ -92,10 +92,10 @@ class _PriorityScheduler:
             "warned": [list(one) for one in self.warned.items()],
         }
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         checked(state, fields(since=rows(2, whole()), warned=rows(2, whole())))
         self.since, self.warned = dict(state["since"]), dict(state["warned"])
-        running = {index for share in moment.shares for index in share.jobs}
+        running = {index for share in observation.shares for index in share.jobs}
         if not self.since.keys() >= running | self.warned.keys():
             raise ValueError("every job that runs has a start")
 
@@ -103,17 +103,17 @@ class _PriorityScheduler:
 class _PriorityRound:
     """One decision: who stops, who is warned, who starts."""
 
-    def __init__(self, scheduler: _PriorityScheduler, moment: Moment) -> None:
-        self._own, self._moment, self._setting = scheduler, moment, scheduler.setting
-        self._running = {index: moment.jobs[index] for share in moment.shares for index in share.jobs}
+    def __init__(self, scheduler: _PriorityScheduler, observation: Observation) -> None:
+        self._own, self._observation, self._setting = scheduler, observation, scheduler.setting
+        self._running = {index: observation.jobs[index] for share in observation.shares for index in share.jobs}
         for table in (scheduler.since, scheduler.warned):
             for index in table.keys() - self._running.keys():
                 del table[index]
         for index, active in self._running.items():  # some may have run before the policy began
-            scheduler.since.setdefault(index, moment.now_us - active.run_us)
-        for index in [index for index, stop_us in scheduler.warned.items() if stop_us <= moment.now_us]:
+            scheduler.since.setdefault(index, observation.now_us - active.run_us)
+        for index in [index for index, stop_us in scheduler.warned.items() if stop_us <= observation.now_us]:
             self._stop(index)
-        self._free = FreeGpus(self._setting, self._shares(), moment.down, moment.dead)
+        self._free = FreeGpus(self._setting, self._shares(), observation.down, observation.dead)
         self._held = HeldPools(self._setting)
         self._promised: set[int] = set()  # jobs that will stop, and whose GPUs another job is to have
         self._wakes: list[int] = []
@@ -121,7 +121,7 @@ class _PriorityRound:
     def decision(self) -> Decision:
         """Go through the jobs that wait, those of the highest class first."""
         own, started, hopeless = self._own, list[Share](), set[object]()
-        waiting = [active for active in self._moment.jobs.values() if active.index not in self._running]
+        waiting = [active for active in self._observation.jobs.values() if active.index not in self._running]
         for active in sorted(waiting, key=lambda active: -own.rank(active.job)):
             wanted = active.job.gpus, self._setting.pool_choice.of(active.job), own.rank(active.job)
             if wanted in hopeless:
@@ -131,7 +131,7 @@ class _PriorityRound:
                 gpus, waits = self._preempt(active)
             if gpus is not None:
                 started.append(Share((active.index,), gpus))
-                own.since[active.index] = self._moment.now_us
+                own.since[active.index] = self._observation.now_us
             elif not waits:
                 hopeless.add(wanted)
                 if own.options["blocked"] == "hold" and self._fits_once(active.job) and self._held.hold(active.job):
@@ -139,10 +139,10 @@ class _PriorityRound:
         self._wakes += own.warned.values()
         return Decision((*self._shares(), *started), min(self._wakes, default=None))
 
-    def _place(self, free: FreeGpus, active: Active) -> tuple[int, ...] | None:
+    def _place(self, free: FreeGpus, active: JobState) -> tuple[int, ...] | None:
         return free.place(active.job, self._own.options["placement"], self._held.numbers)
 
-    def _preempt(self, active: Active) -> tuple[tuple[int, ...] | None, bool]:
+    def _preempt(self, active: JobState) -> tuple[tuple[int, ...] | None, bool]:
         """Return the GPUs of jobs that make way now, or whether the job waits for some that were warned."""
         candidates = self._candidates(self._own.rank(active.job))
         room = self._free.count + sum(len(other.share.gpus) for other in candidates if other.share is not None)
@@ -152,7 +152,7 @@ class _PriorityRound:
         if found is None:
             return None, False
         victims, gpus = found
-        now_us, warned = self._moment.now_us, self._own.warned
+        now_us, warned = self._observation.now_us, self._own.warned
         stops_us = [warned.setdefault(other.index, now_us + self._seconds_us("grace")) for other in victims]
         if max(stops_us) > now_us:
             self._promised.update(other.index for other in victims)
@@ -165,9 +165,14 @@ class _PriorityRound:
         self._free.remove(gpus)
         return gpus, False
 
-    def _candidates(self, rank: int) -> list[Active]:
+    def _candidates(self, rank: int) -> list[JobState]:
         """Return the jobs that may be stopped for one of a class, in the order in which they are."""
-        own, now_us, exempt_us, found = self._own, self._moment.now_us, self._seconds_us("exempt"), list[Active]()
+        own, now_us, exempt_us, found = (
+            self._own,
+            self._observation.now_us,
+            self._seconds_us("exempt"),
+            list[JobState](),
+        )
         for active in self._running.values():
             lower = own.rank(active.job) < rank and active.job.preemptible is not False
             if not lower or active.index in self._promised:
@@ -177,7 +182,7 @@ class _PriorityRound:
             else:
                 self._wakes.append(own.since[active.index] + exempt_us)
 
-        def order(active: Active) -> tuple[object, ...]:
+        def order(active: JobState) -> tuple[object, ...]:
             small = active.job.gpus if own.options["victims"] == "smallest" else 0
             return active.index not in own.warned, own.rank(active.job), small, -own.since[active.index], -active.index
 
@@ -192,7 +197,7 @@ class _PriorityRound:
 
     def _fits_once(self, job: TraceJob) -> bool:
         """Return whether a job would fit if nobody else ran."""
-        free = FreeGpus(self._setting, (), self._moment.down, self._moment.dead)
+        free = FreeGpus(self._setting, (), self._observation.down, self._observation.dead)
         return free.place(job, self._own.options["placement"]) is not None
 
     def _seconds_us(self, option: str) -> int:

@@ -15,7 +15,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.goodput import Goodput
 from jigsaw_opt.scheduling.performance.throughput import Measured
 from jigsaw_opt.scheduling.plain import Plain, Shape, checked, fields, listed, number, optional, whole
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
 
 __all__ = ["SIA"]
@@ -82,34 +82,34 @@ class _SiaScheduler:
             return None
         return f"job {job.name!r} asks for {job.gpus} GPUs, which no configuration of Sia has"
 
-    def decide(self, moment: Moment) -> Decision:
-        self.past = {index: self.past.get(index, _Past()) for index in moment.jobs}
-        for index in moment.stopped:
+    def decide(self, observation: Observation) -> Decision:
+        self.past = {index: self.past.get(index, _Past()) for index in observation.jobs}
+        for index in observation.stopped:
             self.past[index].configuration = None
-        for active in moment.jobs.values():
+        for active in observation.jobs.values():
             past = self.past[active.index]
-            if active.share is not None and not self._restarting(moment.now_us, active):
+            if active.share is not None and not self._restarting(observation.now_us, active):
                 past.observe(*self.performance.measured(active.job, active.share, active.done))
-        chosen = self._choose(moment)
-        shares = place(self.setting, {k: self.configurations[c] for k, c in chosen.items()}, moment)
+        chosen = self._choose(observation)
+        shares = place(self.setting, {k: self.configurations[c] for k, c in chosen.items()}, observation)
         placed = {share.jobs[0]: share for share in shares}
         for index, past in self.past.items():
-            if placed.get(index) != moment.jobs[index].share:
-                past.since_us = moment.now_us
+            if placed.get(index) != observation.jobs[index].share:
+                past.since_us = observation.now_us
             past.configuration = chosen[index] if index in placed else None
-        return Decision(shares, moment.now_us + 1)
+        return Decision(shares, observation.now_us + 1)
 
     def state(self) -> Plain:
         return [{"job": index, "past": past.plain()} for index, past in self.past.items()]
 
-    def restore(self, state: Plain, moment: Moment) -> None:
-        past = _Past.shape(self.configurations, self.setting.gpu_count, moment.now_us)
+    def restore(self, state: Plain, observation: Observation) -> None:
+        past = _Past.shape(self.configurations, self.setting.gpu_count, observation.now_us)
         checked(state, listed(fields(job=whole(), past=past)))
-        if sorted(tree["job"] for tree in state) != sorted(moment.known):
+        if sorted(tree["job"] for tree in state) != sorted(observation.known):
             raise ValueError("the jobs are not those that there are, each once")
         for tree in state:
-            active = moment.jobs.get(tree["job"])
-            stopped = tree["job"] in moment.stopped
+            active = observation.jobs.get(tree["job"])
+            stopped = tree["job"] in observation.stopped
             if active is not None and not stopped and not self._holds(active.share, tree["past"]["configuration"]):
                 raise ValueError(f"job {active.job.name!r} runs in another configuration")
         self.past = {tree["job"]: _Past.restored(tree["past"]) for tree in state}
@@ -122,38 +122,38 @@ class _SiaScheduler:
         chosen = self.configurations[configuration]
         return (chosen.gpu_type, chosen.gpus) == (server.gpu_type, len(share.gpus))
 
-    def _restarting(self, now_us: int, active: Active) -> bool:
+    def _restarting(self, now_us: int, active: JobState) -> bool:
         past = self.past[active.index]
         return past.configuration is not None and now_us - past.since_us < self.setting.restart_of(active.job)
 
-    def _choose(self, moment: Moment) -> dict[int, int]:
+    def _choose(self, observation: Observation) -> dict[int, int]:
         """The configuration of each job that gets GPUs."""
         import numpy as np
 
         from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, build, normalised, restart_factors
         from jigsaw_opt.solvers.allocation.sia_round import solve_round
 
-        jobs = list(moment.jobs.values())
+        jobs = list(observation.jobs.values())
         least = np.array([active.job.fewest for active in jobs])
-        widest = self.setting.most_joined(moment.down, moment.dead)
+        widest = self.setting.most_joined(observation.down, observation.dead)
         goodput = normalised(np.array([self._goodputs(active, widest) for active in jobs]), least)
         before = [self.past[active.index].configuration for active in jobs]
         current = np.array([NO_ALLOCATION if one is None else one for one in before])
-        age = np.array([moment.now_us - active.job.submit_us for active in jobs], dtype=float)
+        age = np.array([observation.now_us - active.job.submit_us for active in jobs], dtype=float)
         lost = np.array([self.setting.restart_of(active.job) for active in jobs], dtype=float)
         factors = restart_factors(age, np.array([max(0, active.starts - 1) for active in jobs]), lost)
         factors[(age < lost) | (current == NO_ALLOCATION)] = 1.0
         types = list(dict.fromkeys(one.gpu_type for one in self.configurations))
         gpus = np.array([[one.gpus * (one.gpu_type == name) for name in types] for one in self.configurations])
-        capacity = np.array([self.setting.gpus_up(name, moment.down) for name in types])
+        capacity = np.array([self.setting.gpus_up(name, observation.down) for name in types])
         problem = build(goodput, gpus, capacity, power=self.power, factors=factors, current=current)
-        kept = np.array([self._restarting(moment.now_us, active) for active in jobs])
+        kept = np.array([self._restarting(observation.now_us, active) for active in jobs])
         solved = solve_round(problem.keeping(kept, current), seed=self.setting.seed)
         if solved is None:
             raise JigsawError("policy 'sia': a job in a restart has a configuration that it cannot use")
         return {active.index: int(one) for active, one in zip(jobs, solved.choice) if one != NO_ALLOCATION}
 
-    def _goodputs(self, active: Active, widest: Mapping[str, int]) -> list[float]:
+    def _goodputs(self, active: JobState, widest: Mapping[str, int]) -> list[float]:
         """Progress a second that a job expects of each configuration; 0 where it may not or cannot have it.
 
         So many GPUs of each type are at most up and joined.
@@ -166,7 +166,7 @@ class _SiaScheduler:
             for one in self.configurations
         ]
 
-    def _expected(self, active: Active, gpu_type: str) -> Mapping[Configured, float]:
+    def _expected(self, active: JobState, gpu_type: str) -> Mapping[Configured, float]:
         """Goodput of the configurations of a type, by what was measured on it or on another type that the job knows."""
         job, past, performance = active.job, self.past[active.index], self.performance
         own = [one for one in self.configurations if one.gpu_type == gpu_type]

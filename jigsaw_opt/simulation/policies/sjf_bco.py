@@ -16,7 +16,7 @@ from fractions import Fraction
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.scheduling.policy import ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation
 from jigsaw_opt.simulation.placing import HeldPools, too_wide
 from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 
@@ -68,35 +68,38 @@ class _SjfBcoScheduler:
     def refuses(self, job: TraceJob) -> str | None:
         return too_wide(self.setting, "sjf_bco", job)
 
-    def decide(self, moment: Moment) -> Decision:
-        self.jobs.update((index, moment.jobs[index].job) for index in moment.arrived)
-        for index in moment.arrived:
-            insort(self.waiting, (moment.jobs[index].job.gpus, index))
-        for index in moment.stopped:
-            insort(self.waiting, (moment.jobs[index].job.gpus, index))
-        for index in (*moment.ended, *moment.stopped):
+    def decide(self, observation: Observation) -> Decision:
+        self.jobs.update((index, observation.jobs[index].job) for index in observation.arrived)
+        for index in observation.arrived:
+            insort(self.waiting, (observation.jobs[index].job.gpus, index))
+        for index in observation.stopped:
+            insort(self.waiting, (observation.jobs[index].job.gpus, index))
+        for index in (*observation.ended, *observation.stopped):
             self._forget(index)
-        for index in moment.ended:
+        for index in observation.ended:
             self.jobs.pop(index, None)
-        if moment.ended:  # live, jobs may be cancelled that wait
+        if observation.ended:  # live, jobs may be cancelled that wait
             self.waiting = [one for one in self.waiting if one[1] in self.jobs]
-        held = (share.gpus for share in moment.shares)
-        free = set(range(self.setting.gpu_count)).difference(moment.down, *held)
-        return Decision((*moment.shares, *self._started(free, moment.dead)))
+        held = (share.gpus for share in observation.shares)
+        free = set(range(self.setting.gpu_count)).difference(observation.down, *held)
+        return Decision((*observation.shares, *self._started(free, observation.dead)))
 
     def state(self) -> Plain:
         return {"loads": self.loads if self.variant == "literal" else []}
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         """Only loads as printed are of jobs that are no longer there."""
         count = self.setting.gpu_count if self.variant == "literal" else 0
         checked(state, fields(loads=listed(whole(), count, count)))
-        self.jobs = {index: moment.jobs[index].job for index in moment.known & moment.jobs.keys()}
+        self.jobs = {index: observation.jobs[index].job for index in observation.known & observation.jobs.keys()}
         self.placed = {
-            index: share.gpus for share in moment.shares for index in share.jobs if index not in moment.arrived
+            index: share.gpus
+            for share in observation.shares
+            for index in share.jobs
+            if index not in observation.arrived
         }
-        waiting = moment.known - self.placed.keys() - {*moment.ended, *moment.stopped}
-        self.waiting = sorted((moment.jobs[index].job.gpus, index) for index in waiting)
+        waiting = observation.known - self.placed.keys() - {*observation.ended, *observation.stopped}
+        self.waiting = sorted((observation.jobs[index].job.gpus, index) for index in waiting)
         if self.variant == "literal":
             self.loads = list(state["loads"])
             return

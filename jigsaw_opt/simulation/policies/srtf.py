@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.plain import Plain, checked, fields
-from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, too_wide
 from jigsaw_opt.simulation.policies.aging import AGING, HYSTERESIS, Aging
 
@@ -27,29 +27,29 @@ class _SrtfScheduler:
     def refuses(self, job: TraceJob) -> str | None:
         return too_wide(self.setting, "srtf", job)
 
-    def decide(self, moment: Moment) -> Decision:
-        for index in moment.ended:
+    def decide(self, observation: Observation) -> Decision:
+        for index in observation.ended:
             self.alone_us.pop(index, None)  # unless it had ended before the simulation was put aside
-        self._note(moment, moment.arrived)
-        order = self.aging.order(sorted(moment.jobs.values(), key=self._remaining), moment)
-        shares = by_priority(self.setting, order, self.placement, moment.down, moment.dead)
-        return Decision(shares, self.aging.next_us(moment, shares))
+        self._note(observation, observation.arrived)
+        order = self.aging.order(sorted(observation.jobs.values(), key=self._remaining), observation)
+        shares = by_priority(self.setting, order, self.placement, observation.down, observation.dead)
+        return Decision(shares, self.aging.next_us(observation, shares))
 
     def state(self) -> Plain:
         return self.aging.plain()
 
-    def restore(self, state: Plain, moment: Moment) -> None:
+    def restore(self, state: Plain, observation: Observation) -> None:
         checked(state, fields(**self.aging.shape()))
-        self.aging.restore(state, moment)
-        self._note(moment, moment.known & moment.jobs.keys())
+        self.aging.restore(state, observation)
+        self._note(observation, observation.known & observation.jobs.keys())
 
-    def _note(self, moment: Moment, jobs: Iterable[int]) -> None:
+    def _note(self, observation: Observation, jobs: Iterable[int]) -> None:
         for index in jobs:
-            job = moment.jobs[index].job
+            job = observation.jobs[index].job
             gpus = job.gpus if self.service else 1
             self.alone_us[index] = gpus * self.setting.performance.alone_us(job)
 
-    def _remaining(self, active: Active) -> tuple[float, int]:
+    def _remaining(self, active: JobState) -> tuple[float, int]:
         """Return the time that a job has left; one that does not run must have so much less to take GPUs."""
         left_us = self.alone_us[active.index] * (active.left / active.work)
         if active.share is None and self.hysteresis:

@@ -9,13 +9,13 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu, Timetable
 from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, flatten, network_of
 from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.result import Accepted
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["CurrentPlan", "Offer", "adopted", "offer_times"]
 
 Offer = Callable[[Timetable], Accepted | None]
-"""Takes a plan as the incumbent if it is better, as `Control.offer` does."""
+"""Takes a plan as the incumbent if it is better, as `SolveState.offer` does."""
 
 
 @dataclass(slots=True)
@@ -42,16 +42,16 @@ class CurrentPlan:
     starts: list[int]
 
 
-def adopted(control: Control, operations: Operations, current: CurrentPlan | None) -> CurrentPlan | None:
+def adopted(solve_state: SolveState, operations: Operations, current: CurrentPlan | None) -> CurrentPlan | None:
     """The plan to go on from: the incumbent, where it is better than the current one and its orders repeat."""
-    incumbent = control.incumbent
+    incumbent = solve_state.incumbent
     if incumbent is None or (current is not None and incumbent[0] >= current.objective):
         return current
     return _current_of(operations, *incumbent) or current
 
 
 def offer_times(
-    control: Control,
+    solve_state: SolveState,
     offer: Offer,
     operations: Operations,
     current: CurrentPlan,
@@ -60,12 +60,12 @@ def offer_times(
 ) -> bool:
     """Give a plan other starts, and offer it; says whether it was taken."""
     timetable = timetable_of(operations, current.begins, current.gpus, starts, period, current.levels)
-    if not control.keeps_promises(timetable):
+    if not solve_state.keeps_guarantees(timetable):
         return False
     current.starts = starts
     if offer(timetable) is None:
         return False
-    incumbent = control.incumbent
+    incumbent = solve_state.incumbent
     assert incumbent is not None, "a plan was taken"
     current.objective = incumbent[0]
     return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.problem.activities import ActivityNetwork
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.problem.timetable import Gpu
@@ -89,7 +89,7 @@ def network_of(
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     gpus
         By job, the GPU of each worker or slot.
     levels
@@ -154,7 +154,7 @@ def _draws(network: ActivityNetwork) -> list[list[tuple[int, int]]]:
 
 
 def _arcs(network: ActivityNetwork, durations: Sequence[int], resources: Sequence[tuple[int, ...]]) -> Iterator[Arc]:
-    for before, after, periods, offset in looking(network.waits):
+    for before, after, periods, offset in checking_deadline(network.waits):
         if periods == 0 or set(resources[before]).isdisjoint(resources[after]):
             yield Arc(before, after, durations[before] if offset is None else offset, periods)
 
@@ -165,7 +165,7 @@ def one_iteration(graph: ShapedGraph, room: Sequence[int]) -> FlatActivities:
     Parameters
     ----------
     graph
-        The job, cut.
+        The compiled job.
     room
         By slot, the bytes that holds may take.
     """

@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, net
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
 from jigsaw_opt.solvers.activities.moving import WorkerMoves
-from jigsaw_opt.solvers.activities.placing import Placement, placements
+from jigsaw_opt.solvers.activities.placing import SlotPlacement, placements
 from jigsaw_opt.solvers.activities.ranks import Ranks, Rule
 from jigsaw_opt.solvers.activities.repeating import repeated, repeated_as_it_is
 from jigsaw_opt.solvers.activities.timing import timetable_of
@@ -44,7 +44,7 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
     Parameters
     ----------
     operations
-        The instance, cut; some of its jobs have shapes, or its cluster has power caps.
+        The compiled instance; some of its jobs have shapes, or its cluster has power caps.
     seed
         The same seed gives the same schedules.
     """
@@ -86,12 +86,12 @@ class PlacedJobs:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     placement
         Its placement.
     """
 
-    def __init__(self, operations: Operations, placement: Placement) -> None:
+    def __init__(self, operations: Operations, placement: SlotPlacement) -> None:
         self.operations, self.placement = operations, placement
         self.network: ActivityNetwork = network_of(operations, placement.gpus, placement.levels)
         self.flat: FlatActivities = flatten(self.network)
@@ -103,7 +103,7 @@ class PlacedJobs:
         self.scheduler = ListScheduler(self.flat, reserve)
         self.ranks = Ranks(self.flat, operations.weights, reserve, operations.deadlines)
         # What a microsecond behind a deadline counts as: a schedule that keeps all is better.
-        self._penalty = serial_limit(operations) if operations.instance.promising else 0
+        self._penalty = serial_limit(operations) if operations.instance.guaranteed_jobs else 0
 
     def schedule(self, rule: Rule, least: float, random: Random | None = None) -> tuple[float, Timetable | None]:
         """Objective by a rule, blurred where there is chance, and the timetable where that is less than `least`."""

@@ -12,7 +12,7 @@ from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.order_search import OrderSearch
 from jigsaw_opt.solvers.activities.ranks import Ranks
 from jigsaw_opt.solvers.activities.repeating import repeated
-from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["Annealing"]
 
@@ -37,12 +37,12 @@ class Annealing:
 
     Parameters
     ----------
-    control
+    solve_state
         The solve under way; it has a plan, and may receive others from elsewhere at the same time.
     operations
-        The instance, cut.
+        The compiled instance.
     offer
-        Takes better plans; `Control.offer` where None.
+        Takes better plans; `SolveState.offer` where None.
     stream
         Number of this search among several on one incumbent; each has chance of its own.
 
@@ -54,9 +54,11 @@ class Annealing:
         Whether there is no point in going on.
     """
 
-    def __init__(self, control: Control, operations: Operations, offer: Offer | None = None, stream: int = 0) -> None:
-        self.control, self.operations, self.offer = control, operations, offer or control.offer
-        self.random = Random(f"orders/{control.options.seed + (stream << 64)}")
+    def __init__(
+        self, solve_state: SolveState, operations: Operations, offer: Offer | None = None, stream: int = 0
+    ) -> None:
+        self.solve_state, self.operations, self.offer = solve_state, operations, offer or solve_state.offer
+        self.random = Random(f"orders/{solve_state.options.seed + (stream << 64)}")
         self.current: CurrentPlan | None = None
         self.spent, self.exhausted = 0.0, False
         self._length = {False: _SHORTEST, True: _SHORTEST_ANEW}
@@ -65,20 +67,20 @@ class Annealing:
     def step(self, work: float, seconds: float) -> None:
         """Make one run, within limits in deterministic seconds and by the clock."""
         before = self.current
-        self.current = current = adopted(self.control, self.operations, before)
+        self.current = current = adopted(self.solve_state, self.operations, before)
         if current is None:
             self.exhausted = True
             return
         if before is None or before.flat is not current.flat:
             self._prepare(current)
-        limit, end = self.spent + work, self.control.seconds + seconds
+        limit, end = self.spent + work, self.solve_state.seconds + seconds
 
         def stop(visits: int) -> bool:
             self.spent += max(1, visits) * _SECONDS_OF_VISIT
-            return self.control.reason() is not None or self.spent >= limit or self.control.seconds >= end
+            return self.solve_state.reason() is not None or self.spent >= limit or self.solve_state.seconds >= end
 
         if before is None:
-            left = min(work, seconds, math.inf if self.control.remaining is None else self.control.remaining)
+            left = min(work, seconds, math.inf if self.solve_state.remaining is None else self.solve_state.remaining)
             self._length[True] = max(_SHORTEST_ANEW, min(_LONGEST, _SHARE * left if left < math.inf else 0.0))
         size, self._anew = self._search.size, not self._anew
         given = self._list_schedule(current) if self._anew else None
@@ -116,15 +118,15 @@ class Annealing:
             repeats = repeated(current.flat, order, least)
             if repeats is not None:
                 least, best = repeats[0] - 1, (order, repeats[1])
-            if self.control.reason() is not None:
+            if self.solve_state.reason() is not None:
                 break
         return best
 
     def _take(self, current: CurrentPlan, sequence: list[int], starts: list[int]) -> bool:
         if self.operations.horizon == "finite":
-            return offer_times(self.control, self.offer, self.operations, current, starts, None)
+            return offer_times(self.solve_state, self.offer, self.operations, current, starts, None)
         repeats = repeated(current.flat, sequence, current.objective - 1)
         if repeats is None:
             return False
         period, starts = repeats
-        return offer_times(self.control, self.offer, self.operations, current, starts, period)
+        return offer_times(self.solve_state, self.offer, self.operations, current, starts, period)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.memory import HeldMemory, longest_tails
 
@@ -97,7 +97,7 @@ class _ListRun:
     def run(self) -> tuple[list[int], list[int]]:
         events, now = self.events, 0
         while events or len(self.order) < len(self.start):
-            look()
+            check_deadline()
             if not events:
                 # All that is ready was held back: a GPU may go further ahead.
                 assert self.openings is not None, "the reserve can always go on"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 
 __all__ = ["HeldMemory", "longest_tails", "serial_order"]
@@ -128,7 +128,7 @@ class _SerialSearch:
         choices: list[tuple[int, tuple[int, int]]] = []
         tried, taken_back = _NOTHING_TRIED, 0
         while True:
-            look()
+            check_deadline()
             if tried == _NOTHING_TRIED:
                 self._do_light()
             if len(self.order) == len(self.missing):

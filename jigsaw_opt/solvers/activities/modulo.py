@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _longest_ways(size: int, arcs: Sequence[Arc], period: int) -> np.ndarray | N
     for before, after, length, periods in arcs:
         ways[before, after] = max(ways[before, after], length - periods * period)
     for middle in range(size):
-        look()
+        check_deadline()
         np.maximum(ways, ways[:, middle, None] + ways[None, middle, :], out=ways)
     np.maximum(ways, _NONE, out=ways)
     return None if ways.diagonal().max() > 0 else ways
@@ -114,7 +114,7 @@ class _ModuloRun:
     def run(self) -> list[int] | None:
         size = len(self.flat.duration_us)
         for _ in range(_EJECTIONS * size):
-            look()
+            check_deadline()
             if len(self.start) == size:
                 # Whole periods later all of it is the same, and no start is negative.
                 earlier = -min(self.start.values()) // self.period + 1

@@ -7,7 +7,7 @@ from random import Random
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu
-from jigsaw_opt.solvers.activities.placing import Placement, complete
+from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
 __all__ = ["WorkerMoves"]
@@ -19,13 +19,13 @@ class WorkerMoves:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     """
 
     def __init__(self, operations: Operations) -> None:
         self.operations, self.placing = operations, WorkerPlacing(operations)
 
-    def moved(self, placement: Placement, random: Random) -> Placement | None:
+    def moved(self, placement: SlotPlacement, random: Random) -> SlotPlacement | None:
         """A placement with one data-parallel job elsewhere or at other levels; None where that finds no room.
 
         Parameters
@@ -48,7 +48,7 @@ class WorkerMoves:
         return complete(self.operations, placement.gpus[count:], workers)
 
     def _taken(
-        self, placement: Placement, workers: list[PlacedWorkers], without: int
+        self, placement: SlotPlacement, workers: list[PlacedWorkers], without: int
     ) -> tuple[Counter[Gpu], Counter[Gpu]]:
         """Bytes and microseconds of each GPU that other jobs take all the time; what holds take is checked later."""
         operations = self.operations

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities.current import CurrentPlan, Offer, adopted, offer_times
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
+from jigsaw_opt.solvers.solve_state import SolveState
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -37,12 +37,12 @@ class WindowSearch:
 
     Parameters
     ----------
-    control
+    solve_state
         The solve under way; it has a plan, and may receive others from elsewhere at the same time.
     operations
-        The instance, cut.
+        The compiled instance.
     offer
-        Takes better plans; `Control.offer` where None.
+        Takes better plans; `SolveState.offer` where None.
     stream
         Number of this search among several on one incumbent; each has chance of its own.
 
@@ -54,9 +54,11 @@ class WindowSearch:
         Whether there is no point in going on.
     """
 
-    def __init__(self, control: Control, operations: Operations, offer: Offer | None = None, stream: int = 0) -> None:
-        self.control, self.operations, self.offer = control, operations, offer or control.offer
-        self.random = Random(f"windows/{control.options.seed + (stream << 64)}")
+    def __init__(
+        self, solve_state: SolveState, operations: Operations, offer: Offer | None = None, stream: int = 0
+    ) -> None:
+        self.solve_state, self.operations, self.offer = solve_state, operations, offer or solve_state.offer
+        self.random = Random(f"windows/{solve_state.options.seed + (stream << 64)}")
         self.current: CurrentPlan | None = None
         self.size, self.spent, self.idle = float(_FIRST_SIZE), 0.0, 0
         self.exhausted = False
@@ -65,22 +67,22 @@ class WindowSearch:
         """Reorder one window, within limits in deterministic seconds and by the clock."""
         from ortools.sat.python import cp_model
 
-        self.current = current = adopted(self.control, self.operations, self.current)
+        self.current = current = adopted(self.solve_state, self.operations, self.current)
         if current is None:
             self.exhausted = True
             return
         model = _WindowModel(self.operations, current, self._window(current))
-        solver = new_solver(1, self.control.options.seed + self.random.randrange(10**6))
+        solver = new_solver(1, self.solve_state.options.seed + self.random.randrange(10**6))
         effort = min(_EFFORT, work)
         solver.parameters.max_deterministic_time = effort
-        if self.control.options.work_limit is None:
+        if self.solve_state.options.work_limit is None:
             seconds = min(seconds, _SECONDS_OF_EFFORT * effort)
-        left = self.control.remaining
+        left = self.solve_state.remaining
         solver.parameters.max_time_in_seconds = min(seconds, 1e6 if left is None else left)
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.linearization_level = 0
-        configure(solver, self.control.options.engine_parameters, self.control.engine_listener)
-        status = self.control.run(lambda: solver.solve(model.proto), solver.stop_search)
+        configure(solver, self.solve_state.options.engine_parameters, self.solve_state.engine_listener)
+        status = self.solve_state.run(lambda: solver.solve(model.proto), solver.stop_search)
         self.spent += max(1e-4, solver.response_proto.deterministic_time)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             self._take(current, model, solver)
@@ -102,7 +104,7 @@ class WindowSearch:
     def _take(self, current: CurrentPlan, model: _WindowModel, solver: cp_model.CpSolver) -> None:
         starts = [int(solver.value(start)) for start in model.starts]
         period = int(solver.value(model.period)) if model.period is not None else None
-        if offer_times(self.control, self.offer, self.operations, current, starts, period):
+        if offer_times(self.solve_state, self.offer, self.operations, current, starts, period):
             self.idle = 0
 
     def _resize(self, proven: bool, most: int) -> None:

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.activities.flat import one_iteration
 from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
-__all__ = ["Placement", "complete", "placements"]
+__all__ = ["SlotPlacement", "complete", "placements"]
 
 _Drawn = tuple[tuple[tuple[Gpu, ...], ...], tuple[PlacedWorkers, ...]]
 """By shaped job the GPU of each slot, and the data-parallel jobs."""
@@ -30,7 +30,7 @@ _MOST_FAILED_OPERATIONS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class SlotPlacement:
     """GPUs of all jobs, levels, and an order for each shaped job in which memory suffices.
 
     Parameters
@@ -49,13 +49,13 @@ class Placement:
     levels: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
 
-def placements(operations: Operations, seed: int) -> Iterator[Placement]:
+def placements(operations: Operations, seed: int) -> Iterator[SlotPlacement]:
     """Different placements, each on GPUs that hold all slots and in an order in which memory suffices.
 
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     seed
         The same seed gives the same placements.
     """
@@ -77,13 +77,13 @@ def placements(operations: Operations, seed: int) -> Iterator[Placement]:
 
 def complete(
     operations: Operations, gpus: Sequence[tuple[Gpu, ...]], workers: Sequence[PlacedWorkers] = ()
-) -> Placement | None:
+) -> SlotPlacement | None:
     """Slots of shaped jobs on GPUs beside placed workers, with an order for each; None where memory does not suffice.
 
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     gpus
         By shaped job, the GPU of each slot.
     workers
@@ -102,7 +102,7 @@ def complete(
         if order is None:
             return None
         orders.append(tuple(order))
-    return Placement((*(it.gpus for it in workers), *gpus), tuple(orders), tuple(it.levels for it in workers))
+    return SlotPlacement((*(it.gpus for it in workers), *gpus), tuple(orders), tuple(it.levels for it in workers))
 
 
 def _taken_by(operations: Operations, workers: Sequence[PlacedWorkers]) -> tuple[Counter[Gpu], Counter[Gpu]]:

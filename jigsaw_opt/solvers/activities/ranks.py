@@ -50,7 +50,7 @@ class Ranks:
     reserve
         An order of all of them, each behind those that it waits for.
     deadlines
-        By job, what it promises to end by, or None; empty where no job does.
+        By job, what it must end by, or None; empty where no job does.
 
     Attributes
     ----------

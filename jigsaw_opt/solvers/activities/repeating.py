@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 
@@ -86,7 +86,7 @@ def _starts(arcs: Sequence[Sequence[tuple[int, int, int]]], order: Sequence[int]
     """Earliest starts at a period; or, where it is too short, a period that no plan of this order is below."""
     start, cause = [0] * len(order), [-1] * len(order)
     while True:
-        look()
+        check_deadline()
         changed = False
         for activity in order:
             moment = start[activity]

@@ -25,7 +25,7 @@ def timetable_of(
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     begins
         By job, data-parallel ones first, how many activities there are before it.
     gpus

@@ -43,7 +43,7 @@ class WorkerPlacing:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     """
 
     def __init__(self, operations: Operations) -> None:

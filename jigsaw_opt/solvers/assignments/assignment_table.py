@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.assignments.assignment import Assignment, loads_us
@@ -22,7 +22,7 @@ class AssignmentTable:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     layout
         Its GPUs.
     demands
@@ -132,7 +132,7 @@ class AssignmentTable:
     def all_placed(self, placement: Placement) -> list[Assignment] | None:
         """All jobs on their GPUs; None where memory admits no levels for one, or no path joins its GPUs."""
         found: list[Assignment] = []
-        for index, own in enumerate(looking(self.caps(placement))):
+        for index, own in enumerate(checking_deadline(self.caps(placement))):
             assignment = self.assignment(index, self.demands[index], placement[index], own)
             if assignment is None:
                 return None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.clock import look, looking
+from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.operations import OperationGraph, Operations
@@ -22,7 +22,7 @@ class Layout:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def demands(operations: Operations) -> list[Demand] | None:
     """Demand of every job, or None where a depth rule allows no levels at all."""
     shared: dict[tuple[object, ...], Demand] = {}
     found = []
-    for job in looking(operations.jobs):
+    for job in checking_deadline(operations.jobs):
         # The cut shares the blocks of jobs of one model and width, so their identity tells these apart.
         key = (id(job.blocks), job.state_bytes, job.activation_bytes, job.iterations, job.rule, job.route_policy)
         if key not in shared:
@@ -180,7 +180,7 @@ def _demand(job: OperationGraph) -> Demand | None:
 
 
 def _asking(job: OperationGraph, rows: tuple[Levels, ...]) -> Demand:
-    look()
+    check_deadline()
     need = (job.levels,) * job.slots if job.rule.balance is not None else max(rows, key=sum)
     times = Counter(level for row in rows for level in row)
     tables = job.blocks[0].duration_us

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
 from itertools import combinations, islice
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.memory import levels_within
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us, iteration_us
@@ -153,7 +153,7 @@ def balanced(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Pl
     board = _Board(layout)
     servers = _Servers(board)
     placement: Placement = [[] for _ in jobs]
-    for index in looking(order):
+    for index in checking_deadline(order):
         demand = jobs[index]
         choices = list(servers.best(demand))
         if demand.job.slots > 1 and (not choices or len(layout.servers) <= _SMALL_CLUSTER):
@@ -170,7 +170,7 @@ def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Plac
     """Place the jobs in `order`, each on the GPUs with least room that admit it; None where one finds none."""
     board = _Board(layout)
     placement: Placement = [[] for _ in jobs]
-    for index in looking(order):
+    for index in checking_deadline(order):
         demand = jobs[index]
         fullest = sorted(range(len(layout.gpus)), key=board.room.__getitem__)
         best = _first_joined(board, demand, [g for g in fullest if layout.type_of[g] in demand.slot_us])
@@ -198,7 +198,7 @@ def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Place
         if not left:
             return True
         index, demand = left[0], jobs[left[0]]
-        for gpus in looking(_sets(layout, demand, state)):
+        for gpus in checking_deadline(_sets(layout, demand, state)):
             if next(steps, None) is None:
                 return False
             placement[index] = list(gpus)

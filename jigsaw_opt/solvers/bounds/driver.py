@@ -21,7 +21,7 @@ def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
     Parameters
     ----------
     operations
-        The instance, cut. Where it has no plan, the bound is still a valid number and means nothing.
+        The compiled instance. Where it has no plan, the bound is still a valid number and means nothing.
     without
         Names of relaxations that are left out.
 
@@ -52,7 +52,7 @@ def stronger_bounds(
     Parameters
     ----------
     operations
-        The instance, cut. Where it has no plan, the bounds are still valid numbers and mean nothing.
+        The compiled instance. Where it has no plan, the bounds are still valid numbers and mean nothing.
     known
         A proven lower bound, such as that of `lower_bound`; only better ones are yielded.
     work

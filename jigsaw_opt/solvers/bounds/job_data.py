@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
-from jigsaw_opt.problem.clock import look, looking
+from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.memory import deepest_level
 from jigsaw_opt.problem.operations import OperationGraph, Operations
@@ -103,7 +103,7 @@ def gather_job_data(operations: Operations, classes: Sequence[GpuClass]) -> list
     known: dict[tuple[object, ...], JobClass] = {}
     spans: dict[tuple[object, ...], int] = {}
     job_data = []
-    for job in looking(operations.jobs):
+    for job in checking_deadline(operations.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
         key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors, job.route_policy)
         if key not in known:
@@ -151,7 +151,7 @@ def _tails(job: OperationGraph, sites: Sequence[critical.Site], blocks: dict[int
     least: list[int | None] = [None] * job.levels
     for times in set(blocks.values()):
         for transfers in {site.exchange.shortest for site in sites}:
-            look()
+            check_deadline()
             for level, (time, until) in enumerate(zip(times, critical.tails_us(times, transfers))):
                 before = least[level]
                 least[level] = until - time if before is None else min(before, until - time)

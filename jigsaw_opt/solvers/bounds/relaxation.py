@@ -49,7 +49,7 @@ class BoundContext:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     """
 
     def __init__(self, operations: Operations) -> None:

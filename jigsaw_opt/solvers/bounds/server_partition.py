@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Cluster, Link, joined_parts
 
 __all__ = ["ServerPartition", "server_partitions"]
@@ -38,7 +38,7 @@ def server_partitions(cluster: Cluster) -> Iterator[ServerPartition]:
 
 def _leaving(cluster: Cluster, part: dict[str, int], groups: set[int]) -> dict[int, frozenset[int]]:
     leaving: dict[int, set[int]] = {group: set() for group in groups}
-    for k, link in enumerate(looking(cluster.links)):
+    for k, link in enumerate(checking_deadline(cluster.links)):
         first, second = (part[end] for end in link.ends)
         for group in {first, second} & groups if first != second else ():
             leaving[group].add(k)

@@ -11,8 +11,8 @@ from jigsaw_opt.formulations.cpsat_activities import serial
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
+from jigsaw_opt.solvers.solve_state import SolveState
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -31,11 +31,11 @@ def is_small(operations: Operations) -> bool:
     return count < _MANY_INTERVALS[operations.horizon]
 
 
-def build_model(control: Control, operations: Operations, bound: int, limit: int | None) -> CpSatModel:
+def build_model(solve_state: SolveState, operations: Operations, bound: int, limit: int | None) -> CpSatModel:
     """Build the model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
     most = largest_objective(operations) if limit is None else limit
     bound = min(bound, most)
-    control.leave_out_model("the time ran out while it was being built")
+    solve_state.leave_out_model("the time ran out while it was being built")
     model: CpSatModel
     if operations.shaped:
         model = cpsat_activities.build(operations, bound, most)
@@ -43,22 +43,22 @@ def build_model(control: Control, operations: Operations, bound: int, limit: int
         build: Callable[..., CpSatModel] = (
             cpsat_cycle.build if operations.horizon == "cyclic" else cpsat_timetable.build
         )
-        model = build(operations, windows(operations, most, control.deadlines(most)), bound, most)
-    control.record_model()
+        model = build(operations, windows(operations, most, solve_state.deadlines(most)), bound, most)
+    solve_state.record_model()
     return model
 
 
 def largest_objective(operations: Operations) -> int:
     """An objective that some plan is within if there is any."""
     serial_plan = serial.serial_limit(operations) if operations.shaped else serial_limit(operations)
-    promised = operations.objective_limit
-    return serial_plan if promised is None else min(serial_plan, promised)
+    guaranteed = operations.objective_limit
+    return serial_plan if guaranteed is None else min(serial_plan, guaranteed)
 
 
-def engine_for(control: Control, operations: Operations, workers: int, work: float) -> cp_model.CpSolver:
+def engine_for(solve_state: SolveState, operations: Operations, workers: int, work: float) -> cp_model.CpSolver:
     """The engine for a model of the instance, with `work` deterministic seconds and what is left of the time limit."""
-    solver, seconds = new_solver(workers, control.options.seed), control.remaining
-    largest = largest_objective(operations) if control.objective is None else control.objective
+    solver, seconds = new_solver(workers, solve_state.options.seed), solve_state.remaining
+    largest = largest_objective(operations) if solve_state.objective is None else solve_state.objective
     solver.parameters.cp_model_presolve = largest < _PRESOLVED_NUMBERS
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
@@ -71,7 +71,7 @@ def engine_for(control: Control, operations: Operations, workers: int, work: flo
 
 
 def run_engine(
-    control: Control,
+    solve_state: SolveState,
     solver: cp_model.CpSolver,
     model: CpSatModel,
     callback: cp_model.CpSolverSolutionCallback | None = None,
@@ -81,7 +81,7 @@ def run_engine(
 
     Parameters
     ----------
-    control
+    solve_state
         The solve under way.
     solver
         The engine; parameters of the caller take the place of its own.
@@ -92,8 +92,8 @@ def run_engine(
     until
         Seconds after the start of the solve at which the engine is stopped, beside the limits of the solve.
     """
-    configure(solver, control.options.engine_parameters, control.engine_listener)
-    return control.run(lambda: solver.solve(model.proto, callback), solver.stop_search, until)
+    configure(solver, solve_state.options.engine_parameters, solve_state.engine_listener)
+    return solve_state.run(lambda: solver.solve(model.proto, callback), solver.stop_search, until)
 
 
 def propagate_strongly(solver: cp_model.CpSolver) -> None:

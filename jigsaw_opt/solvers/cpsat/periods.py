@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, largest_objective, run_engine
 from jigsaw_opt.solvers.cpsat.targets import Targets
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -19,16 +19,16 @@ __all__ = ["prove_period"]
 
 
 def prove_period(
-    control: Control, operations: Operations, workers: int, work: float = math.inf, seconds: float = math.inf
+    solve_state: SolveState, operations: Operations, workers: int, work: float = math.inf, seconds: float = math.inf
 ) -> StoppedBy | None:
     """Find the least period of a cyclic instance with shaped jobs, until there is a reason to stop.
 
     Parameters
     ----------
-    control
+    solve_state
         The solve under way.
     operations
-        The instance, cut.
+        The compiled instance.
     workers
         Number of the engine's threads.
     work
@@ -38,37 +38,37 @@ def prove_period(
     """
     from ortools.sat.python import cp_model
 
-    end = control.seconds + seconds
-    if control.objective is None:
-        status, work = _ask(control, operations, largest_objective(operations), workers, work, seconds)
+    end = solve_state.seconds + seconds
+    if solve_state.objective is None:
+        status, work = _ask(solve_state, operations, largest_objective(operations), workers, work, seconds)
         if status == cp_model.INFEASIBLE:
             # What is feasible at some period is so at this one (specification: cyclic-horizon).
-            control.refute(minimal_conflict(operations))
-        if control.objective is None:
-            return control.reason() or StoppedBy.TIME
-    work -= Targets(control, operations, workers).close_in(work, end - control.seconds)
-    while control.reason() is None and work > 0 and (left := end - control.seconds) > 0:
-        target = control.objective - 1
-        status, work = _ask(control, operations, target, workers, work, left)
+            solve_state.refute(minimal_conflict(operations))
+        if solve_state.objective is None:
+            return solve_state.reason() or StoppedBy.TIME
+    work -= Targets(solve_state, operations, workers).bisect(work, end - solve_state.seconds)
+    while solve_state.reason() is None and work > 0 and (left := end - solve_state.seconds) > 0:
+        target = solve_state.objective - 1
+        status, work = _ask(solve_state, operations, target, workers, work, left)
         if status == cp_model.INFEASIBLE:
-            control.raise_bound(target + 1)
-        elif status not in (cp_model.OPTIMAL, cp_model.FEASIBLE) or control.objective > target:
+            solve_state.raise_bound(target + 1)
+        elif status not in (cp_model.OPTIMAL, cp_model.FEASIBLE) or solve_state.objective > target:
             break  # Nothing was found, or a condition refused it.
-    return control.reason() or StoppedBy.TIME
+    return solve_state.reason() or StoppedBy.TIME
 
 
 def _ask(
-    control: Control, operations: Operations, period: int, workers: int, work: float, seconds: float
+    solve_state: SolveState, operations: Operations, period: int, workers: int, work: float, seconds: float
 ) -> tuple[cp_model.CpSolverStatus, float]:
     """Ask for a plan of a period, and offer it; returns what the engine says, and the work that is left."""
     from ortools.sat.python import cp_model
 
-    model = build_model(control, operations, period, period)
-    if control.best is not None:
-        model.hint(control.best)
-    solver = engine_for(control, operations, workers, work)
+    model = build_model(solve_state, operations, period, period)
+    if solve_state.best is not None:
+        model.hint(solve_state.best)
+    solver = engine_for(solve_state, operations, workers, work)
     solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
-    status = run_engine(control, solver, model)
+    status = run_engine(solve_state, solver, model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        control.offer(model.plan(solver.value))
+        solve_state.offer(model.plan(solver.value))
     return status, work - solver.response_proto.deterministic_time

@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.cpsat_activities import serial
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count, serial_limit
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
 from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, is_small, propagate_strongly, run_engine
 from jigsaw_opt.solvers.cpsat.periods import prove_period
 from jigsaw_opt.solvers.cpsat.targets import Targets
@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.magnitude import engine_excess, first_excess
 from jigsaw_opt.solvers.result import StoppedBy
-from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
+from jigsaw_opt.solvers.solve_state import SolveState
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -43,40 +43,40 @@ _EXACT_FLOATS = 2**53
 """Integers that the engine's floating-point bound states exactly."""
 
 
-def solve_exactly(control: Control, operations: Operations) -> StoppedBy | None:
+def solve_exactly(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
     """Solve an instance: greedy, and where its plan does not meet the bound, the exact model.
 
     Returns why it ended, or None where it ran to its end.
 
     Parameters
     ----------
-    control
+    solve_state
         The solve under way.
     operations
-        The instance, cut.
+        The compiled instance.
     """
-    control.leave_out_model()
-    work = math.inf if control.options.work_limit is None else control.options.work_limit
-    _warm_start(control, operations)
+    solve_state.leave_out_model()
+    work = math.inf if solve_state.options.work_limit is None else solve_state.options.work_limit
+    _warm_start(solve_state, operations)
     weighted = operations.objective == "weighted_completion" and not operations.shaped
-    if weighted and control.reason() is None and fits(control, operations):
+    if weighted and solve_state.reason() is None and fits(solve_state, operations):
         # What bounds say of the ends of single jobs makes the model smaller.
-        raise_bounds(control, operations, min(BOUND_WORK, work))
-    ended = control.reason() or explore(control, operations, control.options.threads, work)
-    return ended or (None if control.model_built else StoppedBy.MODEL_TOO_LARGE)
+        raise_bounds(solve_state, operations, min(BOUND_WORK, work))
+    ended = solve_state.reason() or explore(solve_state, operations, solve_state.options.threads, work)
+    return ended or (None if solve_state.model_built else StoppedBy.MODEL_TOO_LARGE)
 
 
 def explore(
-    control: Control, operations: Operations, workers: int, work: float, seconds: float = math.inf
+    solve_state: SolveState, operations: Operations, workers: int, work: float, seconds: float = math.inf
 ) -> StoppedBy | None:
     """Run the exact model from the incumbent and the bound at hand, as long as there is no reason to stop.
 
     Parameters
     ----------
-    control
+    solve_state
         The solve under way; it may receive plans and bounds from elsewhere at the same time.
     operations
-        The instance, cut.
+        The compiled instance.
     workers
         Number of the engine's threads.
     work
@@ -89,42 +89,44 @@ def explore(
     StoppedBy or None
         Why it ended; None where the model is too large to be built, or the incumbent is the best there is.
     """
-    if not fits(control, operations):
+    if not fits(solve_state, operations):
         return None
     if operations.shaped and operations.horizon == "cyclic":
-        return prove_period(control, operations, workers, work, seconds)
-    started = control.seconds
+        return prove_period(solve_state, operations, workers, work, seconds)
+    started = solve_state.seconds
     if is_small(operations) and not operations.shaped:
-        work -= _close_in(control, operations, workers, work, seconds)
-        if control.reason() is not None:
-            return control.reason()
-        seconds -= control.seconds - started
-    model = build_model(control, operations, control.bound, control.objective)
-    if control.best is not None:
-        model.hint(control.best)
-    return _search(control, operations, model, workers, max(0.0, work), seconds)
+        work -= _bisect_objective(solve_state, operations, workers, work, seconds)
+        if solve_state.reason() is not None:
+            return solve_state.reason()
+        seconds -= solve_state.seconds - started
+    model = build_model(solve_state, operations, solve_state.bound, solve_state.objective)
+    if solve_state.best is not None:
+        model.hint(solve_state.best)
+    return _search(solve_state, operations, model, workers, max(0.0, work), seconds)
 
 
-def _close_in(control: Control, operations: Operations, workers: int, work: float, seconds: float) -> float:
+def _bisect_objective(
+    solve_state: SolveState, operations: Operations, workers: int, work: float, seconds: float
+) -> float:
     """Ask for targets within a share of all limits; returns the deterministic seconds spent."""
-    left = min(seconds, math.inf if control.remaining is None else control.remaining)
+    left = min(seconds, math.inf if solve_state.remaining is None else solve_state.remaining)
     share = _TARGETS_SHARE[operations.horizon]
-    return Targets(control, operations, workers).close_in(share * work, share * left)
+    return Targets(solve_state, operations, workers).bisect(share * work, share * left)
 
 
-def _warm_start(control: Control, operations: Operations) -> None:
+def _warm_start(solve_state: SolveState, operations: Operations) -> None:
     """Offer the heuristic's plan; the best of a few on a cyclic horizon, where one start more often decides."""
-    seed = control.options.seed
+    seed = solve_state.options.seed
     for start in range(_CYCLIC_STARTS if operations.horizon == "cyclic" and not operations.shaped else 1):
-        if not offer_greedy(control, operations, seed + start) or control.reason() is not None:
+        if not offer_greedy(solve_state, operations, seed + start) or solve_state.reason() is not None:
             break
 
 
-def fits(control: Control, operations: Operations) -> bool:
+def fits(solve_state: SolveState, operations: Operations) -> bool:
     """Whether the model can be built, and be built in time; records why not."""
-    reason = (_shaped_misfit if operations.shaped else _misfit)(operations, control.remaining)
+    reason = (_shaped_misfit if operations.shaped else _misfit)(operations, solve_state.remaining)
     if reason is not None:
-        control.leave_out_model(reason)
+        solve_state.leave_out_model(reason)
     return reason is None
 
 
@@ -151,11 +153,11 @@ def _shaped_misfit(operations: Operations, _: float | None) -> str | None:
 
 
 def _search(
-    control: Control, operations: Operations, model: CpSatModel, workers: int, work: float, seconds: float
+    solve_state: SolveState, operations: Operations, model: CpSatModel, workers: int, work: float, seconds: float
 ) -> StoppedBy | None:
     from ortools.sat.python import cp_model
 
-    solver = engine_for(control, operations, workers, work)
+    solver = engine_for(solve_state, operations, workers, work)
     # One thread in turn for all of the engine's strategies finds more than its default one alone, but it does not keep
     # to a limit of work.
     solver.parameters.interleave_search = workers == 1 and work == math.inf
@@ -169,29 +171,29 @@ def _search(
     until = math.inf
     if solver.parameters.interleave_search:
         # With a limit of its own it ends up to 40 % before it; it is stopped from outside.
-        until = control.seconds + min(seconds, solver.parameters.max_time_in_seconds)
+        until = solve_state.seconds + min(seconds, solver.parameters.max_time_in_seconds)
         solver.parameters.max_time_in_seconds = math.inf
     else:
         solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
-    solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
-    incumbents = _incumbents(control, model)
-    status = run_engine(control, solver, model, incumbents, until)
+    solver.best_bound_callback = lambda bound: solve_state.raise_bound(_proven(bound))
+    incumbents = _incumbents(solve_state, model)
+    status = run_engine(solve_state, solver, model, incumbents, until)
     # Under a condition the engine's best plan may have been refused.
-    if status == cp_model.OPTIMAL and control.objective is not None and control.options.condition is None:
-        control.raise_bound(control.objective)
-    if status == cp_model.INFEASIBLE and control.best is None:
-        control.refute(minimal_conflict(operations))
-    return control.reason() or (StoppedBy.TIME if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) else None)
+    if status == cp_model.OPTIMAL and solve_state.objective is not None and solve_state.options.condition is None:
+        solve_state.raise_bound(solve_state.objective)
+    if status == cp_model.INFEASIBLE and solve_state.best is None:
+        solve_state.refute(minimal_conflict(operations))
+    return solve_state.reason() or (StoppedBy.TIME if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) else None)
 
 
-def _incumbents(control: Control, model: CpSatModel) -> cp_model.CpSolverSolutionCallback:
+def _incumbents(solve_state: SolveState, model: CpSatModel) -> cp_model.CpSolverSolutionCallback:
     """Callback that offers every solution of the engine."""
     from ortools.sat.python import cp_model
 
     class Incumbents(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
-            if not control.ended:
-                control.offer(model.plan(self.value))
+            if not solve_state.ended:
+                solve_state.offer(model.plan(self.value))
 
     return Incumbents()
 

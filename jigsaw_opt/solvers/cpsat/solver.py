@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["CPSAT", "Cpsat"]
 
@@ -22,7 +22,7 @@ class Cpsat(OrtoolsSolver):
     display_name: str = "exact, constraint programming (OR-Tools CP-SAT); finite and cyclic horizon"
 
     shapes: ClassVar[bool] = True
-    promises: ClassVar[bool] = True
+    guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
@@ -33,11 +33,11 @@ class Cpsat(OrtoolsSolver):
             return f"job {instance.shaped[0].name!r} has a shape, and the cluster has power caps"
         return None
 
-    def run(self, control: Control) -> Result:
+    def run(self, solve_state: SolveState) -> Result:
         """Solve the instance with the model of its horizon."""
         from jigsaw_opt.solvers.cpsat.search import solve_exactly
 
-        return control.conclude(lambda: solve_exactly(control, control.operations), engines=["ortools"])
+        return solve_state.conclude(lambda: solve_exactly(solve_state, solve_state.operations), engines=["ortools"])
 
 
 CPSAT = Cpsat()

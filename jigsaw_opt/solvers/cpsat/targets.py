@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, propagate_strongly, run_engine
+from jigsaw_opt.solvers.solve_state import SolveState
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -30,16 +30,16 @@ class Targets:
 
     Parameters
     ----------
-    control
+    solve_state
         Receives plans and bounds; it may receive them from elsewhere at the same time.
     operations
-        The instance, cut; its exact model can be built.
+        The compiled instance; its exact model can be built.
     workers
         Number of the engine's threads.
     """
 
-    def __init__(self, control: Control, operations: Operations, workers: int) -> None:
-        self._control, self._operations, self._workers = control, operations, workers
+    def __init__(self, solve_state: SolveState, operations: Operations, workers: int) -> None:
+        self._control, self._operations, self._workers = solve_state, operations, workers
         # How often the room between bound and best plan is halved for a target. The first plans are further from the
         # best one where every end counts.
         self._halvings = 2 if operations.objective == "weighted_completion" else 1
@@ -47,7 +47,7 @@ class Targets:
         self._strongly, self._other_way = True, False
         self._work, self._most_work, self._end = 0.0, math.inf, math.inf
 
-    def close_in(self, work: float = math.inf, seconds: float = math.inf, patience: int | None = None) -> float:
+    def bisect(self, work: float = math.inf, seconds: float = math.inf, patience: int | None = None) -> float:
         """Ask for targets: further from the bound after each that is impossible, nearer and longer after one left open.
 
         On the finite horizon a target left open is asked for once more the other way, with strong propagation of orders
@@ -69,11 +69,11 @@ class Targets:
         float
             Deterministic seconds spent in all calls.
         """
-        control, left_open = self._control, 0
-        self._most_work, self._end = work, control.seconds + seconds
+        solve_state, left_open = self._control, 0
+        self._most_work, self._end = work, solve_state.seconds + seconds
         while self._effort <= _MOST_EFFORT and left_open != patience and not self._over():
-            assert control.objective is not None, "without a plan it is over"
-            bound, most = control.bound, control.objective - 1
+            assert solve_state.objective is not None, "without a plan it is over"
+            bound, most = solve_state.bound, solve_state.objective - 1
             answer = self._answer(bound + (max(0, most - bound) >> self._halvings))
             if answer is None:
                 if self._operations.horizon == "finite":
@@ -88,36 +88,38 @@ class Targets:
         return self._work
 
     def _over(self) -> bool:
-        control = self._control
-        spent = self._work >= self._most_work or control.seconds >= self._end
-        return spent or control.objective is None or control.reason() is not None
+        solve_state = self._control
+        spent = self._work >= self._most_work or solve_state.seconds >= self._end
+        return spent or solve_state.objective is None or solve_state.reason() is not None
 
     def _answer(self, target: int) -> bool | None:
         """Whether there is a plan within a target; None where the engine does not find out."""
         from ortools.sat.python import cp_model
 
-        control = self._control
+        solve_state = self._control
         # A plan of a shorter period can be stretched to this one, and a constant period is decided far sooner.
-        least = target if self._operations.horizon == "cyclic" else min(control.bound, target)
-        model = build_model(control, self._operations, least, target)
+        least = target if self._operations.horizon == "cyclic" else min(solve_state.bound, target)
+        model = build_model(solve_state, self._operations, least, target)
         model.proto.clear_objective()  # type: ignore[no-untyped-call]
         solver = self._engine()
-        status = run_engine(control, solver, model)
+        status = run_engine(solve_state, solver, model)
         self._work += solver.response_proto.deterministic_time
         if status == cp_model.INFEASIBLE:
-            control.raise_bound(target + 1)
+            solve_state.raise_bound(target + 1)
             return False
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
-        control.offer(model.plan(solver.value))
+        solve_state.offer(model.plan(solver.value))
         # Under a condition the plan may have been refused, which leaves open whether there is another one.
-        return True if control.objective is not None and control.objective <= target else None
+        return True if solve_state.objective is not None and solve_state.objective <= target else None
 
     def _engine(self) -> cp_model.CpSolver:
-        control = self._control
-        solver = engine_for(control, self._operations, self._workers, min(self._effort, self._most_work - self._work))
-        left = max(0.0, self._end - control.seconds)
-        if control.options.work_limit is None:
+        solve_state = self._control
+        solver = engine_for(
+            solve_state, self._operations, self._workers, min(self._effort, self._most_work - self._work)
+        )
+        left = max(0.0, self._end - solve_state.seconds)
+        if solve_state.options.work_limit is None:
             left = min(left, _SECONDS_OF_EFFORT * self._effort)
         solver.parameters.max_time_in_seconds = min(left, solver.parameters.max_time_in_seconds)
         # Probing takes longer than most targets.

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from jigsaw_opt.formulations.linear import LinearProgram
-from jigsaw_opt.problem.clock import left, look
+from jigsaw_opt.problem.clock import check_deadline, left
 from jigsaw_opt.solvers.engines.mip import Ending, ProgramOutcome
 from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
@@ -152,7 +152,7 @@ class HighsEngine:
         if not self._cancelled.is_set():
             # Whoever has no limit, or waits for it elsewhere, needs no thread.
             self._engine.run() if seconds == math.inf else run_stoppable(self._engine.run, self.cancel, "HiGHS")
-        look()
+        check_deadline()
         return self._outcome()
 
     def write(self, path: Path) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.explanation.usage import BusyTimes, MemoryOverTime
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
@@ -128,7 +128,7 @@ class Chains:
         shift
             How much later than in the first period the activity is meant.
         """
-        for step in looking(self._steps(activity, upper, floor, shift)):
+        for step in checking_deadline(self._steps(activity, upper, floor, shift)):
             start, end = max(step.start_us, floor), min(step.end_us, upper)
             if start < end:
                 yield ChainStep(step.kind, start, end, step.activity, step.on, step.by)

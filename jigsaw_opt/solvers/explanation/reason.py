@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.bounds.driver import lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.relaxation import Bound
 
@@ -23,7 +23,7 @@ def bound_reason(instance: Instance, enough: int) -> Bound:
     enough
         No better bound than this is looked for, as that of a plan.
     """
-    operations = cut(instance)
+    operations = compile_instance(instance)
     best = lower_bound(operations)
     if best.value < enough:
         for bound in stronger_bounds(operations, best.value, _WORK):

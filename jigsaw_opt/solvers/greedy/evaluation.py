@@ -28,7 +28,7 @@ class Outcome:
     jobs, priority, offset_us
         What was scheduled.
     value
-        Its objective; where it breaks promises, more than that of any plan without needless waiting.
+        Its objective; where it breaks guarantees, more than that of any plan without needless waiting.
     begins, ends
         First start and last barrier of every job.
     period_us
@@ -50,7 +50,7 @@ class Evaluator:
     Parameters
     ----------
     operations
-        The instance, cut; either horizon, any objective.
+        The compiled instance; either horizon, any objective.
     layout
         Its GPUs.
 
@@ -66,8 +66,8 @@ class Evaluator:
         self.operations_a_look = (operations.blocks + operations.transfers) * _PASSES[operations.horizon]
         self._flat = Flat(operations, layout)
         self._weights = [job.weight for job in operations.jobs]
-        # What a microsecond of a broken promise counts as: a list schedule that keeps them all is better.
-        self._penalty = serial_limit(operations) if operations.instance.promising else 0
+        # What a microsecond of a broken guarantee counts as: a list schedule that keeps them all is better.
+        self._penalty = serial_limit(operations) if operations.instance.guaranteed_jobs else 0
         self._last: Outcome | None = None
 
     def evaluate(self, jobs: Sequence[Assignment], priority: Sequence[float], offset_us: Sequence[int]) -> Outcome:
@@ -92,7 +92,7 @@ class Evaluator:
         return self._last
 
     def penalty(self, ends: Sequence[int], period_us: int | None = None) -> int:
-        """What a schedule counts as beside its objective, for the promises that it breaks."""
+        """What a schedule counts as beside its objective, for the guarantees that it breaks."""
         return self._penalty * lateness_us(self.operations, ends, period_us) if self._penalty else 0
 
     def timetable(self, outcome: Outcome) -> Timetable:

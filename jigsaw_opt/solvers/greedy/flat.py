@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from itertools import chain
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.clock import halting, left, look, looking
+from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting, left
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout
@@ -37,13 +37,13 @@ class Flat:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     layout
         Its GPUs.
     """
 
     def __init__(self, operations: Operations, layout: Layout) -> None:
-        look()
+        check_deadline()
         self._flat = FlatGraph(operations, layout)
         self._cyclic = operations.horizon == "cyclic"
         self._large = not (orders_fit(operations) if self._cyclic else schedules_fit(operations))
@@ -55,7 +55,7 @@ class Flat:
         lengths |= dict.fromkeys(("sequence", "level", "duration", "start"), size)
         lengths |= dict.fromkeys(("free", "skyline", "waiting", "queue"), resources)
         lengths |= {"scheduled": 1, "first": resources + 1, "waits": groups, "order": widest}
-        blank = {name: [0] * length for name, length in looking(lengths.items())}
+        blank = {name: [0] * length for name, length in checking_deadline(lengths.items())}
         self._schedule = ListScheduleState(**blank)._replace(priority=[0.0] * jobs)  # type: ignore[arg-type]
         self._trial = blank_period(size, resources, beyond(operations)) if self._cyclic else blank_period(0, 0, 0)
         self._share()
@@ -80,7 +80,7 @@ class Flat:
         """
         self._hasten()
         long = self._size >= _LONG[self._flat.compiled]
-        for index, job in enumerate(looking(jobs) if long else jobs):
+        for index, job in enumerate(checking_deadline(jobs) if long else jobs):
             if self._flat.place(index, job):
                 self._place(index, job)
         given, state, trial = self._given, self._schedule, self._trial

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate, chain
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout
@@ -20,7 +20,7 @@ class FlatGraph:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     layout
         Its GPUs.
 
@@ -91,7 +91,7 @@ class FlatGraph:
         job_of: list[int] = []
         group_of: list[int] = []
         first: list[int] = []
-        for index, job in enumerate(looking(jobs)):
+        for index, job in enumerate(checking_deadline(jobs)):
             width, group = _width(job), self._group[index]
             job_of += [index] * (width * job.iterations)
             group_of += [*range(group, group + job.slots), *[group + job.slots] * (width - job.slots)] * job.iterations

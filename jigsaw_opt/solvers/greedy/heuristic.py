@@ -40,7 +40,7 @@ def greedy_timetable(operations: Operations, seed: int = 0) -> Timetable | None:
     Parameters
     ----------
     operations
-        The instance, cut; either horizon, any objective.
+        The compiled instance; either horizon, any objective.
     seed
         Seeds the local search on small instances; the same seed gives the same timetable.
 
@@ -126,7 +126,7 @@ def placements(operations: Operations, asked: Sequence[Demand]) -> Iterator[list
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     asked
         What each job asks for.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, chain
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
@@ -54,7 +54,7 @@ class InsertionLists:
     def _offer_windows(self) -> None:
         """Windows of every class; those of one width on the same GPU types and routes share theirs."""
         known: dict[tuple[int, tuple[str, ...], str | None], tuple[range, range]] = {}
-        for demand in looking(self.demands):
+        for demand in checking_deadline(self.demands):
             key = demand.job.slots, tuple(sorted(demand.job.gpu_types)), demand.job.route_policy
             if key not in known:
                 first = len(self.windows)
@@ -135,7 +135,7 @@ class InsertionLists:
         sizes |= dict.fromkeys(("chosen", "cursor", "finish", "rank", "best_gpu"), widest)
         sizes |= dict.fromkeys(("trial_level", "trial_start", "best_level", "best_start"), largest)
         sizes |= {"link_cursor": most_links, "open": len(layout.servers)}
-        state = InsertionState(**{name: [0] * size for name, size in looking(sizes.items())})
+        state = InsertionState(**{name: [0] * size for name, size in checking_deadline(sizes.items())})
         state.beyond[0], state.busy[0] = beyond(operations), resources
         for r in range(resources):
             state.begin[r], state.after[r], state.before[r] = state.beyond[0], r, r
@@ -167,7 +167,7 @@ class InsertionLists:
         exchange_at: list[int] = []
         exchange: list[int] = []
         least_us: list[int] = []
-        for n, (demand, (narrow, wide)) in looking(enumerate(zip(self.demands, self.offered, strict=True))):
+        for n, (demand, (narrow, wide)) in checking_deadline(enumerate(zip(self.demands, self.offered, strict=True))):
             job, own = demand.job, {self.channel_of[w]: self.windows[w].channel for w in (*narrow, *wide)}
             for h in range(channels):
                 key = id(job.blocks), h

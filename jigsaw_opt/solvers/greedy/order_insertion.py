@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from jigsaw_opt.problem.clock import halting, left, look
+from jigsaw_opt.problem.clock import check_deadline, halting, left
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
@@ -115,7 +115,7 @@ class OrderInsertion:
         with halting(self._state.halt) if self._long and native is None else nullcontext():
             value = int(function(self._given, self._state, *numbers))
         if self._state.halt[0]:
-            look()
+            check_deadline()
         return value
 
     def ask(self, choices: Sequence[int]) -> None:

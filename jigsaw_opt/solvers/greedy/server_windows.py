@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.operations import OperationGraph
 from jigsaw_opt.solvers.assignments.layout import Layout
@@ -47,7 +47,7 @@ def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], li
     narrow: list[ServerWindow] = []
     wide: list[ServerWindow] = []
     for servers in usable.values():
-        for at in looking(range(len(servers))):
+        for at in checking_deadline(range(len(servers))):
             room = fewest = 0
             joined = list(islice(routes.mutual(islice(servers, at, None)), job.slots))
             for count, last in enumerate(joined, 1):

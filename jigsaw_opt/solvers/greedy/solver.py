@@ -8,10 +8,10 @@ from typing import ClassVar
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities.current import Offer
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["GREEDY", "Greedy", "offer_greedy"]
 
@@ -24,7 +24,7 @@ class Greedy:
     display_name: str = "list scheduling; any size, no engine needed; finite and cyclic horizon"
 
     shapes: ClassVar[bool] = True
-    promises: ClassVar[bool] = True
+    guarantees: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "condition")
     route_policies: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True
@@ -37,7 +37,7 @@ class Greedy:
         """Never: it takes jobs of both kinds, on both horizons."""
         return None
 
-    def run(self, control: Control) -> Result:
+    def run(self, solve_state: SolveState) -> Result:
         """Solve the instance.
 
         Raises
@@ -45,40 +45,40 @@ class Greedy:
         TooLargeError
             For more blocks and transfers than `MOST_OPERATIONS`.
         """
-        require_size(control.operations)
+        require_size(solve_state.operations)
 
         def run() -> StoppedBy | None:
-            offer_greedy(control, control.operations, control.options.seed)
-            return control.reason()
+            offer_greedy(solve_state, solve_state.operations, solve_state.options.seed)
+            return solve_state.reason()
 
-        return control.conclude(run)
+        return solve_state.conclude(run)
 
 
-def offer_greedy(control: Control, operations: Operations, seed: int, offer: Offer | None = None) -> bool:
+def offer_greedy(solve_state: SolveState, operations: Operations, seed: int, offer: Offer | None = None) -> bool:
     """Offer every better timetable of the heuristic as soon as it is there, until there is a reason to stop.
 
     Parameters
     ----------
-    control
+    solve_state
         Says when to stop.
     operations
-        The instance, cut.
+        The compiled instance.
     seed
         Of the heuristic.
     offer
-        Receives them; `Control.offer` where None.
+        Receives them; `SolveState.offer` where None.
 
     Returns
     -------
     bool
         Whether there was any.
     """
-    found, offer = False, offer or control.offer
+    found, offer = False, offer or solve_state.offer
     for timetable in timetables(operations, seed):
         if timetable is not None:
             found = True
             offer(timetable)
-        if control.reason() is not None:
+        if solve_state.reason() is not None:
             break
     return found
 

@@ -66,7 +66,7 @@ def plan_of_solution(instance: Instance, solution: EngineSolution, source: str =
         raise InvalidInputError(problems)
     times = ScaledProgram(original).unscaled(values)
     timetable = model.plan(lambda variable: times[model.program.column(variable)])
-    operations = model.ground.operations
+    operations = model.eligibility.operations
     objective = objective_of(operations, timetable.jobs)
     bound = min(objective, lower_bound(operations).value)
     status: Literal["optimal", "feasible"] = "optimal" if objective == bound else "feasible"

@@ -21,9 +21,8 @@ from jigsaw_opt.formulations.ilp_timetable import (
 )
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipSearch, MipTask
@@ -33,6 +32,7 @@ from jigsaw_opt.solvers.magnitude import first_excess
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["ILP", "MOST_EXPORTED", "Ilp", "exported_model", "model_document"]
 
@@ -60,7 +60,7 @@ class Ilp:
     name: str = "ilp"
     display_name: str = "exact, mixed-integer programming (HiGHS or CBC); finite horizon"
     engines: tuple[str, ...] = tuple(_ENGINES)
-    promises: ClassVar[bool] = True
+    guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
 
@@ -73,7 +73,7 @@ class Ilp:
         """A cyclic horizon: the order of operations that repeat has no first one."""
         return "its horizon is cyclic; cpsat and greedy take it" if instance.horizon == "cyclic" else None
 
-    def run(self, control: Control) -> Result:
+    def run(self, solve_state: SolveState) -> Result:
         """Solve the instance: greedy, and where its plan does not meet the bound, the program.
 
         Raises
@@ -81,8 +81,8 @@ class Ilp:
         EngineDiedError
             The engine died, and no plan was known before.
         """
-        engines = _DISTRIBUTIONS[control.options.engine or "highs"]
-        return control.conclude(lambda: _solve(control, control.operations), engines)
+        engines = _DISTRIBUTIONS[solve_state.options.engine or "highs"]
+        return solve_state.conclude(lambda: _solve(solve_state, solve_state.operations), engines)
 
 
 ILP = Ilp()
@@ -150,7 +150,7 @@ def _exportable(instance: Instance) -> Operations:
     reason = refusal(ILP, instance)
     if reason is not None:
         raise UsageError(f"instance {instance.name!r} has no mixed-integer program: {reason}")
-    operations = cut(instance)
+    operations = compile_instance(instance)
     limit, step = serial_limit(operations), time_step(operations)
     if serial_end(operations) > _MOST_STEPS * step or limit >= _EXACT_FLOATS:
         raise UsageError(
@@ -188,7 +188,7 @@ class _Grid:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     limit
         Largest objective of interest, in microseconds.
     """
@@ -204,52 +204,52 @@ class _Grid:
         return ceil_div(ceil(bound - self.error), self.step) * self.step
 
 
-def _solve(control: Control, operations: Operations) -> StoppedBy | None:
-    control.leave_out_model()
-    offer_greedy(control, operations, control.options.seed)
-    if control.reason() is not None:
-        return control.reason()
+def _solve(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
+    solve_state.leave_out_model()
+    offer_greedy(solve_state, operations, solve_state.options.seed)
+    if solve_state.reason() is not None:
+        return solve_state.reason()
     excess = first_excess(("coefficients", program_size(operations).coefficients, _MOST_SEARCHED))
     if excess is not None:
-        control.leave_out_model(excess)
+        solve_state.leave_out_model(excess)
         return StoppedBy.MODEL_TOO_LARGE
-    return _search(control, operations)
+    return _search(solve_state, operations)
 
 
-def _search(control: Control, operations: Operations) -> StoppedBy:
-    options, engine = control.options, control.options.engine or "highs"
-    limit = serial_limit(operations) if control.objective is None else control.objective
+def _search(solve_state: SolveState, operations: Operations) -> StoppedBy:
+    options, engine = solve_state.options, solve_state.options.engine or "highs"
+    limit = serial_limit(operations) if solve_state.objective is None else solve_state.objective
     grid = _Grid(operations, limit)
-    cutoff = limit if control.objective is None else limit - grid.resolution / 2
+    cutoff = limit if solve_state.objective is None else limit - grid.resolution / 2
     # Where the engine cannot tell a step from its error, plans beyond a deadline are refused by `offer`.
     room = max(time_step(operations), 4 * _RELATIVE_ERROR * serial_end(operations)) / 2
-    control.leave_out_model("the time ran out while it was being built")
-    model = _model(operations, control.bound, limit, cutoff, room)
-    control.record_model()
+    solve_state.leave_out_model("the time ran out while it was being built")
+    model = _model(operations, solve_state.bound, limit, cutoff, room)
+    solve_state.record_model()
 
     def raise_bound(bound: float) -> None:
         # It holds for what the engine still searches; what it has cut off is not better by a resolution.
-        best = limit if control.objective is None else control.objective
-        if grid.certain and bound > control.bound:
-            control.raise_bound(min(grid.proven(min(bound, best)), best - grid.resolution + grid.step))
+        best = limit if solve_state.objective is None else solve_state.objective
+        if grid.certain and bound > solve_state.bound:
+            solve_state.raise_bound(min(grid.proven(min(bound, best)), best - grid.resolution + grid.step))
 
     column = model.program.column
     task = MipTask(
         model=model.program,
         step=grid.resolution,
-        offer=lambda values: control.offer(model.plan(lambda variable: values[column(variable)])),
+        offer=lambda values: solve_state.offer(model.plan(lambda variable: values[column(variable)])),
         raise_bound=raise_bound,
-        seconds=control.remaining,
+        seconds=solve_state.remaining,
         nodes=None if options.work_limit is None or options.work_limit == inf else int(options.work_limit),
         seed=options.seed,
         threads=options.threads,
         parameters=options.engine_parameters,
-        log=control.engine_listener,
+        log=solve_state.engine_listener,
     )
     search = _ENGINES[engine](task)
-    ending = control.run(search.run, search.cancel)
-    if ending is Ending.INFEASIBLE and control.objective is None:
-        control.refute(minimal_conflict(operations))
+    ending = solve_state.run(search.run, search.cancel)
+    if ending is Ending.INFEASIBLE and solve_state.objective is None:
+        solve_state.refute(minimal_conflict(operations))
     elif ending is Ending.INFEASIBLE:
         raise_bound(cutoff)
     return StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED

@@ -1,6 +1,6 @@
 """Why an instance has no plan: certain causes before any search, and a minimal conflict after a proof.
 
-Time makes an instance infeasible only where jobs promise a deadline or a pace: blocks and transfers can always run one
+Time makes an instance infeasible only where jobs have a deadline or a pace: blocks and transfers can always run one
 after the other. What can besides is the placement (GPU types, memory, links, GPUs of one's own for all workers of a
 job) and a depth rule.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes, too_wide
 from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict, restrict
+from jigsaw_opt.solvers.infeasibility.guarantees import exceeded_guarantees
 from jigsaw_opt.solvers.infeasibility.placement import placement_feasible
-from jigsaw_opt.solvers.infeasibility.promises import exceeded_promises
 
-__all__ = ["certain_causes", "exceeded_promises", "minimal_conflict", "placement_feasible", "restrict", "too_wide"]
+__all__ = ["certain_causes", "exceeded_guarantees", "minimal_conflict", "placement_feasible", "restrict", "too_wide"]

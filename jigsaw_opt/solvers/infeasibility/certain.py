@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.infeasibility.promises import broken_alone
+from jigsaw_opt.solvers.infeasibility.guarantees import broken_alone
 from jigsaw_opt.solvers.infeasibility.room import amount, joined_parts, more_memory, unjoined
 from jigsaw_opt.solvers.infeasibility.shapes import causes_of_shape
 from jigsaw_opt.solvers.result import Conflict
@@ -27,11 +27,11 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     """
-    alone = list(broken_alone(operations)) if operations.instance.promising else []
+    alone = list(broken_alone(operations)) if operations.instance.guaranteed_jobs else []
     fine: set[tuple[object, ...]] = set()
-    for job in looking(operations.jobs):
+    for job in checking_deadline(operations.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
         key = id(job.blocks), job.rule, job.iterations, job.route_policy
         if key not in fine:
@@ -39,7 +39,7 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
             alone += causes
             if not causes:
                 fine.add(key)
-    alone += chain.from_iterable(causes_of_shape(operations, graph) for graph in looking(operations.shaped))
+    alone += chain.from_iterable(causes_of_shape(operations, graph) for graph in checking_deadline(operations.shaped))
     return tuple(alone) or tuple(_states_exceed_memory(operations))
 
 
@@ -54,7 +54,7 @@ def too_wide(instance: Instance) -> tuple[Conflict, ...]:
     found = []
     servers, models = instance.cluster.servers, instance.models.items()
     usable = {name: sum(it.gpus for it in servers if it.gpu_type in model.gpu_types) for name, model in models}
-    for job in looking(instance.jobs):
+    for job in checking_deadline(instance.jobs):
         if isinstance(job, Job) and 0 < usable[job.model] < job.workers:
             message = _too_few(job.name, job.workers, usable[job.model], instance.cluster.gpu_count)
             found.append(Conflict("reach", (job.name,), message))
@@ -157,10 +157,10 @@ class _Resident(NamedTuple):
 
 def _residents(operations: Operations) -> Iterator[_Resident]:
     here = {server.gpu_type for server in operations.cluster.servers}
-    for job in looking(operations.jobs):
+    for job in checking_deadline(operations.jobs):
         least = job.activation_bytes[candidate_levels(job)[0] - 1]
         yield _Resident(job.name, frozenset(here & set(job.gpu_types)), job.slots, job.slots * job.state_bytes, least)
-    for graph in looking(operations.shaped):
+    for graph in checking_deadline(operations.shaped):
         for slot, types in zip(graph.shape.slots, graph.gpu_types, strict=True):
             yield _Resident(graph.job.name, frozenset(here & set(types)), 1, slot.memory, 0)
 

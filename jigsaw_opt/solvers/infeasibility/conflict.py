@@ -8,8 +8,8 @@ from dataclasses import replace
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
+from jigsaw_opt.solvers.infeasibility.guarantees import broken_together
 from jigsaw_opt.solvers.infeasibility.placement import placement_feasible, what_helps
-from jigsaw_opt.solvers.infeasibility.promises import broken_together
 from jigsaw_opt.solvers.result import Conflict
 
 __all__ = ["minimal_conflict", "restrict"]
@@ -27,11 +27,11 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
     Parameters
     ----------
     operations
-        The instance, cut; it has no plan.
+        The compiled instance; it has no plan.
     is_feasible
         Tells whether some of its jobs have a plan; by default `placement_feasible`.
     """
-    if operations.instance.promising and (operations.shaped or placement_feasible(operations) is not False):
+    if operations.instance.guaranteed_jobs and (operations.shaped or placement_feasible(operations) is not False):
         return broken_together(operations)
     if operations.shaped:
         names = tuple(job.name for job in operations.instance.jobs)
@@ -64,7 +64,7 @@ def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     jobs
         Indices of the jobs to keep.
     """

@@ -41,7 +41,7 @@ def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) ->
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     most_work
         Deterministic units of work that the engine may spend.
     """

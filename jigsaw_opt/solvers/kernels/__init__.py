@@ -3,7 +3,7 @@
 ``list_scheduling`` times placed jobs, ``sequence_annealing`` and ``cyclic_annealing`` anneal operation sequences on the
 finite and the cyclic horizon, ``assignment_annealing`` anneals assignments of jobs to candidate server sets,
 ``order_insertion`` inserts jobs in an order, ``activity_annealing`` anneals orders of placed activities,
-and ``fluid`` says when jobs end that do iterations at rates.
+and ``processor_sharing`` says when jobs end that do iterations at rates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MODULES = (
     "assignment_annealing",
     "order_insertion",
     "activity_annealing",
-    "fluid",
+    "processor_sharing",
 )
 
 

@@ -8,18 +8,18 @@ from random import Random
 
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import Gpu, Timetable
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.improving import Annealing
-from jigsaw_opt.solvers.activities.placing import Placement, complete
+from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.phased.assigning import assigned
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["activities_timed"]
 
@@ -27,53 +27,55 @@ _ANNEALING = 2.0
 """Deterministic seconds for better orders, at most."""
 
 
-def activities_timed(control: Control, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> StoppedBy:
+def activities_timed(
+    solve_state: SolveState, placements: Mapping[str, Sequence[str]], known: Timetable | None
+) -> StoppedBy:
     """Offer plans of a cyclic instance with shaped jobs, with shorter and shorter periods.
 
     Parameters
     ----------
-    control
+    solve_state
         The solve.
     placements
         By name of a job, the names of its workers' or slots' GPUs.
     known
         A plan of the same jobs there, or None.
     """
-    operations = control.operations
+    operations = solve_state.operations
     if known is not None:
-        control.offer(known)
+        solve_state.offer(known)
     placement = _placement(operations, placements, known)
     if placement is None:
-        return control.reason() or StoppedBy.COMPLETED
-    for timetable in _listed(control, operations, placement):
+        return solve_state.reason() or StoppedBy.COMPLETED
+    for timetable in _listed(solve_state, operations, placement):
         if timetable is not None:
-            control.offer(timetable)
-        if control.reason() is not None:
+            solve_state.offer(timetable)
+        if solve_state.reason() is not None:
             break
-    annealing = Annealing(control, operations)
-    while control.incumbent is not None and control.reason() is None and not annealing.exhausted:
+    annealing = Annealing(solve_state, operations)
+    while solve_state.incumbent is not None and solve_state.reason() is None and not annealing.exhausted:
         left = _ANNEALING - annealing.spent
         if left <= 0:
             break
         annealing.step(left, math.inf)
-    return control.reason() or StoppedBy.COMPLETED
+    return solve_state.reason() or StoppedBy.COMPLETED
 
 
-def _listed(control: Control, operations: Operations, placement: Placement) -> Iterator[Timetable | None]:
+def _listed(solve_state: SolveState, operations: Operations, placement: SlotPlacement) -> Iterator[Timetable | None]:
     jobs = PlacedJobs(operations, placement)
     for rule in jobs.ranks.rules:
-        yield jobs.schedule(rule, _objective(control))[1]
-    if control.objective is not None and not spans_suffice(operations):
-        yield from jobs.modulo_schedules(Random(f"phase/{control.options.seed}"), control.objective)
+        yield jobs.schedule(rule, _objective(solve_state))[1]
+    if solve_state.objective is not None and not spans_suffice(operations):
+        yield from jobs.modulo_schedules(Random(f"phase/{solve_state.options.seed}"), solve_state.objective)
 
 
-def _objective(control: Control) -> float:
-    return math.inf if control.objective is None else control.objective
+def _objective(solve_state: SolveState) -> float:
+    return math.inf if solve_state.objective is None else solve_state.objective
 
 
 def _placement(
     operations: Operations, placements: Mapping[str, Sequence[str]], known: Timetable | None
-) -> Placement | None:
+) -> SlotPlacement | None:
     """The jobs on their GPUs, data-parallel ones at the levels that they are known with; None where memory is short."""
     number = {server.name: k for k, server in enumerate(operations.cluster.servers)}
     gpus = {name: tuple(_gpu(number, gpu) for gpu in own) for name, own in placements.items()}
@@ -98,7 +100,7 @@ def _levels(
     if not operations.jobs:
         return []
     own = tuple(job for job in operations.instance.jobs if isinstance(job, Job))
-    alone = cut(altered(operations.instance, jobs=own))
+    alone = compile_instance(altered(operations.instance, jobs=own))
     asked = demands(alone)
     found = None if asked is None else assigned(ProblemData(alone, Layout(alone), asked), placements)
     return None if found is None else [tuple(tuple(row) for row in it.plan.rows) for it in found]

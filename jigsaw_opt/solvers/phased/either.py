@@ -6,12 +6,12 @@ import time
 from dataclasses import replace
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.listed import Opening, solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.solver import PHASED, is_long, solve_phased
 from jigsaw_opt.solvers.registry import ignored, refusal
 from jigsaw_opt.solvers.result import Report, Result, Status
+from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.solvers.stop import NoPlan
 
 __all__ = ["is_listed_first", "solve_either"]
@@ -89,11 +89,11 @@ def _listed_or_phased(
     if len(instance.jobs) == 1 or not _may_be_phased(instance, options):
         return solve_listed(instance, "auto", within, on_event, opening)
 
-    def hurried(control: Control) -> None:
+    def hurried(solve_state: SolveState) -> None:
         if within.time_limit is not None:
-            control.add_rule(NoPlan((1 - _SHARE) * within.time_limit))
+            solve_state.add_rule(NoPlan((1 - _SHARE) * within.time_limit))
         if opening is not None:
-            opening(control)
+            opening(solve_state)
 
     listed = solve_listed(instance, "auto", within, on_event, hurried)
     if listed.plan is not None or options.cancel.is_set():

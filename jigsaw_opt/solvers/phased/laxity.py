@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.shape import ShapedJob
-from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import GroupProgress, RunningJobs
+from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 
 __all__ = ["LeastLaxityPolicy", "wrap_around_us"]
@@ -21,7 +21,7 @@ _TARGETS = 4
 """Moments that are tried, from the least makespan that may be to one that there is."""
 
 
-def wrap_around_us(order: Sequence[FluidJob], gpus: int, known_us: float) -> Iterator[float]:
+def wrap_around_us(order: Sequence[RateJob], gpus: int, known_us: float) -> Iterator[float]:
     """Moments by which all jobs may have ended, the earliest first: from McNaughton's on, before one that is known."""
     work_us = sum(job.alone_us * len(job.gpus) for job in order) / gpus
     least_us = max(work_us, *(job.release_us + job.alone_us for job in order))
@@ -41,7 +41,7 @@ class LeastLaxityPolicy:
         When all of them shall have ended.
     """
 
-    def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs, beside: SideBySide, target_us: float) -> None:
+    def __init__(self, order: Sequence[RateJob], jobs: RateJobs, beside: SideBySide, target_us: float) -> None:
         self._order, self._jobs, self._beside, self._target_us = order, jobs, beside, target_us
         self._grain_us = max(job.iteration_us for job in order)
 
@@ -49,7 +49,7 @@ class LeastLaxityPolicy:
         """Jobs that run from now on, at the latest until one that waits can wait no longer."""
         spare_us = {job.name: self._spare_us(job, jobs[job.name], progress) for job in self._order}
 
-        def rank(job: FluidJob) -> tuple[bool, bool, float]:
+        def rank(job: RateJob) -> tuple[bool, bool, float]:
             spare = spare_us[job.name]
             return spare >= self._grain_us, not progress.goes_on(job.name), spare
 
@@ -58,7 +58,7 @@ class LeastLaxityPolicy:
         least_us = min((spare for spare in waiting if spare >= self._grain_us), default=None)
         return found if least_us is None else found._replace(until_us=progress.now_us + int(least_us))
 
-    def _spare_us(self, job: FluidJob, asked: Job | ShapedJob, progress: GroupProgress) -> float:
+    def _spare_us(self, job: RateJob, asked: Job | ShapedJob, progress: GroupProgress) -> float:
         """How long a job can wait, in microseconds, the rest of its restart or the time to its release left out."""
         begin_us = progress.now_us if progress.goes_on(job.name) else max(progress.now_us, progress.ready_us(asked))
         return self._target_us - begin_us - progress.remaining.get(job.name, 0) * job.iteration_us

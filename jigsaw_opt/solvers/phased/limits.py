@@ -9,19 +9,19 @@ from dataclasses import replace
 from fractions import Fraction
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.solvers.bound_tightening import BOUND_WORK
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.registry import without_moves
-from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict
-from jigsaw_opt.solvers.stronger import BOUND_WORK
+from jigsaw_opt.solvers.solve_state import first_bound
 
 __all__ = ["bounded_instance", "conflicts_alone", "phased_bound"]
 
@@ -34,7 +34,7 @@ def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
     """What relaxations prove within a second or two, and a share of the limit, of phased plans."""
     if any(job.restart_us is not None for job in instance.jobs):
         options = replace(options, without_bounds=(*options.without_bounds, *without_moves()))
-    operations = cut(bounded_instance(instance))
+    operations = compile_instance(bounded_instance(instance))
     best = first_bound(operations, options)
     end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
 
@@ -61,11 +61,11 @@ def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
     """Why some job alone has no plan; what rules out plans of several jobs at once does not rule out phases."""
     found: list[Conflict] = []
     fine: set[Job] = set()
-    for job in looking(_relaxed(instance).jobs):
+    for job in checking_deadline(_relaxed(instance).jobs):
         alike = altered(job, name="", weight=1) if isinstance(job, Job) else None
         if alike is None or alike not in fine:
             models = {job.model: instance.models[job.model]} if isinstance(job, Job) else {}
-            causes = certain_causes(cut(altered(instance, jobs=(job,), models=models)))
+            causes = certain_causes(compile_instance(altered(instance, jobs=(job,), models=models)))
             found += causes
             if alike is not None and not causes:
                 fine.add(alike)

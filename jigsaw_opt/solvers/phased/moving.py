@@ -8,8 +8,8 @@ from typing import NamedTuple
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.shape import ShapedJob
-from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, whole_counts
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs
+from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs, whole_counts
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import UntimedError
 
@@ -82,7 +82,7 @@ class MovingPolicy:
     """
 
     def __init__(
-        self, order: Sequence[FluidJob], jobs: FluidJobs, beside: SideBySide, last: bool, thorough: bool = False
+        self, order: Sequence[RateJob], jobs: RateJobs, beside: SideBySide, last: bool, thorough: bool = False
     ) -> None:
         self._order, self._jobs, self._beside, self._last, self._thorough = order, jobs, beside, last, thorough
 
@@ -100,7 +100,7 @@ class MovingPolicy:
         return RunningJobs(counts, gpus, plan)
 
     def _parts(
-        self, jobs: Mapping[str, Job | ShapedJob], now: Mapping[FluidJob, float], progress: GroupProgress, gpus: Gpus
+        self, jobs: Mapping[str, Job | ShapedJob], now: Mapping[RateJob, float], progress: GroupProgress, gpus: Gpus
     ) -> Iterator[_SharingPart]:
         place = {job.name: number for number, job in enumerate(now)}
         running = [*now]
@@ -111,8 +111,8 @@ class MovingPolicy:
     def _part(
         self,
         jobs: Mapping[str, Job | ShapedJob],
-        own: Sequence[FluidJob],
-        now: Mapping[FluidJob, float],
+        own: Sequence[RateJob],
+        now: Mapping[RateJob, float],
         progress: GroupProgress,
         gpus: Gpus,
     ) -> _SharingPart:
@@ -136,10 +136,10 @@ class MovingPolicy:
             tried.append(self._part(jobs, own[:-1], now, progress, gpus))
         return max(tried, key=lambda part: part.gain)
 
-    def _tries_more(self, own: Sequence[FluidJob]) -> bool:
+    def _tries_more(self, own: Sequence[RateJob]) -> bool:
         return self._thorough and len(own) <= _FEW
 
-    def _gains(self, own: Sequence[FluidJob], remaining: Mapping[str, int]) -> dict[str, float]:
+    def _gains(self, own: Sequence[RateJob], remaining: Mapping[str, int]) -> dict[str, float]:
         """What an iteration of a job is worth: by Smith's rule its part of the weight, of a makespan its work."""
         if self._last:
             return {job.name: float(job.iteration_us * len(job.gpus)) for job in own}
@@ -147,7 +147,7 @@ class MovingPolicy:
 
     def _counts(
         self,
-        own: Sequence[FluidJob],
+        own: Sequence[RateJob],
         rates: Mapping[str, float],
         remaining: Mapping[str, int],
         first: Job | ShapedJob,

@@ -13,7 +13,7 @@ from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import assemble, decisions_of
@@ -119,7 +119,7 @@ def as_now(instance: Instance, phase: Phase) -> Phase | None:
     """A phase with the durations of a changed instance and the starts that it has; None where it does not hold."""
     if _holds(instance, phase):
         return phase
-    operations = cut(_part(instance, phase))
+    operations = compile_instance(_part(instance, phase))
     for job, old in zip(operations.jobs, phase.jobs, strict=True):
         if not isinstance(old, JobPlan) or not same_shape(job, old) or any(misplaced(operations, job, old.gpus)):
             return None

@@ -13,7 +13,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, UsageError, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds import Bound, Proof
@@ -89,7 +89,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     causes = too_wide(instance)
     if causes:
         return phased_result(options, started, Bound(0, Proof()), conflicts=causes)
-    operations, past = cut(instance), past_at(instance, plan, fix.moment)
+    operations, past = compile_instance(instance), past_at(instance, plan, fix.moment)
     _require_possible(operations, past, plan, fix)
     bound, causes = phased_bound(instance, options, started), conflicts_alone(instance)
     if causes:

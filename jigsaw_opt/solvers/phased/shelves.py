@@ -12,7 +12,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shape import ShapedJob
-from jigsaw_opt.problem.shaped_graph import cut_shape
+from jigsaw_opt.problem.shaped_graph import compile_shape
 
 __all__ = ["Place", "cyclic_part", "iteration_counts", "placed_shelves", "sharing_groups"]
 
@@ -101,7 +101,7 @@ def _resources(job: Job | ShapedJob, routes: Routes, gpus: Sequence[str]) -> lis
     number = {server.name: number for number, server in enumerate(routes.cluster.servers)}
     servers = [number[gpu.rsplit("/", 1)[0]] for gpu in gpus]
     channels = [routes.under(job.route_policy).channel(Counter(servers))] if isinstance(job, Job) else []
-    graph = cut_shape(job) if isinstance(job, ShapedJob) else None
+    graph = compile_shape(job) if isinstance(job, ShapedJob) else None
     if graph is not None:
         for operation in range(graph.blocks, graph.size):
             ends = [servers[slot] for slot in graph.takes_part[operation]]

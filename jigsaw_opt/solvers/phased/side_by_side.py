@@ -12,8 +12,8 @@ from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.phased.fluid_model import kind_of
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
+from jigsaw_opt.solvers.phased.rate_model import kind_of
 from jigsaw_opt.solvers.phased.shelves import sharing_groups
 
 __all__ = ["SideBySide"]

@@ -20,19 +20,18 @@ from jigsaw_opt.problem.operations import MOST_OPERATIONS
 from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
-from jigsaw_opt.solvers.control import NO_BOUND
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.infeasibility import too_wide
 from jigsaw_opt.solvers.options import Options, required_options
-from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidPolicy
-from jigsaw_opt.solvers.phased.fluid_model import FluidModel
-from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
 from jigsaw_opt.solvers.phased.laxity import LeastLaxityPolicy, wrap_around_us
 from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
+from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RatePolicy
+from jigsaw_opt.solvers.phased.rate_model import RateModel
+from jigsaw_opt.solvers.phased.rate_search import RateSearch
 from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
@@ -40,6 +39,7 @@ from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
 from jigsaw_opt.solvers.registry import require_taken
 from jigsaw_opt.solvers.result import Conflict, Report, Result
+from jigsaw_opt.solvers.solve_state import NO_BOUND
 
 __all__ = ["PHASED", "is_long", "solve_phased"]
 
@@ -183,8 +183,8 @@ def _searched(
     """Groups by local search, from jobs placed one after another, and from the best of the placements."""
     if len(instance.jobs) == 1 or instance.shaped or timer.is_over:
         return
-    model = FluidModel(instance, rng)
-    search = FluidSearch(instance, model, rng, timer)
+    model = RateModel(instance, rng)
+    search = RateSearch(instance, model, rng, timer)
     anywhere = model.anywhere()
     starts = [search.placed_in_turn(anywhere)] if anywhere is not None else []
     if placed:
@@ -204,27 +204,27 @@ def _searched(
 
 
 def _by_rates(
-    order: Sequence[FluidJob], model: FluidModel, timing: Timing, jobs: Mapping[str, Job | ShapedJob]
+    order: Sequence[RateJob], model: RateModel, timing: Timing, jobs: Mapping[str, Job | ShapedJob]
 ) -> Iterator[RunningRule]:
     """Counts by loads alone, then by the cyclic plans of several."""
     own = [job for job in order if job.name in jobs]
-    yield FluidPolicy(own, model.fluids)
-    yield FluidPolicy(own, model.fluids, timing)
+    yield RatePolicy(own, model.rate_jobs)
+    yield RatePolicy(own, model.rate_jobs, timing)
 
 
 def _with_moves(
-    order: Sequence[FluidJob],
-    model: FluidModel,
+    order: Sequence[RateJob],
+    model: RateModel,
     beside: SideBySide,
     known_us: float | None,
     jobs: Mapping[str, Job | ShapedJob],
 ) -> Iterator[RunningRule]:
     """The parts as the order has them, then as their cyclic plans make the most of; of a makespan, laxity as well."""
     for thorough in (False, True):
-        yield MovingPolicy(order, model.fluids, beside, known_us is not None, thorough)
+        yield MovingPolicy(order, model.rate_jobs, beside, known_us is not None, thorough)
     if known_us is not None:
         for target_us in wrap_around_us(order, model.gpus, known_us):
-            yield LeastLaxityPolicy(order, model.fluids, beside, target_us)
+            yield LeastLaxityPolicy(order, model.rate_jobs, beside, target_us)
 
 
 def _grouped(
@@ -327,7 +327,7 @@ class _Phased:
 
     takes: ClassVar[tuple[str, ...]] = ("time_limit", "seed", "threads", "without_bounds", "cancel")
     shapes: ClassVar[bool] = True
-    promises: ClassVar[bool] = True
+    guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
 
     def unavailable(self) -> None:

@@ -11,16 +11,16 @@ from typing import TypeAlias
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.phases import Gpus
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["PhaseTimer", "UntimedError"]
 
@@ -153,7 +153,7 @@ def _made(part: Instance, gpus: Gpus, known: Timetable | None, options: Options)
     """What a timing comes to, checked with the whole plan only; None where the time was over before it began."""
     timing = FixedPlacementTiming(gpus, known)
     with clock.limited(clock.Clock(options.time_limit, options.cancel)), suppress(OutOfTimeError):
-        return timing.run(Control(timing.name, cut(part), options, lambda _: None))
+        return timing.run(SolveState(timing.name, compile_instance(part), options, lambda _: None))
     return None
 
 

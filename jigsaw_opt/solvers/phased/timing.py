@@ -11,7 +11,6 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.phased.activity_timing import activities_timed
 from jigsaw_opt.solvers.phased.assigning import assigned
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -20,6 +19,7 @@ from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
 from jigsaw_opt.solvers.search.state.partial_placement import fullest_us
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["FixedPlacementTiming"]
 
@@ -52,7 +52,7 @@ class FixedPlacementTiming:
     display_name: str = "cyclic timetables of a given placement"
 
     shapes: ClassVar[bool] = True
-    promises: ClassVar[bool] = True
+    guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
@@ -63,14 +63,14 @@ class FixedPlacementTiming:
         """Why it does not take an instance."""
         return None if instance.horizon == "cyclic" else "it is not cyclic"
 
-    def run(self, control: Control) -> Result:
+    def run(self, solve_state: SolveState) -> Result:
         """Offer plans with shorter and shorter periods."""
-        timed = activities_timed if control.operations.shaped else _timed
-        return control.conclude(lambda: timed(control, self.placements, self.known))
+        timed = activities_timed if solve_state.operations.shaped else _timed
+        return solve_state.conclude(lambda: timed(solve_state, self.placements, self.known))
 
 
-def _timed(control: Control, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> StoppedBy:
-    operations, rng = control.operations, random.Random(control.options.seed)
+def _timed(solve_state: SolveState, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> StoppedBy:
+    operations, rng = solve_state.operations, random.Random(solve_state.options.seed)
     asked = demands(operations)
     if asked is None:
         return StoppedBy.COMPLETED
@@ -78,21 +78,21 @@ def _timed(control: Control, placements: Mapping[str, Sequence[str]], known: Tim
     assignments = assigned(data, placements)
     if assignments is None:
         return StoppedBy.COMPLETED
-    best = None if known is None else _offered(control, known)
+    best = None if known is None else _offered(solve_state, known)
     orders: SequenceSearch | None = None
     fruitless = 0
-    while fruitless < _FRUITLESS and control.reason() is None:
+    while fruitless < _FRUITLESS and solve_state.reason() is None:
         most = 2 * sum(assignment.iteration_us * assignment.job.iterations for assignment in assignments)
-        before = most if control.objective is None else control.objective
+        before = most if solve_state.objective is None else solve_state.objective
         if best is None:
-            found = _inserted(data, assignments, most, rng, lambda: control.reason() is not None)
-            best = None if found is None else _offered(control, found)
-        if best is not None and control.reason() is None:
+            found = _inserted(data, assignments, most, rng, lambda: solve_state.reason() is not None)
+            best = None if found is None else _offered(solve_state, found)
+        if best is not None and solve_state.reason() is None:
             orders = orders or SequenceSearch(data, rng)
-            best = _offered(control, _annealed(orders, best, control))
-        gained = before - (before if control.objective is None else control.objective)
+            best = _offered(solve_state, _annealed(orders, best, solve_state))
+        gained = before - (before if solve_state.objective is None else solve_state.objective)
         fruitless = 0 if gained > before * _WORTH else fruitless + 1
-    return control.reason() or StoppedBy.COMPLETED
+    return solve_state.reason() or StoppedBy.COMPLETED
 
 
 def _inserted(
@@ -110,14 +110,14 @@ def _inserted(
     return None
 
 
-def _offered(control: Control, timetable: Timetable) -> Timetable:
-    control.offer(timetable)
+def _offered(solve_state: SolveState, timetable: Timetable) -> Timetable:
+    solve_state.offer(timetable)
     return timetable
 
 
-def _annealed(orders: SequenceSearch, timetable: Timetable, control: Control) -> Timetable:
+def _annealed(orders: SequenceSearch, timetable: Timetable, solve_state: SolveState) -> Timetable:
     """The timetable with its operations in a better order, if annealing finds one."""
     given = orders.given(timetable)
     steps = max(1, min(_MOST_STEPS, _VISITS // orders.size, _STEPS_AN_OPERATION * orders.size))
-    found = orders.anneal(given, given.assignments, steps, _TEMPERATURE, lambda _: control.reason() is not None)
+    found = orders.anneal(given, given.assignments, steps, _TEMPERATURE, lambda _: solve_state.reason() is not None)
     return orders.timetable(found) if found.value < given.value else timetable

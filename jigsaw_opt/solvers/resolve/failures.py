@@ -271,7 +271,7 @@ class FailureEffects:
         return tuple(TransferChange(name, old, new) for (name, old), (_, new) in zip(before, after, strict=True))
 
     def _judged(self, kept: Sequence[int], timing: KeptTiming) -> tuple[int, tuple[str, ...]]:
-        """Objective of the jobs that run, and those of them that break what they promise."""
+        """Objective of the jobs that run, and those of them that break what they guarantee."""
         jobs = [self._order.jobs[job] for job in kept]
         if timing.period is not None:
             paced = [(job.name, job.pace_us * job.iterations) for job in jobs if job.pace_us is not None]

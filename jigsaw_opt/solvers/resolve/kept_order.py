@@ -11,7 +11,7 @@ from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shape import ShapedJob
@@ -48,7 +48,7 @@ class KeptOrder:
     Parameters
     ----------
     operations
-        The instance, cut. Its cluster has all GPUs of the plan.
+        The compiled instance. Its cluster has all GPUs of the plan.
     timetable
         A plan whose placements and levels are right for the instance. Of its times only their order counts.
     """
@@ -65,7 +65,7 @@ class KeptOrder:
     def of(cls, instance: Instance, plan: Plan) -> KeptOrder:
         """That of a plan."""
         # Cut, a huge server has no GPUs but those that plans need; this plan may be on others.
-        operations = replace(cut(instance), cluster=instance.cluster)
+        operations = replace(compile_instance(instance), cluster=instance.cluster)
         return cls(operations, timetable_in(plan))
 
     @property

@@ -19,7 +19,7 @@ def shifted(operations: Operations, decisions: Sequence[JobDecision], moment: in
     Parameters
     ----------
     operations
-        The instance, cut, with the jobs of the decisions.
+        The compiled instance, with the jobs of the decisions.
     decisions
         One for each job.
     moment

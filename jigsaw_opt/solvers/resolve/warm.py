@@ -13,7 +13,6 @@ from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageE
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.options import LIMITS
@@ -25,6 +24,7 @@ from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["Warm", "offer_repaired"]
 
@@ -57,11 +57,11 @@ class Warm(OrtoolsSolver):
     name: str = "resolve"
     display_name: str = "an old plan repaired and improved"
 
-    promises: ClassVar[bool] = True
+    guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
 
-    def run(self, control: Control) -> Result:
+    def run(self, solve_state: SolveState) -> Result:
         """Solve the instance.
 
         Raises
@@ -71,15 +71,15 @@ class Warm(OrtoolsSolver):
         TooLargeError
             For more blocks than a plan is written for.
         """
-        return control.conclude(_resolving(control, self.plan, self.fix).run, engines=["ortools"])
+        return solve_state.conclude(_resolving(solve_state, self.plan, self.fix).run, engines=["ortools"])
 
 
-def offer_repaired(control: Control, plan: Plan) -> None:
+def offer_repaired(solve_state: SolveState, plan: Plan) -> None:
     """Offer a plan of another instance, repaired, as far as that is soon done.
 
     Parameters
     ----------
-    control
+    solve_state
         The solve of the changed instance, of data-parallel jobs only.
     plan
         The old plan.
@@ -91,27 +91,27 @@ def offer_repaired(control: Control, plan: Plan) -> None:
     UsageError
         Some job has a shape.
     """
-    if control.operations.shaped:
-        name = control.operations.instance.shaped[0].name
+    if solve_state.operations.shaped:
+        name = solve_state.operations.instance.shaped[0].name
         raise UsageError(f"no plan of another instance is repaired where a job has a shape, such as {name!r}")
     with suppress(OutOfTimeError):
-        _resolving(control, plan, Fix()).repair()
+        _resolving(solve_state, plan, Fix()).repair()
 
 
-def _resolving(control: Control, plan: Plan, fix: Fix) -> _Resolving:
-    require_size(control.operations)
-    found = tuple(problems(control.operations, plan, fix))
+def _resolving(solve_state: SolveState, plan: Plan, fix: Fix) -> _Resolving:
+    require_size(solve_state.operations)
+    found = tuple(problems(solve_state.operations, plan, fix))
     if found:
         raise InvalidInputError(found)
-    return _Resolving(control, control.operations, plan, fix)
+    return _Resolving(solve_state, solve_state.operations, plan, fix)
 
 
 class _Resolving:
     """One re-solve under way."""
 
-    def __init__(self, control: Control, operations: Operations, plan: Plan, fix: Fix) -> None:
-        self.control, self.operations, self.plan, self.fix = control, operations, plan, fix
-        self.rng = random.Random(control.options.seed)
+    def __init__(self, solve_state: SolveState, operations: Operations, plan: Plan, fix: Fix) -> None:
+        self.solve_state, self.operations, self.plan, self.fix = solve_state, operations, plan, fix
+        self.rng = random.Random(solve_state.options.seed)
         self.begun = {job.name for job in plan.data_parallel if has_begun(job, fix.moment)}
         self.work = 0.0
 
@@ -148,7 +148,7 @@ class _Resolving:
         found = insertion if self._insert(insertion, self._by_work(unassigned)) else self._anew()
         if found is None:
             return None if self.fix.empty else self._reason() or StoppedBy.COMPLETED
-        self.control.offer(found.schedule.timetable())
+        self.solve_state.offer(found.schedule.timetable())
         return self._improve(found, unassigned) if improving else None
 
     def _insertion(self) -> FiniteInsertion:
@@ -215,8 +215,8 @@ class _Resolving:
         while (reason := self._reason()) is None and idle < patience and not (self.fix.empty and self._improved_enough):
             first = self.rng.choice(changed) if changed and self.rng.random() < 0.3 else insertion.last()
             idle = 0 if self._counted(insertion.step(first), first) else idle + 1
-            if self.control.objective is not None and insertion.value < self.control.objective:
-                self.control.offer(insertion.schedule.timetable())
+            if self.solve_state.objective is not None and insertion.value < self.solve_state.objective:
+                self.solve_state.offer(insertion.schedule.timetable())
         return reason
 
     def _on_cyclic_horizon(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
@@ -226,20 +226,20 @@ class _Resolving:
             scheduled = {index: schedule.read(index, job) for index, job in kept.items()}
             old_gpus = self._old_gpus(kept)
             for bound in (old_gpus | self.fixed, self.fixed) if old_gpus else (self.fixed,):
-                if self.control.best is None:
+                if self.solve_state.best is None:
                     for plan in repaired(self.data, scheduled, bound, period, self.rng, self._count_insertion):
-                        self.control.offer(plan)
+                        self.solve_state.offer(plan)
             self._place_anew(period)
         return self._reason()
 
     def _place_anew(self, period: int) -> None:
         """Where the period has grown and nothing is fixed, try the placements that a search would begin with."""
         for assignments in placements(self.operations, self.data.demands) if self.fix.empty else ():
-            best = self.control.objective
+            best = self.solve_state.objective
             if best is None or best <= period or self._reason() is not None:
                 return
             for plan in reinserted(self.data, assignments, best, self.rng, self._count_insertion):
-                self.control.offer(plan)
+                self.solve_state.offer(plan)
 
     def _old_gpus(self, kept: Mapping[int, JobPlan]) -> dict[int, Sequence[int]]:
         """GPUs of the old jobs that cannot stay as they lie but may stay where they are."""
@@ -252,35 +252,35 @@ class _Resolving:
 
     def _search(self) -> StoppedBy:
         """Hand over to the search, with the plan so far, where nothing is fixed and there is time or no plan."""
-        options = self.control.options
+        options = self.solve_state.options
         wanted = self._limited or options.gap is not None or options.target is not None
-        if not self.fix.empty or (self.control.best is not None and not wanted):
+        if not self.fix.empty or (self.solve_state.best is not None and not wanted):
             return StoppedBy.COMPLETED
-        return Driver(self.control).run(self._share_left())
+        return Driver(self.solve_state).run(self._share_left())
 
     def _share_left(self) -> float:
-        limit = self.control.options.work_limit
+        limit = self.solve_state.options.work_limit
         return 1.0 if not limit else max(0.0, 1 - self.work / limit)
 
     @property
     def _improved_enough(self) -> bool:
         """Whether the search is due: what it does anew may be better than any step from the old plan."""
-        options = self.control.options
+        options = self.solve_state.options
         time, work = options.time_limit, options.work_limit
-        late = time is not None and self.control.seconds >= _IMPROVEMENT_SHARE * time
+        late = time is not None and self.solve_state.seconds >= _IMPROVEMENT_SHARE * time
         return late or (work is not None and self.work >= _IMPROVEMENT_SHARE * work)
 
     @property
     def _limited(self) -> bool:
-        options = self.control.options
+        options = self.solve_state.options
         asked = (options.time_limit, options.work_limit, options.no_improvement)
         return any(limit is not None for limit in asked)
 
     def _reason(self) -> StoppedBy | None:
-        limit = self.control.options.work_limit
+        limit = self.solve_state.options.work_limit
         if limit is not None and self.work >= limit:
             return StoppedBy.TIME
-        return self.control.reason()
+        return self.solve_state.reason()
 
     def _counted(self, success: bool, index: int) -> bool:
         """Count the work of inserting a job a few times."""

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["Budget"]
 
@@ -17,7 +17,7 @@ class Budget:
 
     Parameters
     ----------
-    control
+    solve_state
         Knows the limits, and every other reason to stop.
     share
         How much the search may use of the limit of work, and of the time that is left.
@@ -30,9 +30,9 @@ class Budget:
         Deterministic seconds spent so far.
     """
 
-    def __init__(self, control: Control, share: float = 1.0, parent: Budget | None = None) -> None:
-        self.control, self.share, self.work, self._parent = control, share, 0.0, parent
-        self._began = 0.0, control.seconds
+    def __init__(self, solve_state: SolveState, share: float = 1.0, parent: Budget | None = None) -> None:
+        self.solve_state, self.share, self.work, self._parent = solve_state, share, 0.0, parent
+        self._began = 0.0, solve_state.seconds
         self._slice, self._since = 1.0, self._began
 
     def spend(self, work: float) -> bool:
@@ -59,20 +59,20 @@ class Budget:
     def renew(self) -> None:
         """Begin the slice under way anew, after a success."""
         if self._slice < 1.0:
-            self._since = self.work, self.control.seconds
+            self._since = self.work, self.solve_state.seconds
 
     @property
     def left(self) -> tuple[float, float]:
         """Deterministic seconds and seconds of the clock that are left; infinite without a limit."""
         limits = self._limits
-        spent = self.work, self.control.seconds - self._began[1]
+        spent = self.work, self.solve_state.seconds - self._began[1]
         work, seconds = (math.inf if it is None else self.share * it - s for it, s in zip(limits, spent, strict=True))
         return max(0.0, work), max(0.0, seconds)
 
     @property
     def _limits(self) -> tuple[float | None, float | None]:
         """Of the solve, from when the budget began."""
-        return self.control.options.work_limit, self.control.limit and self.control.limit - self._began[1]
+        return self.solve_state.options.work_limit, self.solve_state.limit and self.solve_state.limit - self._began[1]
 
     def cut(self) -> bool:
         """Whether the slice under way is at its end."""
@@ -80,11 +80,11 @@ class Budget:
 
     def reason(self) -> StoppedBy | None:
         """Why the search should stop now, or None."""
-        return StoppedBy.TIME if self._used(1.0, self._began) else self.control.reason()
+        return StoppedBy.TIME if self._used(1.0, self._began) else self.solve_state.reason()
 
     def _used(self, part: float, since: tuple[float, float]) -> bool:
         """Whether a part of the limits is used up since there was some work and some time on the clock."""
-        control = self.control
-        spent = self.work - since[0], control.seconds - since[1]
+        solve_state = self.solve_state
+        spent = self.work - since[0], solve_state.seconds - since[1]
         pairs = zip(spent, self._limits, strict=True)
         return any(limit is not None and used >= part * self.share * limit for used, limit in pairs)

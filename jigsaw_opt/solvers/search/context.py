@@ -12,12 +12,12 @@ from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.current import Offer
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["Candidate", "Context", "ListSchedule"]
 
@@ -79,7 +79,7 @@ class Context:
 
     Parameters
     ----------
-    control
+    solve_state
         Receives the plans and says when to stop.
     demands
         What each job asks for.
@@ -94,12 +94,12 @@ class Context:
     stream
         Number of this search among several on one incumbent.
     offer
-        The same for a finished plan, and says by how much it is better; `Control.offer` where None.
+        The same for a finished plan, and says by how much it is better; `SolveState.offer` where None.
 
     Attributes
     ----------
     operations, data
-        The instance, cut, and what is worked out about it.
+        The compiled instance, and what is worked out about it.
     params
         Parameters of all parts.
     engine
@@ -110,7 +110,7 @@ class Context:
 
     def __init__(
         self,
-        control: Control,
+        solve_state: SolveState,
         demands: Sequence[Demand],
         rng: random.Random,
         budget: Budget,
@@ -118,9 +118,9 @@ class Context:
         stream: int = 0,
         offer: Offer | None = None,
     ) -> None:
-        self.control, self.operations, self.rng = control, control.operations, rng
-        self.budget, self.propose, self.stream, self.offer = budget, propose, stream, offer or control.offer
-        self.params: SearchParams = control.options.params or SearchParams()
+        self.solve_state, self.operations, self.rng = solve_state, solve_state.operations, rng
+        self.budget, self.propose, self.stream, self.offer = budget, propose, stream, offer or solve_state.offer
+        self.params: SearchParams = solve_state.options.params or SearchParams()
         self.data = ProblemData(self.operations, Layout(self.operations), demands, self.params)
         self.engine = Engine(budget, self.params.prices)
         self.best_list: ListSchedule | None = None
@@ -155,7 +155,7 @@ class Context:
     @property
     def incumbent(self) -> Candidate | None:
         """The best plan so far, of this search or another one beside it."""
-        best = self.control.incumbent
+        best = self.solve_state.incumbent
         return None if best is None else Candidate(best[0], lambda: best[1])
 
     def shared(self, kind: Callable[[Context], T]) -> T:

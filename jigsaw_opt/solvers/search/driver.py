@@ -16,13 +16,13 @@ from threading import Event
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.assignments.layout import demands
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.result import Accepted, MoveRecord, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.moves import Move, move_types
 from jigsaw_opt.solvers.search.opening import open_search
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["Driver"]
 
@@ -32,7 +32,7 @@ class Driver:
 
     Parameters
     ----------
-    control
+    solve_state
         Receives the plans and says when to stop.
     stream
         Number of this search among several on one incumbent; each has chance of its own.
@@ -49,13 +49,13 @@ class Driver:
 
     def __init__(
         self,
-        control: Control,
+        solve_state: SolveState,
         stream: int = 0,
         moves: Sequence[type[Move]] = (),
         only: type[Move] | None = None,
     ) -> None:
-        self.control, self.stream, self.kinds, self.only = control, stream, (*moves,), only
-        self.rng = random.Random(control.options.seed + (stream << 64))
+        self.solve_state, self.stream, self.kinds, self.only = solve_state, stream, (*moves,), only
+        self.rng = random.Random(solve_state.options.seed + (stream << 64))
         self.begun = Event()
         self._improvements: list[int] = []
 
@@ -67,7 +67,7 @@ class Driver:
         share
             How much the search may use of the limit of work, and of the time that is left.
         """
-        budget, idle = Budget(self.control, share), 0
+        budget, idle = Budget(self.solve_state, share), 0
         if not self.open(budget):
             return budget.reason() or StoppedBy.COMPLETED
         while (reason := budget.reason()) is None:
@@ -80,10 +80,12 @@ class Driver:
 
     def open(self, budget: Budget) -> bool:
         """Make the first plans within a budget; says whether there are moves to go on with."""
-        asked = demands(self.control.operations)
+        asked = demands(self.solve_state.operations)
         if asked is None:
             return False
-        self.context = context = Context(self.control, asked, self.rng, budget, self._propose, self.stream, self._offer)
+        self.context = context = Context(
+            self.solve_state, asked, self.rng, budget, self._propose, self.stream, self._offer
+        )
         # With the moves come the compiled functions that they need, and the opening waits for these.
         kinds = self._kinds_left(context)
         if self.only in kinds and self.only.applies(context):
@@ -114,14 +116,14 @@ class Driver:
         budget, work = context.budget, context.budget.work
         record = self._credited(name, partial(move.run, context.incumbent, budget))
         spent = budget.work - work
-        return self._gain(record.improvement), record.seconds if spent and self.control.options.clocked else spent
+        return self._gain(record.improvement), record.seconds if spent and self.solve_state.options.clocked else spent
 
     def _gain(self, improvement: int) -> float:
         """Return an improvement as a share of the gap that was open before; a first plan closes all of it."""
-        objective = self.control.objective
+        objective = self.solve_state.objective
         if not improvement or objective is None:
             return float(improvement > 0)
-        return improvement / (objective + improvement - min(objective, self.control.bound))
+        return improvement / (objective + improvement - min(objective, self.solve_state.bound))
 
     def _credited(self, name: str, call: Callable[[], Candidate | None]) -> MoveRecord:
         """Call what proposes plans, and credit it with those that were accepted, also where the time ends meanwhile."""
@@ -134,24 +136,24 @@ class Driver:
         finally:
             accepted, seconds = self._improvements, time.monotonic() - began
             record = MoveRecord(name, 1, min(1, len(accepted)), seconds, sum(accepted))
-            self.control.credit(record)
+            self.solve_state.credit(record)
         return record
 
     def _propose(self, candidate: Candidate) -> None:
         """Accept a plan as the incumbent if it is better: the only place where the search compares the two."""
-        objective = self.control.objective
+        objective = self.solve_state.objective
         if objective is None or candidate.value < objective:
             self._offer(candidate.timetable)
 
     def _offer(self, timetable: Timetable) -> Accepted | None:
-        accepted = self.control.offer(timetable)
+        accepted = self.solve_state.offer(timetable)
         if accepted is not None:
             self._improvements.append(accepted.improvement)
         return accepted
 
     @property
     def _limited(self) -> bool:
-        options = self.control.options
+        options = self.solve_state.options
         return not (options.time_limit is None and options.work_limit is None)
 
     def _kinds_left(self, context: Context) -> list[type[Move]]:

@@ -37,7 +37,7 @@ class Engine:
     """
 
     def __init__(self, budget: Budget, params: PriceParams | None = None) -> None:
-        self.budget, self.control, self.params = budget, budget.control, params or PriceParams()
+        self.budget, self.solve_state, self.params = budget, budget.solve_state, params or PriceParams()
         self._calls = 0
 
     def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
@@ -51,7 +51,7 @@ class Engine:
             Limit in deterministic seconds.
         """
         # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
-        return self._solved([model], work, self.params.seconds, interleave_search=self.control.options.clocked)[0]
+        return self._solved([model], work, self.params.seconds, interleave_search=self.solve_state.options.clocked)[0]
 
     def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
         """Solve small models, of which any solution will do, side by side, each on one thread.
@@ -74,7 +74,7 @@ class Engine:
                 solver.stop_search()
 
         calls = [partial(solver.solve, model) for solver, model in zip(solvers, models, strict=True)]
-        statuses = self.control.run_all(calls, cancel, self.control.options.threads)
+        statuses = self.solve_state.run_all(calls, cancel, self.solve_state.options.threads)
         deterministic = sum(solver.response_proto.deterministic_time for solver in solvers)
         self.budget.spend(self.params.engine * deterministic)
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
@@ -82,15 +82,15 @@ class Engine:
 
     def _solver(self, work: float, seconds: float, parameters: Mapping[str, float]) -> cp_model.CpSolver:
         self._calls += 1
-        solver = new_solver(seed=(self.control.options.seed + self._calls) % 2**31)
+        solver = new_solver(seed=(self.solve_state.options.seed + self._calls) % 2**31)
         solver.parameters.max_deterministic_time = work
         for name, value in parameters.items():
             setattr(solver.parameters, name, value)
-        remaining = self.control.remaining
-        if self.control.options.clocked and remaining is not None:
+        remaining = self.solve_state.remaining
+        if self.solve_state.options.clocked and remaining is not None:
             # The engine does not count all of its work, so a clock has to end it.
             remaining = min(remaining, seconds)
         if remaining is not None:
             solver.parameters.max_time_in_seconds = remaining
-        configure(solver, self.control.options.engine_parameters, self.control.engine_listener)
+        configure(solver, self.solve_state.options.engine_parameters, self.solve_state.engine_listener)
         return solver

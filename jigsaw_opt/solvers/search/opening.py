@@ -26,9 +26,9 @@ def open_search(context: Context, begun: Event) -> None:
     begun
         Set as soon as there are plans.
     """
-    budget, control = context.budget, context.control
+    budget, solve_state = context.budget, context.solve_state
     if context.operations.shaped:
-        offer_greedy(control, context.operations, control.options.seed, context.offer)
+        offer_greedy(solve_state, context.operations, solve_state.options.seed, context.offer)
         begun.set()
         return
     context.shared(Trials).make(PLAIN_TRIALS)
@@ -40,7 +40,7 @@ def open_search(context: Context, begun: Event) -> None:
     if not budget.over():
         # Until functions are read the search hardly moves, and keeps the thread beside it from running.
         wait = context.params.opening.compile_wait
-        prepare(wait if control.remaining is None else min(wait, control.remaining / 2))
+        prepare(wait if solve_state.remaining is None else min(wait, solve_state.remaining / 2))
 
 
 def _construct(context: Context) -> None:

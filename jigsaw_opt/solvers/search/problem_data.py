@@ -21,7 +21,7 @@ class ProblemData(AssignmentTable):
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     layout
         Its GPUs.
     demands

@@ -67,7 +67,7 @@ class SequenceSearch:
 
     Parameters
     ----------
-    ground
+    eligibility
         The instance.
     rng
         Source of random numbers.
@@ -78,28 +78,28 @@ class SequenceSearch:
         Number of operations: by job and iteration the blocks by slot, the transfers and the barrier.
     """
 
-    def __init__(self, ground: ProblemData, rng: random.Random) -> None:
-        self.ground, self._rng = ground, rng
-        self.cyclic = ground.operations.horizon == "cyclic"
-        self._flat = FlatGraph(ground.operations, ground.layout)
+    def __init__(self, eligibility: ProblemData, rng: random.Random) -> None:
+        self.eligibility, self._rng = eligibility, rng
+        self.cyclic = eligibility.operations.horizon == "cyclic"
+        self._flat = FlatGraph(eligibility.operations, eligibility.layout)
         self._base, self.size = self._flat.base, self._flat.size
         self._exchanges: dict[tuple[int, int, int], list[int]] = {}
         self._states: tuple[Any, ...] = self._cyclic_states() if self.cyclic else (self._finite_state(),)
         self._exponentials: Reals = EXPONENTIALS
         self._asked = False
-        self._large = not orders_fit(ground.operations)
+        self._large = not orders_fit(eligibility.operations)
 
     def given(self, plan: Timetable) -> SequencedSchedule:
         """The schedule of a plan, for `anneal` to begin with."""
-        ground, number = self.ground, self.ground.number
+        eligibility, number = self.eligibility, self.eligibility.number
         places = [[number[name] for name in job.gpus] for job in plan.jobs]
-        caps = ground.caps(places)
+        caps = eligibility.caps(places)
         assignments: list[Assignment] = []
         level: list[int] = []
         start: list[int] = []
         for index, (gpus, timed) in enumerate(zip(places, plan.jobs, strict=True)):
             rows = [[block.level for block in iteration.blocks] for iteration in timed.iterations]
-            assignment = ground.planned(index, gpus, rows, caps[index], ground.demands[index])
+            assignment = eligibility.planned(index, gpus, rows, caps[index], eligibility.demands[index])
             assignments.append(assignment)
             level += _levels(assignment, rows)
             for iteration in timed.iterations:
@@ -113,7 +113,7 @@ class SequenceSearch:
             period = plan.period_us
             sequence.sort(key=lambda operation: (start[operation] % period, -(start[operation] // period)))
             start = [moment % period for moment in start]
-        value = objective_of(ground.operations, plan.jobs, plan.period_us)
+        value = objective_of(eligibility.operations, plan.jobs, plan.period_us)
         return SequencedSchedule(assignments, sequence, level, start, value, [] if self.cyclic else [self._last(start)])
 
     def anneal(
@@ -180,7 +180,11 @@ class SequenceSearch:
 
     def timetable(self, schedule: SequencedSchedule) -> Timetable:
         """The plan of a schedule."""
-        gpus, level, start = self.ground.layout.gpus, list(map(int, schedule.level)), list(map(int, schedule.start))
+        gpus, level, start = (
+            self.eligibility.layout.gpus,
+            list(map(int, schedule.level)),
+            list(map(int, schedule.start)),
+        )
         if self.cyclic:
             start = self._unrolled(schedule, start)
         decisions = []
@@ -195,7 +199,7 @@ class SequenceSearch:
                     [start[at + slots : at + width - 1] for at in begins],
                 )
             )
-        return Timetable(assemble(self.ground.operations, decisions), schedule.value if self.cyclic else None)
+        return Timetable(assemble(self.eligibility.operations, decisions), schedule.value if self.cyclic else None)
 
     def _unrolled(self, schedule: SequencedSchedule, start: list[int]) -> list[int]:
         """Starts of the operations in one period of each job, whose first one is not before 0."""
@@ -205,7 +209,7 @@ class SequenceSearch:
         graph, period = self._flat.graph, schedule.value
         # How many times the cut has been passed, since the cut that the first operations of the job lie behind.
         passed = [0] * self.size
-        for index, job in enumerate(self.ground.operations.jobs):
+        for index, job in enumerate(self.eligibility.operations.jobs):
             begin, end = self._base[index], self._base[index + 1]
             own = range(begin, end)
             for operation in own:
@@ -241,7 +245,7 @@ class SequenceSearch:
 
     def _set_exchange(self, index: int, assignment: Assignment) -> None:
         """Write down the durations of the transfers of a job by bucket and number of contributors."""
-        channel, job = self.ground.ring(assignment.job, assignment.gpus), assignment.job
+        channel, job = self.eligibility.ring(assignment.job, assignment.gpus), assignment.job
         key = (id(job), channel.rate, channel.latency_us)
         if key not in self._exchanges:
             buckets, counts = [transfer.bucket for transfer in job.transfers], range(1, job.slots + 1)
@@ -263,7 +267,7 @@ class SequenceSearch:
         lengths = dict.fromkeys(CyclicState._fields, self.size) | {"best_critical": len(self._base) - 1}
         lengths |= dict.fromkeys(("best_value", "value", "rng", "steps", "visits", "circuit"), 1)
         state = CyclicState(**{name: [0] * length for name, length in lengths.items()})
-        return state, blank_period(self.size, self._flat.resources, beyond(self.ground.operations))
+        return state, blank_period(self.size, self._flat.resources, beyond(self.eligibility.operations))
 
 
 def _levels(assignment: Assignment, rows: Sequence[Sequence[int]]) -> list[int]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves import Move
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["SEARCH", "Search"]
 
@@ -31,11 +31,11 @@ class Search(OrtoolsSolver):
     moves: tuple[type[Move], ...] = ()
 
     shapes: ClassVar[bool] = True
-    promises: ClassVar[bool] = True
+    guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
 
-    def run(self, control: Control) -> Result:
+    def run(self, solve_state: SolveState) -> Result:
         """Solve the instance.
 
         Raises
@@ -43,8 +43,8 @@ class Search(OrtoolsSolver):
         TooLargeError
             For more blocks than a plan is written for.
         """
-        require_size(control.operations)
-        return control.conclude(Driver(control, moves=self.moves).run, engines=["ortools"])
+        require_size(solve_state.operations)
+        return solve_state.conclude(Driver(solve_state, moves=self.moves).run, engines=["ortools"])
 
 
 SEARCH = Search()

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from jigsaw_opt.instances import catalogue
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.column_generation import KnapsackBins, Packing, refutation
@@ -19,7 +19,7 @@ from tests.random_instances import MICRO, random_instance
 
 def rising(instance: Instance) -> list[Bound]:
     """The cheap bound, then all stronger ones."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     cheap = lower_bound(operations)
     return [cheap, *stronger_bounds(operations, cheap.value)]
 
@@ -100,7 +100,7 @@ def test_large_numbers_are_rounded_so_that_the_bound_stays_below_the_optimum(uni
 
 
 def test_it_ends_early_and_repeats_under_a_limit_of_work() -> None:
-    operations = cut(star([100, 90, 80, 70, 60, 50, 40], gpus=1))
+    operations = compile_instance(star([100, 90, 80, 70, 60, 50, 40], gpus=1))
     start = lower_bound(operations).value
     assert list(stronger_bounds(operations, start, work=0)) == []
     assert list(stronger_bounds(operations, start, stop=lambda: True)) == []

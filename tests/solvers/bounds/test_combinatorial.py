@@ -21,7 +21,7 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
-    cut,
+    compile_instance,
 )
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import critical_set, least_weighted_completion
@@ -39,7 +39,7 @@ def test_a_bound_never_exceeds_the_optimum(horizon: str, objective: str) -> None
         instance = random_instance(seed, horizon, objective, 6)  # type: ignore[arg-type]
         best = optimum(instance)
         if best is not None:
-            bound = lower_bound(cut(instance))
+            bound = lower_bound(compile_instance(instance))
             assert bound.value <= best, (seed, bound)
             tight += bound.value == best
     assert tight >= 20
@@ -53,11 +53,11 @@ def machines(gpus: int, lengths: list[int], weights: list[int] | None = None) ->
 
 
 def test_work_divides_among_gpus() -> None:
-    assert lower_bound(cut(machines(2, [3, 3, 2, 2, 2]))).value == 6
+    assert lower_bound(compile_instance(machines(2, [3, 3, 2, 2, 2]))).value == 6
 
 
 def test_pigeonhole_sees_two_large_workers_on_one_gpu() -> None:
-    bound = lower_bound(cut(machines(3, [7, 7, 7, 7])))
+    bound = lower_bound(compile_instance(machines(3, [7, 7, 7, 7])))
     assert (bound.value, bound.reason) == (14, "the largest workers, of which some GPU has several")
 
 
@@ -69,7 +69,7 @@ def test_smiths_rule_is_met_on_one_gpu() -> None:
     for k in order:
         moment += lengths[k]
         total += weights[k] * moment
-    assert lower_bound(cut(instance)).value == total
+    assert lower_bound(compile_instance(instance)).value == total
 
 
 def test_a_lone_full_job_is_its_critical_path() -> None:
@@ -77,9 +77,11 @@ def test_a_lone_full_job_is_its_critical_path() -> None:
     cluster = Cluster((Server("s", "v", 2, 10**6, 10**6, 3),))
     instance = Instance("lone", cluster, {"m": model}, (Job("j", "m", 2, 3, release_us=11),))
     # Bucket 1 (10 us + 6 us) is ready at 22 and hidden; bucket 2 (40 us + 6 us) is ready at the block's end, 42.
-    assert lower_bound(cut(instance)).value == 11 + 3 * (42 + 46) == 275
+    assert lower_bound(compile_instance(instance)).value == 11 + 3 * (42 + 46) == 275
     assert (
-        lower_bound(cut(replace(instance, horizon="cyclic", objective="period", jobs=(Job("j", "m", 2, 3),)))).value
+        lower_bound(
+            compile_instance(replace(instance, horizon="cyclic", objective="period", jobs=(Job("j", "m", 2, 3),)))
+        ).value
         == 264
     )
 
@@ -89,7 +91,7 @@ def test_jobs_wider_than_a_server_load_every_link_they_need() -> None:
     servers = tuple(Server(f"s{k}", "v", 1, 10**6, 10**9) for k in range(2))
     cluster = Cluster(servers, ("hub",), tuple(Link(f"l{k}", (f"s{k}", "hub"), 10**6) for k in range(2)))
     instance = Instance("links", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(3)))
-    bound = lower_bound(cut(instance))
+    bound = lower_bound(compile_instance(instance))
     assert (bound.value, bound.reason) == (301, "transfers of jobs too wide for one place over 2 links")
 
 
@@ -97,7 +99,7 @@ def test_prices_find_the_balance_of_fast_and_slow_gpus() -> None:
     model = Model((Segment("s", {"fast": 1000, "slow": 3000}, {"fast": 0, "slow": 0}, 0, 0),))
     cluster = Cluster((Server("f", "fast", 1, 1, 1), Server("s", "slow", 1, 1, 1)))
     instance = Instance("types", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 1, 1) for k in range(8)))
-    assert 5900 <= lower_bound(cut(instance)).value <= 6000
+    assert 5900 <= lower_bound(compile_instance(instance)).value <= 6000
 
 
 def test_a_class_of_gpus_that_only_some_jobs_can_use_is_priced_alone() -> None:
@@ -107,7 +109,7 @@ def test_a_class_of_gpus_that_only_some_jobs_can_use_is_priced_alone() -> None:
     }
     cluster = Cluster((Server("f", "fast", 1, 1, 1), Server("s", "slow", 3, 1, 1)))
     jobs = (Job("a", "fast", 1, 1), Job("b", "fast", 1, 1, release_us=50), Job("c", "any", 1, 1))
-    bound = lower_bound(cut(Instance("types", cluster, models, jobs)))
+    bound = lower_bound(compile_instance(Instance("types", cluster, models, jobs)))
     assert (bound.value, bound.reason) == (200, "GPU work on fast")
 
 
@@ -116,7 +118,7 @@ def test_wide_jobs_crowd_onto_slow_gpus() -> None:
     servers = (Server("f", "fast", 1, 1, 10**9), Server("s", "slow", 1, 1, 10**9))
     cluster = Cluster(servers, (), (Link("l", ("f", "s"), 10**9),))
     instance = Instance("crowd", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(3)))
-    bound = lower_bound(cut(instance))
+    bound = lower_bound(compile_instance(instance))
     assert (bound.value, bound.reason) == (120, "GPU work on slow")
 
 
@@ -131,7 +133,7 @@ def test_jacksons_rule_keeps_late_work_and_long_tails_apart() -> None:
 
 def test_machines_in_parallel_finish_later_than_one_fast_machine() -> None:
     instance = replace(machines(2, [2, 2, 2, 2], [1, 1, 1, 1]), objective="weighted_completion")
-    assert lower_bound(cut(instance)).value == 2 + 2 + 4 + 4
+    assert lower_bound(compile_instance(instance)).value == 2 + 2 + 4 + 4
 
 
 @pytest.mark.parametrize("count", [1, 95, 96, 150, 400])
@@ -143,7 +145,7 @@ def test_on_one_machine_the_bound_is_smiths_rule_at_every_size(count: int) -> No
     for length, weight in sorted(zip(lengths, weights, strict=True), key=lambda it: Fraction(it[0], it[1])):
         now += length
         least += weight * now
-    assert lower_bound(cut(instance)).value == least
+    assert lower_bound(compile_instance(instance)).value == least
 
 
 def test_own_ends_and_capacity_bound_weighted_ends_together() -> None:
@@ -154,7 +156,7 @@ def test_own_ends_and_capacity_bound_weighted_ends_together() -> None:
 
 @pytest.mark.parametrize(("loads", "gpus", "least"), (([7, 6, 5, 4, 3], 2, 13), ([5, 5, 5, 1], 2, 10), ([9], 4, 9)))
 def test_packing_of_whole_workers(loads: list[int], gpus: int, least: int) -> None:
-    bound = lower_bound(cut(machines(gpus, loads)))
+    bound = lower_bound(compile_instance(machines(gpus, loads)))
     best = min(
         max(sum(p for p, g in zip(loads, where, strict=True) if g == k) for k in range(gpus))
         for where in product(range(gpus), repeat=len(loads))
@@ -170,7 +172,7 @@ def test_jobs_wider_than_a_rack_load_the_uplinks() -> None:
     cluster = Cluster(servers, ("r0", "r1", "spine"), (*down, *up))
     instance = Instance("racks", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 3, 1) for k in range(2)))
     # Three workers: 2 * 2/3 * 120 bytes at a byte per microsecond, over both uplinks, one job after the other.
-    bound = lower_bound(cut(instance))
+    bound = lower_bound(compile_instance(instance))
     assert (bound.value, bound.reason) == (1 + 2 * 160, "transfers of jobs too wide for one place over 2 links")
 
 
@@ -181,14 +183,14 @@ def test_a_link_that_splits_the_cluster_is_a_resource() -> None:
     instance = Instance(
         "line", Cluster(servers, (), links), {"m": model}, tuple(Job(f"j{k}", "m", 3, 1) for k in range(2))
     )
-    bound = lower_bound(cut(instance))
+    bound = lower_bound(compile_instance(instance))
     assert (bound.value, bound.reason) == (1 + 2 * 400, "transfers over link l1")
 
 
 def test_infeasible_instances_have_some_bound_too() -> None:
     for horizon, objective in KINDS:
         for seed in range(80):
-            assert lower_bound(cut(random_instance(seed, horizon, objective, 9))).value >= 0  # type: ignore[arg-type]
+            assert lower_bound(compile_instance(random_instance(seed, horizon, objective, 9))).value >= 0  # type: ignore[arg-type]
 
 
 def test_a_thousand_jobs_are_not_expanded() -> None:
@@ -197,7 +199,7 @@ def test_a_thousand_jobs_are_not_expanded() -> None:
     links = tuple(Link(f"l{k}", (f"s{k}", "hub"), 10**8) for k in range(128))
     depths: tuple[Depth, ...] = (StaircaseDepth(), FreeDepth(), FullDepth())
     jobs = tuple(Job(f"j{k}", "m", 1 + 3 * (k % 4), 10**9 + k, k, 1 + k % 7, depths[k % 3]) for k in range(1000))
-    operations = cut(Instance("large", Cluster(servers, ("hub",), links), {"m": model}, jobs))
+    operations = compile_instance(Instance("large", Cluster(servers, ("hub",), links), {"m": model}, jobs))
     work = lower_bound(operations)
     assert work.value > 10**9 * 10**3 / 4
     assert lower_bound(replace(operations, objective="weighted_completion")).value > work.value

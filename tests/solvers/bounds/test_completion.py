@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.formulations.cpsat_timetable import windows
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, compile_instance
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import job_end, objective_of
 from jigsaw_opt.solvers.bounds import BoundContext, lower_bound, stronger_bounds
@@ -46,7 +46,7 @@ def test_a_bound_never_exceeds_the_optimum(size: int) -> None:
         instance = random_instance(seed, "finite", "weighted_completion", size)
         best = optimum(instance)
         if best is not None:
-            assert best_bound(cut(instance)) <= best, seed
+            assert best_bound(compile_instance(instance)) <= best, seed
             checked += 1
     assert checked >= 40
 
@@ -55,14 +55,14 @@ def test_a_bound_never_exceeds_the_optimum(size: int) -> None:
 def test_a_bound_never_exceeds_a_proven_optimum(name: str) -> None:
     known = catalogue.best_known(name)
     assert known is not None and known.objective is not None and known.optimal
-    assert best_bound(cut(catalogue.load(name))) <= known.objective
+    assert best_bound(compile_instance(catalogue.load(name))) <= known.objective
 
 
 @pytest.mark.parametrize("size", (6, 8))
 def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> None:
     told = earlier = 0
     for seed in range(60):
-        operations = cut(random_instance(seed, "finite", "weighted_completion", size))
+        operations = compile_instance(random_instance(seed, "finite", "weighted_completion", size))
         plan = greedy_timetable(operations, 0)
         if plan is None:
             continue
@@ -81,7 +81,7 @@ def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> Non
 @pytest.mark.parametrize("seed", (37, 44, 12))
 def test_a_stronger_bound_leaves_jobs_less_time(seed: int) -> None:
     # By windows, by loads, and by branches over who shares a link.
-    operations = cut(generate("server", seed, objective="weighted_completion"))
+    operations = compile_instance(generate("server", seed, objective="weighted_completion"))
     *_, best = stronger_bounds(operations, lower_bound(operations).value)
     limit = best.value + best.value // 50
     before, after = windows(operations, limit), windows(operations, limit, best.deadlines(limit))
@@ -122,7 +122,7 @@ def long_and_short(weight: int) -> Instance:
 
 
 def test_iterations_tell_more_than_whole_jobs() -> None:
-    operations = cut(long_and_short(20))
+    operations = compile_instance(long_and_short(20))
     assert best_bound(operations) > lower_bound(operations).value
 
 
@@ -138,11 +138,11 @@ def star(servers: int, jobs: tuple[Job, ...]) -> Instance:
 def test_two_jobs_over_the_same_links_merge_in_the_best_order() -> None:
     instance = star(2, (Job("a", "m", 2, 2, weight=2), Job("b", "m", 2, 1, weight=1)))
     # b ends at 10 + 40; meanwhile a is ready, and its transfers end at 90 and 140.
-    assert best_bound(cut(instance)) == optimum(instance) == 50 + 2 * 140
+    assert best_bound(compile_instance(instance)) == optimum(instance) == 50 + 2 * 140
 
 
 def test_of_three_jobs_on_four_links_two_exclude_each_other() -> None:
-    operations = cut(star(4, tuple(Job(name, "m", 2, 2) for name in "abc")))
+    operations = compile_instance(star(4, tuple(Job(name, "m", 2, 2) for name in "abc")))
     # Two jobs side by side end at 100, and the third shares links with one of them.
     assert lower_bound(operations).value < best_bound(operations)
     assert best_bound(operations) >= 100 + optimum_of_two()
@@ -198,14 +198,14 @@ def test_bucket_1_is_ready_before_a_deeper_least_level_is(seed: int) -> None:
     instance = generate("tiny", seed, **changes)
     plan = solve(instance, "cpsat", Options(work_limit=1.0, threads=1)).objective
     assert plan is not None
-    assert lower_bound(cut(instance)).value < best_bound(cut(instance)) <= plan
+    assert lower_bound(compile_instance(instance)).value < best_bound(compile_instance(instance)) <= plan
 
 
 def test_two_jobs_too_wide_for_the_gpus_share_one() -> None:
     model = Model((Segment("a", {"v": 30}, {"v": 0}, 10, 0),))
     cluster = Cluster((Server("s", "v", 3, 10**6, 10**6),))
     jobs = (Job("a", "m", 2, 3), Job("b", "m", 2, 1))
-    operations = cut(Instance("crowd", cluster, {"m": model}, jobs, objective="weighted_completion"))
+    operations = compile_instance(Instance("crowd", cluster, {"m": model}, jobs, objective="weighted_completion"))
     # Alone they end at 120 and 40. On the GPU that they share, b intervals beside a transfer of a, and either waits.
     assert 160 < best_bound(operations) <= optimum(operations.instance)
 
@@ -213,12 +213,12 @@ def test_two_jobs_too_wide_for_the_gpus_share_one() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "share"), ((76, 1.04), (44, 1.04), (21, 1.02)))
 def test_shared_links_give_more(seed: int, share: float) -> None:
-    operations = cut(generate("server", seed))
+    operations = compile_instance(generate("server", seed))
     assert best_bound(operations) > share * lower_bound(operations).value
 
 
 def test_windows_see_what_whole_loads_do_not() -> None:
-    operations = cut(generate("server", 37))
+    operations = compile_instance(generate("server", 37))
     context = BoundContext(operations)
     job_data, resources = context.job_data, gpu_resources(context)
     program = CompletionProgram([data.job.weight for data in job_data], [data.completion for data in job_data])
@@ -247,11 +247,13 @@ def test_corners_split_a_profile_into_straight_parts() -> None:
 
 
 def test_nothing_follows_a_stop() -> None:
-    assert not list(stronger_bounds(cut(generate("server", 76)), 0, stop=lambda: True))
+    assert not list(stronger_bounds(compile_instance(generate("server", 76)), 0, stop=lambda: True))
 
 
 def test_bounds_repeat_within_the_same_work() -> None:
-    first, second, less = (list(stronger_bounds(cut(generate("server", 44)), 0, work)) for work in (0.2, 0.2, 0.001))
+    first, second, less = (
+        list(stronger_bounds(compile_instance(generate("server", 44)), 0, work)) for work in (0.2, 0.2, 0.001)
+    )
     assert [bound[:2] for bound in first] == [bound[:2] for bound in second]
     assert [bound[:2] for bound in less] == [bound[:2] for bound in first[: len(less)]]
 

@@ -18,7 +18,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.solvers.bounds import Bound, BoundBudget, lower_bound, names, registry, stronger_bounds
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -60,7 +60,7 @@ def holds(arithmetic: str, value: int) -> bool:
 
 
 def all_bounds(instance: Instance, without: tuple[str, ...] = ()) -> Iterator[Bound]:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     yield lower_bound(operations, without)
     yield from stronger_bounds(operations, -1, 1.0, without=without)
 
@@ -139,7 +139,7 @@ def test_the_name_of_no_relaxation_is_a_usage_error() -> None:
 def test_the_result_carries_the_proof_of_its_bound() -> None:
     instance = generate("server", 1, objective="makespan")
     result = solve(instance, "greedy", Options(threads=1))
-    assert result.proof == lower_bound(cut(instance)).proof
+    assert result.proof == lower_bound(compile_instance(instance)).proof
     assert result.bound_reason == result.proof.sentence
     less = solve(instance, "greedy", Options(threads=1, without_bounds=(result.proof.relaxation,)))
     assert less.bound < result.bound
@@ -174,12 +174,12 @@ def test_a_bound_of_others_is_found_by_entry_point(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     registry._everything.cache_clear()
     try:
-        operations = cut(SPREAD[0])
+        operations = compile_instance(SPREAD[0])
         known = lower_bound(operations).value
         *_, last = stronger_bounds(operations, known)
         assert names()[-1] == last.proof.relaxation == "of_others"
         assert last.value > known
-        assert not list(stronger_bounds(cut(SPREAD[1]), 10**9)), "it bounds makespans only"
+        assert not list(stronger_bounds(compile_instance(SPREAD[1]), 10**9)), "it bounds makespans only"
     finally:
         registry._everything.cache_clear()
 

@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem import Hold, Instance, Shape, ShapedBlock, ShapedJob, Slot, cut
+from jigsaw_opt.problem import Instance, MemoryInterval, Shape, ShapedBlock, ShapedJob, Slot, compile_instance
 from jigsaw_opt.problem.clock import Clock, limited
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.shape import Barrier
@@ -24,7 +24,7 @@ from tests.shaped_oracle import shaped_optimum
 
 
 def bound_of(instance: Instance, name: str) -> int:
-    return lower_bound(cut(instance), tuple(other for other in names() if other != name)).value
+    return lower_bound(compile_instance(instance), tuple(other for other in names() if other != name)).value
 
 
 @pytest.mark.parametrize("memory", [1, 2, 3])
@@ -37,7 +37,7 @@ def test_held_time_of_a_pipeline(memory: int) -> None:
 def test_held_time_counts_what_divides_all_holds() -> None:
     # Two holds of 2 on 3 bytes: one after the other, though by bytes there were room for one and a half.
     blocks = tuple(ShapedBlock(name, ("s",), {"v": 5}) for name in "ab")
-    shape = Shape((Slot("s"),), blocks, (), (), "none", tuple(Hold(name, name, 2) for name in "ab"))
+    shape = Shape((Slot("s"),), blocks, (), (), "none", tuple(MemoryInterval(name, name, 2) for name in "ab"))
     instance = instance_of(one_server(1, 3), ShapedJob("j", shape, 3), horizon="cyclic")
     assert bound_of(instance, "held_time") == 3 * (5 + 5)
 
@@ -76,7 +76,9 @@ def test_no_bound_is_above_the_optimum(seed: int, horizon: Horizon) -> None:
 
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 def test_bounds_that_look_at_each_job_end_with_the_time(horizon: Horizon) -> None:
-    operations = cut(instance_of(one_server(3), ShapedJob("p", pipeline(3, 2, barrier="job"), 1), horizon=horizon))
+    operations = compile_instance(
+        instance_of(one_server(3), ShapedJob("p", pipeline(3, 2, barrier="job"), 1), horizon=horizon)
+    )
     fitting = [
         it for it in relaxations() if it.name in ("flushes", "held_time", "slot_loads") and it.applies(operations)
     ]

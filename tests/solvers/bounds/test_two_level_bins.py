@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.bounds import BoundContext, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
@@ -45,7 +45,7 @@ def racks(
 
 
 def two_level_packing(instance: Instance) -> TwoLevelPacking:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     (found,) = two_level_packings(BoundContext(operations))
     return found
 
@@ -56,7 +56,7 @@ def raised(test: DestructiveTest, known: int) -> list[int]:
 
 def packed_alone(instance: Instance) -> int:
     """The bound of the links of servers and of those of racks, each by itself."""
-    operations = cut(instance)
+    operations = compile_instance(instance)
     best = lower_bound(operations).value
     for test in link_packings(BoundContext(operations)):
         best = max([best, *raised(test, best)])
@@ -73,7 +73,7 @@ def test_links_of_racks_and_servers_together_refute_what_each_leaves_open() -> N
     assert alone < best
     found = max(raised(two_level_packing(instance), alone))
     assert alone < 12 <= found <= best
-    bounds = {bound.reason: bound.value for bound in stronger_bounds(cut(instance), alone)}
+    bounds = {bound.reason: bound.value for bound in stronger_bounds(compile_instance(instance), alone)}
     assert bounds["jobs too wide for one server packed onto the links of 2 places and of the servers in them"] == found
 
 
@@ -95,7 +95,7 @@ def test_no_bound_exceeds_the_optimum() -> None:
         instance = racks(jobs, kinds, draw.choice((1, 2)) * MICRO // 2, "finite")
         best = optimum(instance)
         assert best is not None
-        found = raised(two_level_packing(instance), lower_bound(cut(instance)).value)
+        found = raised(two_level_packing(instance), lower_bound(compile_instance(instance)).value)
         assert all(value <= best for value in found), (seed, found, best)
         compared += bool(found)
     assert compared >= 5

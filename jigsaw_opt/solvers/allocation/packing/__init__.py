@@ -1,8 +1,8 @@
 """Which jobs share which GPUs: column generation over patterns of servers, rounded and repaired."""
 
-from jigsaw_opt.solvers.allocation.packing.fluid import fluid_bound
 from jigsaw_opt.solvers.allocation.packing.generation import Memory
 from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack
+from jigsaw_opt.solvers.allocation.packing.rate_bound import rate_bound
 from jigsaw_opt.solvers.allocation.packing.timetables import ITERATIONS, Timetables, cyclic_plan, shortest_period
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "Timetables",
     "cyclic_plan",
     "fill",
-    "fluid_bound",
     "pack",
+    "rate_bound",
     "shortest_period",
 ]

@@ -1,11 +1,12 @@
-"""The best gang of the jobs that are left, again and again, while jobs cost nothing: what greedy filling asks for."""
+"""The best coschedule of the jobs that are left, again and again, while jobs cost nothing: what greedy filling asks
+for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.formulations.packing import GangTeam, JobKind, Valued
+from jigsaw_opt.formulations.packing import CoscheduledClasses, JobKind, Valued
 from jigsaw_opt.solvers.allocation.packing.generation import Generation
 
 __all__ = ["Filling"]
@@ -17,12 +18,12 @@ class _Front(NamedTuple):
 
 
 class Filling:
-    """Jobs left, by kind in order of worth, and the gangs that they can form on servers of one type.
+    """Jobs left, by kind in order of worth, and the coschedules that they can form on servers of one type.
 
     Parameters
     ----------
     generation
-        Gangs and their rates; a gang that is chosen gets its timetable.
+        Coschedules and their rates; a coschedule that is chosen gets its timetable.
     number
         Number of the type of servers.
     jobs
@@ -35,25 +36,25 @@ class Filling:
         self._generation, self._jobs, self._worth = generation, list(jobs), worth
         pricing = generation.pricings[number]
         self._lines = _lines(pricing.members, self._jobs, worth)
-        self._gangs: dict[int, list[int]] = {}
-        for gang in pricing.on_type:
-            if all(self._lines[kind] for kind in generation.gangs[gang].kinds):
-                self._gangs.setdefault(generation.gangs[gang].site.gpus, []).append(gang)
+        self._coschedules: dict[int, list[int]] = {}
+        for coschedule in pricing.on_type:
+            if all(self._lines[kind] for kind in generation.coschedules[coschedule].kinds):
+                self._coschedules.setdefault(generation.coschedules[coschedule].site.gpus, []).append(coschedule)
         self._best: dict[int, Valued | None] = {}
 
     def best(self, room: int, servers: int) -> Valued | None:
         """The team of most value for a GPU that takes at most so many GPUs, or at most so many servers."""
-        found = (self._best_of(size) for size in self._gangs)
+        found = (self._best_of(size) for size in self._coschedules)
         fitting = [v for v in found if v is not None and (v.gpus <= room or v.servers <= servers)]
         return max(fitting, key=lambda valued: (valued.value / valued.gpus, valued.gpus), default=None)
 
-    def take(self, team: GangTeam, copies: int, gpus: int) -> None:
+    def take(self, team: CoscheduledClasses, copies: int, gpus: int) -> None:
         """Take the jobs of `copies` such teams, of `gpus` GPUs each, from those that are left."""
         for number in team.classes:
             self._jobs[number] -= copies
         self._best.pop(gpus, None)
 
-    def copies(self, team: GangTeam) -> int:
+    def copies(self, team: CoscheduledClasses) -> int:
         """How many such teams the jobs left allow."""
         return min(self._jobs[c] // team.classes.count(c) for c in team.classes)
 
@@ -65,27 +66,29 @@ class Filling:
     def _search(self, size: int) -> Valued | None:
         generation = self._generation
         while True:
-            teams = (self._team(gang) for gang in self._gangs[size])
+            teams = (self._team(coschedule) for coschedule in self._coschedules[size])
             value, team = max((found for found in teams if found is not None), default=(0.0, None))
             if team is None or value <= 0.0:
                 return None
-            if not generation.timetable(team.gang):
-                site = generation.gangs[team.gang].site
+            if not generation.timetable(team.coschedule):
+                site = generation.coschedules[team.coschedule].site
                 return Valued(value, team, site.servers, site.gpus)
 
-    def _team(self, number: int) -> tuple[float, GangTeam] | None:
-        """The jobs of most worth in a gang, and the value of that; None where there are too few."""
-        kinds, rates = self._generation.gangs[number].kinds, self._generation.rates[number]
+    def _team(self, number: int) -> tuple[float, CoscheduledClasses] | None:
+        """The jobs of most worth in a coschedule, and the value of that; None where there are too few."""
+        kinds, rates = self._generation.coschedules[number].kinds, self._generation.rates[number]
         first = self._front(kinds[0], 0)
         if first is None:
             return None
         if len(kinds) == 1:
-            return first.worth * rates[0], GangTeam(number, (first.of_class,))
+            return first.worth * rates[0], CoscheduledClasses(number, (first.of_class,))
         again = kinds[1] == kinds[0] and self._jobs[first.of_class] == 1
         second = self._front(kinds[1], 1 if again else 0)
         if second is None:
             return None
-        return first.worth * rates[0] + second.worth * rates[1], GangTeam(number, (first.of_class, second.of_class))
+        return first.worth * rates[0] + second.worth * rates[1], CoscheduledClasses(
+            number, (first.of_class, second.of_class)
+        )
 
     def _front(self, kind: JobKind, skipped: int) -> _Front | None:
         """The class of most worth that has jobs left, after so many others; classes without are forgotten."""

@@ -1,9 +1,9 @@
 """Column generation: patterns are priced into the master program until none pays.
 
-First every gang is taken at the rates that no timetable of it beats; the value of that program bounds every packing
-of gangs, and so does, at any moment, the value of its prices with the best pattern of every type added (Lagrange).
-Then the gangs of the patterns that are used get timetables, one after the other, and the program is solved with the
-rates that these give.
+First every coschedule is taken at the rates that no timetable of it beats; the value of that program bounds every
+packing of coschedules, and so does, at any moment, the value of its prices with the best pattern of every type added
+(Lagrange). Then the coschedules of the patterns that are used get timetables, one after the other, and the program is
+solved with the rates that these give.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from jigsaw_opt.formulations.packing import (
-    Gang,
-    GangTeam,
+    Coschedule,
+    CoscheduledClasses,
     JobKind,
     Master,
     Prices,
     Pricing,
     ServerPattern,
     column,
-    gangs,
+    coschedules,
     kinds,
     references_us,
 )
@@ -46,16 +46,16 @@ class Memory:
     Parameters
     ----------
     timetables
-        Timetables of gangs.
+        Timetables of coschedules.
     recipes
         Patterns that were of use.
     catalogues
-        Gangs by kinds of jobs and types of servers, with the type of each.
+        Coschedules by kinds of jobs and types of servers, with the type of each.
     """
 
     timetables: Timetables = field(default_factory=Timetables)
     recipes: dict[Recipe, None] = field(default_factory=dict)
-    catalogues: dict[object, list[tuple[int, Gang]]] = field(default_factory=dict)
+    catalogues: dict[object, list[tuple[int, Coschedule]]] = field(default_factory=dict)
 
 
 class Generation:
@@ -70,12 +70,12 @@ class Generation:
 
     Attributes
     ----------
-    gangs, on_type
-        All gangs, and the type of servers of each.
+    coschedules, on_type
+        All coschedules, and the type of servers of each.
     rates
-        Rates of the jobs of each gang: from its timetable where there is one, else those that none beats.
+        Rates of the jobs of each coschedule: from its timetable where there is one, else those that none beats.
     bound
-        No packing of these gangs is worth more.
+        No packing of these coschedules is worth more.
     columns
         Patterns with timetables.
     """
@@ -87,20 +87,23 @@ class Generation:
         for number, kind in enumerate(of_class):
             members.setdefault(found[kind], []).append(number)
         catalogue = _catalogue(problem, found, memory)
-        self.gangs, self.on_type = [gang for _, gang in catalogue], [number for number, _ in catalogue]
-        self.rates = [gang.rates(gang.period_us) for gang in self.gangs]
+        self.coschedules, self.on_type = (
+            [coschedule for _, coschedule in catalogue],
+            [number for number, _ in catalogue],
+        )
+        self.rates = [coschedule.rates(coschedule.period_us) for coschedule in self.coschedules]
         self.master = Master(problem)
         self.counts = [c.count for c in problem.classes]
         self.bound = float("inf")
         self.columns: dict[ServerPattern, None] = {}
         self.pricings = [
-            Pricing(t, own.server.gpus, self.gangs, [g for g, on in enumerate(self.on_type) if on == t], members)
+            Pricing(t, own.server.gpus, self.coschedules, [g for g, on in enumerate(self.on_type) if on == t], members)
             for t, own in enumerate(problem.types)
         ]
         self._least_worth = [
             max((c.weight * s.slope for s in c.steps if s.share == float("inf")), default=0.0) for c in problem.classes
         ]
-        self._certified = [len(gang.kinds) == 1 for gang in self.gangs]
+        self._certified = [len(coschedule.kinds) == 1 for coschedule in self.coschedules]
 
     def relax(self) -> list[ServerPattern]:
         """Solve the program at rates that no timetable beats, for the bound; the patterns that it uses."""
@@ -165,24 +168,25 @@ class Generation:
         return jobs + steps
 
     def certified(self) -> list[tuple[float, ...]]:
-        """Rates of all gangs, none for those without a timetable."""
+        """Rates of all coschedules, none for those without a timetable."""
         return [
             rates if known else (0.0,) * len(rates) for rates, known in zip(self.rates, self._certified, strict=True)
         ]
 
     def _take(self, program: RelaxedMaster, pattern: ServerPattern) -> None:
         for team, _ in pattern.teams:
-            self.timetable(team.gang)
+            self.timetable(team.coschedule)
         self.columns[pattern] = None
         program.add(column(self.master, pattern, self.rates))
 
     def timetable(self, number: int) -> bool:
-        """Give a gang the rates of its timetable, none where it has no timetable; whether they were not known yet."""
+        """Give a coschedule the rates of its timetable, none where it has no timetable; whether they were not known
+        yet."""
         if self._certified[number]:
             return False
-        gang = self.gangs[number]
-        period = self.memory.timetables.iteration_us(self.problem, self.on_type[number], gang)
-        self.rates[number] = gang.rates(period) if period is not None else (0.0,) * len(gang.kinds)
+        coschedule = self.coschedules[number]
+        period = self.memory.timetables.iteration_us(self.problem, self.on_type[number], coschedule)
+        self.rates[number] = coschedule.rates(period) if period is not None else (0.0,) * len(coschedule.kinds)
         self._certified[number] = True
         return True
 
@@ -196,15 +200,15 @@ class Generation:
 
     def _remembered(self) -> Iterator[ServerPattern]:
         number = {c.name: k for k, c in enumerate(self.problem.classes)}
-        gang_of = {(t, g.kinds): k for k, (t, g) in enumerate(zip(self.on_type, self.gangs, strict=True))}
+        coschedule_of = {(t, g.kinds): k for k, (t, g) in enumerate(zip(self.on_type, self.coschedules, strict=True))}
         for on, servers, recipe in self.memory.recipes:
             teams = []
             for own, copies in recipe:
                 classes = tuple(number[name] for name in own if name in number)
-                gang = gang_of.get((on, tuple(self._kind(c) for c in classes)))
-                if gang is None or len(classes) < len(own):
+                coschedule = coschedule_of.get((on, tuple(self._kind(c) for c in classes)))
+                if coschedule is None or len(classes) < len(own):
                     break
-                teams.append((GangTeam(gang, classes), copies))
+                teams.append((CoscheduledClasses(coschedule, classes), copies))
             else:
                 yield ServerPattern(on, servers, tuple(sorted(teams)))
 
@@ -213,9 +217,11 @@ class Generation:
         return JobKind(own.model, own.workers, own.depth)
 
 
-def _catalogue(problem: PackingProblem, found: tuple[JobKind, ...], memory: Memory) -> list[tuple[int, Gang]]:
+def _catalogue(problem: PackingProblem, found: tuple[JobKind, ...], memory: Memory) -> list[tuple[int, Coschedule]]:
     key = (problem.types, found, tuple(problem.models))
     if key not in memory.catalogues:
         known = references_us(problem, found)
-        memory.catalogues[key] = [(t, gang) for t in range(len(problem.types)) for gang in gangs(problem, t, known)]
+        memory.catalogues[key] = [
+            (t, coschedule) for t in range(len(problem.types)) for coschedule in coschedules(problem, t, known)
+        ]
     return memory.catalogues[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jigsaw_opt.formulations.packing import Gang, ServerPattern
+from jigsaw_opt.formulations.packing import Coschedule, ServerPattern
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.solvers.allocation.packing.generation import Generation, Memory
 from jigsaw_opt.solvers.allocation.packing.rounding import Rounding, value_of
@@ -20,20 +20,20 @@ class PackedQueue:
     ----------
     patterns
         Patterns, and how often each is used.
-    gangs, types
-        The gangs that the patterns name by number, and the type of servers of each.
+    coschedules, types
+        The coschedules that the patterns name by number, and the type of servers of each.
     rates
-        For each gang the rates of its jobs, from its timetable.
+        For each coschedule the rates of its jobs, from its timetable.
     progress
         Normalised progress by class in unit time.
     objective
         What the progress is worth.
     bound
-        No packing of such gangs is worth more; infinite where none was sought.
+        No packing of such coschedules is worth more; infinite where none was sought.
     """
 
     patterns: tuple[tuple[ServerPattern, int], ...]
-    gangs: tuple[Gang, ...]
+    coschedules: tuple[Coschedule, ...]
     types: tuple[int, ...]
     rates: tuple[tuple[float, ...], ...]
     progress: tuple[float, ...]
@@ -77,7 +77,7 @@ def _filled(rounding: Rounding) -> PackedQueue:
     generation, progress = rounding.generation, tuple(rounding.progress)
     return PackedQueue(
         patterns=tuple(rounding.taken.items()),
-        gangs=tuple(generation.gangs),
+        coschedules=tuple(generation.coschedules),
         types=tuple(generation.on_type),
         rates=tuple(generation.certified()),
         progress=progress,

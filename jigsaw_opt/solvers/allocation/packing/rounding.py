@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from jigsaw_opt.formulations.packing import GangTeam, ServerPattern, Valued
+from jigsaw_opt.formulations.packing import CoscheduledClasses, ServerPattern, Valued
 from jigsaw_opt.problem.packing import QueuedJobs
 from jigsaw_opt.solvers.allocation.packing.filling import Filling
 from jigsaw_opt.solvers.allocation.packing.generation import Generation
@@ -26,7 +26,7 @@ class Rounding:
     Parameters
     ----------
     generation
-        Gangs, their rates, and the patterns with timetables.
+        Coschedules, their rates, and the patterns with timetables.
 
     Attributes
     ----------
@@ -86,12 +86,13 @@ class Rounding:
                 self.take(pattern, 1)
 
     def _server(self, number: int, filling: Filling) -> ServerPattern | None:
-        """A server, or several for a wide gang, filled with gangs in order of value for a GPU; None for no gang."""
+        """A server, or several for a wide coschedule, filled with coschedules in order of value for a GPU; None for no
+        coschedule."""
         gpus = self.generation.problem.types[number].server.gpus
         lead = filling.best(gpus, self.servers[number])
         if lead is None:
             return None
-        teams: Counter[GangTeam] = Counter()
+        teams: Counter[CoscheduledClasses] = Counter()
         room = lead.servers * gpus
         chosen: Valued | None = lead
         while chosen is not None:

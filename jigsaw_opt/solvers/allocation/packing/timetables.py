@@ -1,4 +1,4 @@
-"""Cyclic timetables of gangs: found once for each kind of gang, checked, and remembered."""
+"""Cyclic timetables of coschedules: found once for each kind of coschedule, checked, and remembered."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 
-from jigsaw_opt.formulations.packing import Gang, gang_instance, with_cheapest_levels
+from jigsaw_opt.formulations.packing import Coschedule, coschedule_instance, with_cheapest_levels
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, StaircaseDepth
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["ITERATIONS", "Timetables", "cyclic_plan", "shortest_period"]
 
@@ -28,7 +28,7 @@ ITERATIONS = 32
 
 @dataclass(slots=True)
 class Timetables:
-    """Timetables of gangs, by what they depend on.
+    """Timetables of coschedules, by what they depend on.
 
     Parameters
     ----------
@@ -45,15 +45,15 @@ class Timetables:
     found: int = field(default=0, init=False)
     _periods: dict[tuple[object, ...], Fraction | None] = field(default_factory=dict, init=False)
 
-    def iteration_us(self, problem: PackingProblem, number: int, gang: Gang) -> Fraction | None:
-        """Time in which each job of a gang does an iteration on servers of type `number`; None without a plan."""
-        if len(gang.kinds) == 1:
-            return gang.period_us  # Alone at full depth there is nothing to decide, and the period is exact.
+    def iteration_us(self, problem: PackingProblem, number: int, coschedule: Coschedule) -> Fraction | None:
+        """Time in which each job of a coschedule does an iteration on servers of type `number`; None without a plan."""
+        if len(coschedule.kinds) == 1:
+            return coschedule.period_us  # Alone at full depth there is nothing to decide, and the period is exact.
         own = problem.types[number]
-        key = (gang.kinds, gang.site, altered(own.server, name="", gpus=1), own.bandwidth, own.latency_us)
+        key = (coschedule.kinds, coschedule.site, altered(own.server, name="", gpus=1), own.bandwidth, own.latency_us)
         if key not in self._periods:
-            members = [(kind, problem.models[kind.model]) for kind in gang.kinds]
-            period = shortest_period(gang_instance(own, members, gang.site, self.iterations))
+            members = [(kind, problem.models[kind.model]) for kind in coschedule.kinds]
+            period = shortest_period(coschedule_instance(own, members, coschedule.site, self.iterations))
             self._periods[key] = None if period is None else Fraction(period, self.iterations)
             self.found += 1
         return self._periods[key]
@@ -77,25 +77,25 @@ def cyclic_plan(instance: Instance, operations: Operations) -> Plan | None:
     instance
         The instance that the plan is for.
     operations
-        The instance, cut; rules may be narrower than those of the instance.
+        The compiled instance; rules may be narrower than those of the instance.
     """
     timetable = next(timetables(operations), None)
     if timetable is None:
         return None
-    control = Control("greedy", cut(instance), Options(), lambda event: None)
-    control.offer(timetable)
-    plan = control.result(StoppedBy.COMPLETED).plan
+    solve_state = SolveState("greedy", compile_instance(instance), Options(), lambda event: None)
+    solve_state.offer(timetable)
+    plan = solve_state.result(StoppedBy.COMPLETED).plan
     assert plan is not None
     require_correct(instance, plan, "list scheduling")
     return plan
 
 
 def _variants(instance: Instance) -> Iterator[Operations]:
-    operations = cut(instance)
+    operations = compile_instance(instance)
     yield operations
     plain = tuple(altered(j, depth=StaircaseDepth()) if j.depth == FreeDepth() else j for j in instance.data_parallel)
     if plain != instance.jobs:
-        yield cut(altered(instance, jobs=plain))
+        yield compile_instance(altered(instance, jobs=plain))
     gpu_type = instance.cluster.servers[0].gpu_type
     cheapest = tuple(with_cheapest_levels(job, gpu_type) for job in operations.jobs)
     if cheapest != operations.jobs:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
@@ -33,7 +33,7 @@ def _fits(operations: Operations) -> bool:
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations = context.operations
-    for graph in looking(operations.shaped):
+    for graph in checking_deadline(operations.shaped):
         if graph.shape.barrier != "none":
             yield from _of_job(graph, ShapedData(graph, operations.cluster).least_us)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
@@ -26,7 +26,7 @@ _MOST_STEPS = 300_000
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations = context.operations
-    for graph in looking(operations.shaped):
+    for graph in checking_deadline(operations.shaped):
         lengths = _least_lengths(graph, ShapedData(graph, operations.cluster).least_us)
         for slot in range(len(graph.shape.slots)):
             own = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.critical import least_work_us
 from jigsaw_opt.problem.operations import Operations
@@ -29,11 +29,11 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 
 def _works(operations: Operations) -> Iterator[Term]:
     """Least GPU time of every job, each block on the GPUs that take least for it."""
-    for job in looking(operations.jobs):
+    for job in checking_deadline(operations.jobs):
         tables = job.blocks[0].duration_us
         costs = [min(table[level] for table in tables.values()) for level in range(job.levels)] if tables else [0]
         yield Term("work", least_work_us(job, costs) if tables else 0, jobs=(job.name,))
-    for graph in looking(operations.shaped):
+    for graph in checking_deadline(operations.shaped):
         data = ShapedData(graph, operations.cluster)
         once = sum(
             length * len(slots) for length, slots in zip(data.least_us, graph.takes_part[: graph.blocks], strict=False)

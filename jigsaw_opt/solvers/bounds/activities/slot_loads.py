@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from graphlib import TopologicalSorter
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.operations import Operations
@@ -32,7 +32,7 @@ class ShapedData:
     Parameters
     ----------
     graph
-        The job, cut.
+        The compiled job.
     cluster
         The cluster.
 
@@ -106,7 +106,7 @@ class ShapedData:
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations = context.operations
-    data = [ShapedData(graph, operations.cluster) for graph in looking(operations.shaped)]
+    data = [ShapedData(graph, operations.cluster) for graph in checking_deadline(operations.shaped)]
     yield from _gpu_load(operations, data)
     if operations.objective == "weighted_completion":
         yield _weighted(data)

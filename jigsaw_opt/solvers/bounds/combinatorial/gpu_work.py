@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
@@ -51,7 +51,9 @@ def gpu_resources(context: BoundContext) -> list[Resource]:
         vectors.append(dual.search(max(vectors, key=dual.load)))
     found = []
     for prices in vectors:
-        demands = [dual.demand(data, prices) if data.job_class.blocks else None for data in looking(context.job_data)]
+        demands = [
+            dual.demand(data, prices) if data.job_class.blocks else None for data in checking_deadline(context.job_data)
+        ]
         priced = {(each.gpu_type, each.memory) for each, price in zip(classes, prices, strict=True) if price}
         names = tuple(server.name for server in servers if (server.gpu_type, server.gpu_memory) in priced)
         types = dict.fromkeys(each.gpu_type for each, price in zip(classes, prices, strict=True) if price)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem import critical
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, joined_parts
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
@@ -40,7 +40,7 @@ def link_resources(context: BoundContext) -> list[Resource]:
     for cut in cluster.links if len(cluster.links) <= _MOST_CUTS else ():
         part = joined_parts(cluster, (link for link in cluster.links if link is not cut))
         group = tuple(part[server.name] for server in cluster.servers)
-        demands = [_demand(data, [cut], int(_fewest(data, group) > 1)) for data in looking(job_data)]
+        demands = [_demand(data, [cut], int(_fewest(data, group) > 1)) for data in checking_deadline(job_data)]
         found.append(Resource(1, demands, f"transfers over link {cut.name}", links=(cut.name,)))
     return found
 
@@ -49,11 +49,11 @@ def _boundaries(cluster: Cluster, job_data: Sequence[JobData], partition: Server
     """Jobs that need several groups use a link of each; where groups share links, one less in all."""
     job_classes, shared = {id(data.job_class): data for data in job_data}, partition.shared
     groups = {key: frozenset(partition.group[s] for s in data.job_class.gpus) for key, data in job_classes.items()}
-    needed = {key: _fewest(data, partition.group) - shared for key, data in looking(job_classes.items())}
+    needed = {key: _fewest(data, partition.group) - shared for key, data in checking_deadline(job_classes.items())}
     for reach in dict.fromkeys(groups[id(data.job_class)] for data in job_data if needed[id(data.job_class)] > 0):
         links = [cluster.links[k] for k in sorted(frozenset().union(*(partition.leaving[g] for g in reach)))]
         uses = [needed[id(data.job_class)] if groups[id(data.job_class)] <= reach else 0 for data in job_data]
-        demands = [_demand(data, links, count) for data, count in looking(zip(job_data, uses, strict=True))]
+        demands = [_demand(data, links, count) for data, count in checking_deadline(zip(job_data, uses, strict=True))]
         reason = f"transfers of jobs too wide for one place over {len(links)} links"
         yield Resource(len(links), demands, reason, links=tuple(link.name for link in links))
 

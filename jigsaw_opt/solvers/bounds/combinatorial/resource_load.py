@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
-from jigsaw_opt.problem.clock import look, looking
+from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
@@ -76,7 +76,7 @@ def critical_set(resource: Resource) -> list[int]:
     schedule: list[tuple[int, int, int, int]] = []  # start, end, tail and job of what runs without a break
     now = latest = last = position = 0
     while position < len(waiting) or ready:
-        look()
+        check_deadline()
         if not ready:
             now = max(now, waiting[position][0])
         while position < len(waiting) and waiting[position][0] <= now:
@@ -115,7 +115,7 @@ def least_weighted_completion(jobs: Sequence[WeightedJob], capacity: int) -> tup
     demands.sort(key=lambda each: Fraction(-jobs[each[0]].weight, each[1].work))
     family = _Family(capacity, max(1, len(demands) // _SCANS))
     before = 0
-    for k, demand in looking(demands):
+    for k, demand in checking_deadline(demands):
         moment = family.extend(jobs[k].completion, demand)
         numerator = jobs[k].weight * (moment - before + capacity * demand.offset)
         shares[k] = numerator * _UNIT // (2 * capacity * demand.work)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import link_resources
 from jigsaw_opt.solvers.bounds.completion.chains import Chain, must_share_gpu, pair_inequalities
@@ -57,7 +57,7 @@ def disjunctive_sets(context: BoundContext) -> list[DisjunctiveSet]:
 def _disjunctive_sets(resource: Resource, job_data: Sequence[JobData]) -> Iterator[DisjunctiveSet]:
     """Jobs that need so many links or more, for each number."""
     rates = {k: demand.intervals[0].rate for k, demand in enumerate(resource.demands) if demand and demand.intervals}
-    for rate in looking(sorted(set(rates.values()), reverse=True)):
+    for rate in checking_deadline(sorted(set(rates.values()), reverse=True)):
         groups = max(1, resource.capacity - 2 * rate + 2)
         jobs = [k for k, uses in rates.items() if uses >= rate]
         if groups <= min(_MOST_GROUPS, len(jobs) - 1):
@@ -137,7 +137,7 @@ class DisjunctiveSet:
     ) -> CompletionProgram:
         program = parent.copy()
         grown = [group for group in groups if len(group) > 1]
-        for group in looking(grown):
+        for group in checking_deadline(grown):
             for row in self.pairs(group, budget):
                 program.add(row)
         program.solve()

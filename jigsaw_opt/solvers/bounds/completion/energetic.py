@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.linear import NO_ENTRIES, ProgramBuilder
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound, DualTerm
 from jigsaw_opt.solvers.bounds.completion.program import (
@@ -72,7 +72,7 @@ class _EnergeticResource:
 
     def __init__(self, resource: Resource, job_data: Sequence[JobData]) -> None:
         self.capacity = resource.capacity
-        pairs = enumerate(looking(zip(job_data, resource.demands, strict=True)))
+        pairs = enumerate(checking_deadline(zip(job_data, resource.demands, strict=True)))
         self.profiles = {k: both for k, (data, demand) in pairs if (both := profiles(data, demand))}
         self.work = {k: demand.work for k in self.profiles if (demand := resource.demands[k])}
         self.release = [data.job.release_us for data in job_data]
@@ -86,7 +86,7 @@ class _EnergeticResource:
         import numpy as np
 
         excess = -self.capacity * (moments[None, :] - moments[:, None])
-        for job, end, share in looking(mixture):
+        for job, end, share in checking_deadline(mixture):
             if job in self.profiles:
                 early, late = self.profiles[job]
                 left = self.work[job] - early.near(moments - self.release[job])
@@ -168,7 +168,7 @@ class _ConvexifiedMaster:
         builder.add_rows(NO_ENTRIES, [self._least(row) for row in self._rows], inf)
         self._engine = HighsEngine(builder.program())
         latest = 4 * max(*map(int, program.completions), *self._own)
-        for job, own in enumerate(looking(self._own)):
+        for job, own in enumerate(checking_deadline(self._own)):
             for end in {own, int(program.completions[job]), latest}:
                 self._add_completion(job, end)
 
@@ -192,7 +192,7 @@ class _ConvexifiedMaster:
     def add_completions(self, completions: Sequence[int]) -> bool:
         """Add the cheapest completion time that the last bound found for each job; says whether one was new."""
         fresh = [both for both in enumerate(completions) if both not in self._completions]
-        for job, end in looking(fresh):
+        for job, end in checking_deadline(fresh):
             self._add_completion(job, end)
         return bool(fresh)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.chains import Chain, must_share_gpu, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion.disjunctive import disjunctive_sets
@@ -33,9 +33,9 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 def forced_sharing(job_data: Sequence[JobData], budget: BoundBudget) -> Iterator[Inequality]:
     """Inequalities between the completion times of jobs that are too wide not to share a GPU."""
     classes = {id(data.job_class): data for data in job_data}
-    pairs = looking(product(classes.items(), repeat=2))
+    pairs = checking_deadline(product(classes.items(), repeat=2))
     forced = {(k, m) for (k, one), (m, other) in pairs if must_share_gpu(one, other)}
-    for pair in looking(combinations(range(len(job_data)), 2)) if forced else ():
+    for pair in checking_deadline(combinations(range(len(job_data)), 2)) if forced else ():
         one, other = (job_data[k] for k in pair)
         if (id(one.job_class), id(other.job_class)) in forced:
             reason = f"blocks of {one.job.name} and {other.job.name} on a GPU that they share"

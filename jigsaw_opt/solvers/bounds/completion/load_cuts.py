@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
 from jigsaw_opt.solvers.bounds.job_data import JobData
@@ -70,7 +70,7 @@ class LoadCuts:
 
     def __init__(self, resource: Resource, job_data: Sequence[JobData]) -> None:
         self._capacity, self._reason = resource.capacity, resource.reason
-        pairs = enumerate(looking(zip(job_data, resource.demands, strict=True)))
+        pairs = enumerate(checking_deadline(zip(job_data, resource.demands, strict=True)))
         most = max(1, _MOST_FRAGMENTS // max(1, len(job_data)))
         self._fragments = [
             fragment
@@ -99,7 +99,7 @@ class LoadCuts:
         moments = np.array(completions)[jobs.astype(int)] - offsets / (2 * work)
         order = np.argsort(moments, kind="stable")
         heads, work, weighted = heads[order], work[order], (work * moments)[order]
-        for head in looking(self._heads):
+        for head in checking_deadline(self._heads):
             inside = heads >= head
             sums = np.cumsum(work * inside)
             gains = head * sums + sums * sums / (2 * self._capacity) - np.cumsum(weighted * inside)
@@ -177,7 +177,7 @@ def cut_rounds(program: CompletionProgram, cuts: Sequence[LoadCuts], budget: Bou
         if not found or budget.spent:
             return
         found.sort(key=lambda row: -row.violation(program.completions))
-        for row in looking(found[:_ROWS]):
+        for row in checking_deadline(found[:_ROWS]):
             program.add(row)
         program.solve()
         yield

@@ -13,7 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from jigsaw_opt.formulations.linear import ProgramBuilder
-from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound
 from jigsaw_opt.solvers.engines.highs import HighsEngine
 
@@ -39,7 +39,7 @@ class Inequality(NamedTuple):
 
     def violation(self, completions: Sequence[float]) -> float:
         """How far below the right side the left side is, in microseconds of the average job."""
-        look()
+        check_deadline()
         total = sum(self.factors.values())
         return (self.least - sum(factor * completions[k] for k, factor in self.factors.items())) / total
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
@@ -93,7 +93,7 @@ def _fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, i
     sums = [0, *accumulate(loads)]
     bins = 1
     while bins <= gpus:
-        for count in looking(range(bins, len(loads) + 1, gpus)):
+        for count in checking_deadline(range(bins, len(loads) + 1, gpus)):
             first = count - (count - bins) // gpus * bins - bins
             yield ceil_div(sums[count] - sums[first], bins), bins, first, count
         bins *= 2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.engines.compiled import Reals
 from jigsaw_opt.solvers.kernels.assignment import CandidateSets
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet
@@ -33,7 +33,9 @@ class Choices:
         kept = nested if any(nested) else inside if any(inside) else [True] * len(candidate_sets)
         self.candidate_sets = [candidate_set for candidate_set, keep in zip(candidate_sets, kept, strict=True) if keep]
         self.group_of = [group for group, keep in zip(group_of, kept, strict=True) if keep]
-        self.takes = [list(hierarchy.takes(index, candidate_set)) for candidate_set in looking(self.candidate_sets)]
+        self.takes = [
+            list(hierarchy.takes(index, candidate_set)) for candidate_set in checking_deadline(self.candidate_sets)
+        ]
 
 
 class CandidateArrays:

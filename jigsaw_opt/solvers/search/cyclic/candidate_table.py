@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.problem_data import ProblemData
@@ -84,7 +84,9 @@ class CandidateTable:
         """All candidate sets of a job; one list for all jobs that ask the same."""
         key = id(self.data.demands[index])
         if key not in self._by_class:
-            candidate_sets = [self._candidate_set(index, servers) for servers in looking(self._generator.blocks(index))]
+            candidate_sets = [
+                self._candidate_set(index, servers) for servers in checking_deadline(self._generator.blocks(index))
+            ]
             self._by_class[key] = [candidate_set for candidate_set in candidate_sets if candidate_set is not None]
         return self._by_class[key]
 

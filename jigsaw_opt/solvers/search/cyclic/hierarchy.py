@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from itertools import chain
 from typing import Any
 
-from jigsaw_opt.problem.clock import halting, look, looking
+from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting
 from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, prepare
 from jigsaw_opt.solvers.kernels.assignment import Buffers, GroupAssignment
 from jigsaw_opt.solvers.kernels.assignment_annealing import (
@@ -300,7 +300,7 @@ class HierarchicalAssignment:
             with nullcontext() if self._fast else halting(buffers.halt):
                 kept = run(self._options, self._amount, *given, self._exponentials, self._load, self._state, buffers)
             if not self._fast:
-                look()
+                check_deadline()
             return kept
 
         seeds = [self.rng.randint(1, LARGEST_SEED) for _ in parts]
@@ -316,7 +316,7 @@ class HierarchicalAssignment:
         most = [sum(amount for _, amount in own.takes[0]) for own in self._of]
         chosen = [0] * len(most)
         on: list[list[int]] = [[] for _ in range(servers)]
-        for index in looking(sorted(range(len(most)), key=lambda index: -most[index])):
+        for index in checking_deadline(sorted(range(len(most)), key=lambda index: -most[index])):
             own = self._of[index]
             numbers = range(len(own.candidate_sets))
             some = numbers if len(numbers) <= self.params.sample else self.rng.sample(numbers, self.params.sample)

@@ -27,7 +27,12 @@ class PeriodSearch:
     """
 
     def __init__(self, context: Context) -> None:
-        self.context, self.control, self.data, self.engine = context, context.control, context.data, context.engine
+        self.context, self.solve_state, self.data, self.engine = (
+            context,
+            context.solve_state,
+            context.data,
+            context.engine,
+        )
         self.rng, self.budget, self.params = context.rng, context.budget, context.params.insertion
         self.candidate_table = CandidateTable(context.data)
         self._hierarchies = Hierarchies(self._new_hierarchy, context.budget.over)
@@ -40,7 +45,7 @@ class PeriodSearch:
 
     def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
         """Jobs assigned to groups of servers and blocks in these."""
-        threads = self.control.options.threads
+        threads = self.solve_state.options.threads
         return HierarchicalAssignment(self.candidate_table, target, longest, self.rng, threads, self._count_annealing)
 
     def _count_annealing(self, steps: int) -> None:
@@ -48,7 +53,7 @@ class PeriodSearch:
 
     def _by_groups_at(self, period: int) -> Timetable | None:
         """Insert all jobs group by group; None where some found no room."""
-        hierarchy = self._hierarchies.fitting(period, max(1, self.control.bound))
+        hierarchy = self._hierarchies.fitting(period, max(1, self.solve_state.bound))
         if hierarchy is None:
             return None
         assignments = [hierarchy.candidate_set(index).alone for index in range(len(self.data.operations.jobs))]
@@ -82,7 +87,7 @@ class PeriodSearch:
         found: Candidate | None = None
         least, most, failures = self.params.least_step, self.params.most_step, 0
         while failures < params.failures and not self.budget.over():
-            objective, bound = self.control.objective, self.control.bound
+            objective, bound = self.solve_state.objective, self.solve_state.bound
             if objective is None:
                 break
             step = self._steps.get(params, params.step)

@@ -19,12 +19,12 @@ class _OrderMove:
     search: ClassVar[type[Annealing | WindowSearch]]
 
     def __init__(self, context: Context) -> None:
-        self._search = self.search(context.control, context.operations, context.offer, context.stream)
+        self._search = self.search(context.solve_state, context.operations, context.offer, context.stream)
 
     @classmethod
     def applies(cls, context: Context) -> bool:
         """Whether there is a plan to begin with."""
-        return context.control.best is not None
+        return context.solve_state.best is not None
 
     @property
     def exhausted(self) -> bool:

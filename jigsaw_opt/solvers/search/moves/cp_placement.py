@@ -84,7 +84,7 @@ class CpPlacement:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Ask for a placement, schedule it, relocate from it."""
         context = self.context
-        least = max(context.control.bound, self.model.failed)
+        least = max(context.solve_state.bound, self.model.failed)
         most = 2 * least if incumbent is None else incumbent.value
         assignments = self.model.within(round(context.rng.uniform(least, most)))
         if assignments is None or budget.over():

@@ -24,7 +24,7 @@ class Repair:
 
     def __init__(self, context: Context) -> None:
         self.context, self.data, self.rng, self.budget = context, context.data, context.rng, context.budget
-        self._model = RepairModel(context.control, context.data, context.engine)
+        self._model = RepairModel(context.solve_state, context.data, context.engine)
         self.params = context.params.cp_repair
         self._effort = Effort(context.params.driver.longest)
         self._all = range(len(context.operations.jobs))
@@ -50,7 +50,7 @@ class Repair:
         """Close in on the least period of the placement, all jobs at once."""
         if sum(self._sizes) > self.params.operations[-1]:
             return None
-        low, jobs, found = self.context.control.bound, list(range(len(self._sizes))), None
+        low, jobs, found = self.context.solve_state.bound, list(range(len(self._sizes))), None
         failures = 0
         most = self.params.periods
         while plan.period_us is not None and low < plan.period_us and failures < most and not self.budget.over():

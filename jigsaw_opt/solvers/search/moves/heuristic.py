@@ -25,7 +25,9 @@ class Trials:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._trials: Iterator[Outcome | None] = trials(context.evaluator, context.data, context.control.options.seed)
+        self._trials: Iterator[Outcome | None] = trials(
+            context.evaluator, context.data, context.solve_state.options.seed
+        )
 
     def make(self, most: int | None = None) -> Candidate | None:
         """Make the next ones, all of them where `most` is None, and at least one, until there is a reason to stop.

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from math import exp
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Demand
 from jigsaw_opt.solvers.assignments.levels import SHAPES
@@ -61,7 +61,7 @@ class LoadBalancer:
         for index in self.shaped:
             shapes = self.data.shapes(index)
             self.placement.demands[index] = shapes[shape] if shape < len(shapes) else self.rng.choice(shapes)
-        return all(self._insert(index) for index in looking(order))
+        return all(self._insert(index) for index in checking_deadline(order))
 
     def adopt(self, assignments: Sequence[Assignment]) -> None:
         """Take over a whole placement."""

@@ -13,7 +13,6 @@ from typing import ClassVar
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import Timetable, job_end
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.result import Accepted, Event, StoppedBy
@@ -21,6 +20,7 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["OtherHorizon", "twin"]
 
@@ -50,8 +50,8 @@ class OtherHorizon:
     name: ClassVar[str] = "other_horizon"
 
     def __init__(self, context: Context) -> None:
-        self.context, self.control = context, _TwinControl(context)
-        self._driver = Driver(self.control, context.stream)
+        self.context, self.solve_state = context, _TwinControl(context)
+        self._driver = Driver(self.solve_state, context.stream)
         self._more: bool | None = None
         self._known = 0
 
@@ -65,7 +65,7 @@ class OtherHorizon:
         found = None
         if self._more and incumbent is not None and incumbent.value != self._known:
             brought_over(incumbent.timetable, self._driver.context)
-        while self.control.reason() is None and not budget.over() and (plan := self._step(budget)) is not None:
+        while self.solve_state.reason() is None and not budget.over() and (plan := self._step(budget)) is not None:
             before, after = self.context.incumbent, brought_over(plan, self.context)
             if after.better_than(before):
                 found, self._known = after, after.value
@@ -73,22 +73,22 @@ class OtherHorizon:
 
     def _step(self, budget: Budget) -> Timetable | None:
         """Make one move there, at first the opening; returns its plan if that is better than all before."""
-        before = self.control.objective
+        before = self.solve_state.objective
         if self._more is None:
-            self._more = self._driver.open(Budget(self.control, parent=budget))
+            self._more = self._driver.open(Budget(self.solve_state, parent=budget))
         elif self._more:
             self._driver.step()
-        return None if self.control.objective == before else self.control.best
+        return None if self.solve_state.objective == before else self.solve_state.best
 
 
-class _TwinControl(Control):
-    """The control of the search on the other horizon; it stops for whatever ends the solve.
+class _TwinControl(SolveState):
+    """The solve_state of the search on the other horizon; it stops for whatever ends the solve.
 
     A finite plan is proposed as a cyclic one at once, so that none is lost where the time ends before its move does.
     """
 
     def __init__(self, context: Context) -> None:
-        self._context, self._parent = context, context.control
+        self._context, self._parent = context, context.solve_state
         options = _options(self._parent.options)
         super().__init__(self._parent.name, twin(context.operations), options, _ignore)
 

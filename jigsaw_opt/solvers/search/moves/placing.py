@@ -29,7 +29,7 @@ class Placing:
         """
         context = self.context
         target = self.rng.choice(self.params.targets) if target is None else target
-        least = context.control.bound
+        least = context.solve_state.bound
         if context.operations.objective == "weighted_completion":
             load = sum(max(demand.slot_us.values()) * demand.job.slots for demand in context.data.demands)
             least = load // len(context.data.layout.gpus)

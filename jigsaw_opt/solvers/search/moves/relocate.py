@@ -30,7 +30,7 @@ class Relocate:
         context, sequences, found = self.context, self.sequences, None
         enough = sequences.work + context.params.relocation.work
         while sequences.work < enough:
-            best = context.control.best
+            best = context.solve_state.best
             if best is None or budget.over():
                 break
             after = sequences.relocate(context.shared(Placing).balancer(), best)

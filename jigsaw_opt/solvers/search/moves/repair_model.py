@@ -9,10 +9,10 @@ from jigsaw_opt.formulations.timetable.windows import readiness_of
 from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.magnitude import engine_holds
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["RepairModel"]
 
@@ -22,7 +22,7 @@ class RepairModel:
 
     Parameters
     ----------
-    control
+    solve_state
         The solve under way.
     data
         The instance.
@@ -30,8 +30,8 @@ class RepairModel:
         Solves the models.
     """
 
-    def __init__(self, control: Control, data: ProblemData, engine: Engine) -> None:
-        self.control, self.data, self.engine = control, data, engine
+    def __init__(self, solve_state: SolveState, data: ProblemData, engine: Engine) -> None:
+        self.solve_state, self.data, self.engine = solve_state, data, engine
 
     def improve(self, plan: Timetable, jobs: Sequence[int], work: float) -> Timetable | None:
         """A better plan of a finite horizon in which only some jobs differ, or None where none was found.
@@ -60,7 +60,7 @@ class RepairModel:
         chosen = set(jobs)
         stays = max((job_end(job) for index, job in enumerate(plan.jobs) if index not in chosen), default=0)
         latest = max(job_end(plan.jobs[index]) for index in jobs)
-        return cpsat_retiming.Frame(None, False, max(stays, self.control.bound), latest - 1)
+        return cpsat_retiming.Frame(None, False, max(stays, self.solve_state.bound), latest - 1)
 
     def _weighted_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
         weights = self.data.operations.jobs

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Server, joined_parts
 
-__all__ = ["BestPace"]
+__all__ = ["BestChannel"]
 
 
 class _Grade(NamedTuple):
@@ -23,7 +23,7 @@ class _Grade(NamedTuple):
     shared: tuple[bool, ...]
 
 
-class BestPace:
+class BestChannel:
     """Best rate and latency of jobs on two or more servers.
 
     The rate of a ring is that of its slowest link and fabric (specification: ring). So a rate can be

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.plain import MOST, TRUTH, NumberLimits, Plain, Shape, fields, listed, optional, whole
-from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.simulation.records import JobRecord, RoundRecord, ServerUse, SimulationOutcome, Stint
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.setting import Setting
 
-__all__ = ["Books", "Life", "Meter", "Trigger"]
+__all__ = ["EventLog", "JobStatistics", "Meter", "Trigger"]
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Meter:
 
 
 @dataclass(slots=True)
-class Life:
+class JobStatistics:
     """What is noted of a job while it is active, beyond what policies see; `done` is its work when it last stopped."""
 
     crowd_before: int
@@ -65,7 +65,7 @@ class Life:
         return fields(crowd_before=whole(limits.jobs * limits.now_us), start_us=optional(limits.time))
 
     @classmethod
-    def restored(cls, tree: Plain, done: int) -> Life:
+    def restored(cls, tree: Plain, done: int) -> JobStatistics:
         """The notes that `plain` gave, of a job that has done so much."""
         return cls(tree["crowd_before"], tree["start_us"], done)
 
@@ -96,7 +96,7 @@ class Trigger:
 
 
 @dataclass(slots=True)
-class Books:
+class EventLog:
     """The records so far, and what they are made of.
 
     Parameters
@@ -127,13 +127,15 @@ class Books:
             self.outcome.uses.extend(ServerUse(now_us, server, used[server]) for server in changed)
             self.used = used
 
-    def job(self, active: Active, life: Life, alone_us: int, now_us: int, finish_us: int | None) -> None:
+    def job(
+        self, active: JobState, statistics: JobStatistics, alone_us: int, now_us: int, finish_us: int | None
+    ) -> None:
         """Note a job that ends now, or (without an end) where it stands."""
         lifetime = now_us - active.job.submit_us
-        crowd = (self.crowd.at(now_us) - life.crowd_before) / lifetime if lifetime else 1.0
+        crowd = (self.crowd.at(now_us) - statistics.crowd_before) / lifetime if lifetime else 1.0
         restarts = max(0, active.starts - 1)
         figures = active.work, active.done, active.gpu_us, restarts, alone_us, crowd
-        self.outcome.jobs.append(JobRecord(active.index, life.start_us, finish_us, *figures))
+        self.outcome.jobs.append(JobRecord(active.index, statistics.start_us, finish_us, *figures))
 
     def stint(self, running: Running, now_us: int) -> None:
         """Note that a settled job held its GPUs up to now."""
@@ -169,8 +171,8 @@ class Books:
         )
 
     @classmethod
-    def restored(cls, tree: Plain, setting: Setting, active: int, gpus: int) -> Books:
-        """The books that `plain` gave, with so many jobs active and GPUs held now."""
+    def restored(cls, tree: Plain, setting: Setting, active: int, gpus: int) -> EventLog:
+        """The event_log that `plain` gave, with so many jobs active and GPUs held now."""
         jobs, performance = setting.workload.jobs, setting.performance
         outcome = SimulationOutcome.restored(
             tree["outcome"], lambda index: (performance.work(jobs[index]), performance.alone_us(jobs[index]))

@@ -1,6 +1,6 @@
-"""The largest of some values as a ladder of literals.
+"""The largest of some values as an order encoding of literals.
 
-Step ``r`` is climbed where something in use has value ``r`` or a larger one, so the value reached is linear in
+Step ``r`` is taken where something in use has value ``r`` or a larger one, so the value reached is linear in
 the steps.
 """
 
@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.timetable.pace import Ladder
+from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["ladder"]
+__all__ = ["encode_maximum"]
 
 
-def ladder(model: cp_model.CpModel, uses: Sequence[tuple[int, cp_model.IntVar]]) -> Ladder[cp_model.IntVar]:
-    """Ladder over values that are worse the larger they are."""
+def encode_maximum(
+    model: cp_model.CpModel, uses: Sequence[tuple[int, cp_model.IntVar]]
+) -> OrderEncoding[cp_model.IntVar]:
+    """Order encoding of values that are worse the larger they are."""
     values = tuple(sorted({value for value, _ in uses}))
     steps = tuple(model.new_bool_var("") for _ in values[1:])
     for above, below in pairwise(steps):
@@ -27,4 +29,4 @@ def ladder(model: cp_model.CpModel, uses: Sequence[tuple[int, cp_model.IntVar]])
     for value, literal in uses:
         if value > values[0]:
             model.add_implication(literal, steps[values.index(value) - 1])
-    return Ladder(values, steps)
+    return OrderEncoding(values, steps)

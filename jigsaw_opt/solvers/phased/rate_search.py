@@ -1,4 +1,4 @@
-"""Local search over the order of jobs and their GPUs, each judged by when fluid jobs end."""
+"""Local search over the order of jobs and their GPUs, each judged by when jobs at rates end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import islice
 from math import exp
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.phased.fluid import FluidJob
-from jigsaw_opt.solvers.phased.fluid_model import FluidModel
+from jigsaw_opt.solvers.phased.rate_jobs import RateJob
+from jigsaw_opt.solvers.phased.rate_model import RateModel
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
 
-__all__ = ["FluidSearch"]
+__all__ = ["RateSearch"]
 
 _PATIENCE = 30
 """Steps a job without a better value, after which a search ends."""
@@ -29,58 +29,58 @@ _LATE = 1e6
 """Price of a microsecond behind a deadline, beside one of the objective."""
 
 
-class FluidSearch:
+class RateSearch:
     """Orders of jobs on their GPUs.
 
     Parameters
     ----------
     instance, model
-        The instance, and its jobs as fluids.
+        The instance, and its jobs at rates.
     rng
         Source of chance.
     timer
         Says when a search has had its share of the time that is left.
     """
 
-    def __init__(self, instance: Instance, model: FluidModel, rng: random.Random, timer: PhaseTimer) -> None:
+    def __init__(self, instance: Instance, model: RateModel, rng: random.Random, timer: PhaseTimer) -> None:
         self._last = instance.objective == "makespan"
         self._model, self._rng, self._timer = model, rng, timer
         self._index = {job.name: k for k, job in enumerate(instance.data_parallel)}
-        self._offered: list[dict[tuple[str, ...], FluidJob]] = [{} for _ in self._index]
+        self._offered: list[dict[tuple[str, ...], RateJob]] = [{} for _ in self._index]
 
-    def value(self, order: Sequence[FluidJob]) -> float:
+    def value(self, order: Sequence[RateJob]) -> float:
         """The objective, and a high price of lateness."""
-        ends = self._model.fluids.ends_us(order)
+        ends = self._model.rate_jobs.ends_us(order)
         late = sum(max(0.0, end - job.deadline_us) for job, end in zip(order, ends, strict=True) if job.deadline_us)
         weighted = (job.weight * end for job, end in zip(order, ends, strict=True))
         return _LATE * late + (max(ends) if self._last else sum(weighted))
 
-    def last_end_us(self, order: Sequence[FluidJob]) -> float | None:
+    def last_end_us(self, order: Sequence[RateJob]) -> float | None:
         """The makespan, where that is the objective."""
-        return max(self._model.fluids.ends_us(order)) if self._last else None
+        return max(self._model.rate_jobs.ends_us(order)) if self._last else None
 
-    def first_order(self, jobs: Sequence[FluidJob]) -> list[FluidJob]:
+    def first_order(self, jobs: Sequence[RateJob]) -> list[RateJob]:
         """By Smith's rule, with the time that a job takes of all its GPUs; of a makespan the longest first."""
         if self._last:
             return sorted(jobs, key=lambda job: -job.alone_us)
         return sorted(jobs, key=lambda job: job.alone_us * len(job.gpus) / job.weight)
 
-    def _soonest_first(self, order: Sequence[FluidJob]) -> list[FluidJob]:
+    def _soonest_first(self, order: Sequence[RateJob]) -> list[RateJob]:
         """The same jobs in the order of their ends, if that is better: a job that ends late anyway may as well wait."""
-        ends = self._model.fluids.ends_us(order)
+        ends = self._model.rate_jobs.ends_us(order)
         sooner = [order[k] for k in sorted(range(len(order)), key=ends.__getitem__)]
         return min([*order], sooner, key=self.value)
 
-    def placed_in_turn(self, jobs: Sequence[FluidJob]) -> list[FluidJob]:
+    def placed_in_turn(self, jobs: Sequence[RateJob]) -> list[RateJob]:
         """The same jobs, each in turn where the value of those so far is least."""
-        order: list[FluidJob] = []
+        order: list[RateJob] = []
         stop = self._timer.deadline(_SHARE)
         for job in self.first_order(jobs):
             tried = [job] if job.options or stop() else [job, *islice(self._elsewhere(job, order), _TRIED)]
             order.append(min(tried, key=lambda one: self.value([*order, one])) if len(tried) > 1 else job)
         return self._soonest_first(order) if any(job.options for job in order) else order
 
-    def improved(self, order: Sequence[FluidJob]) -> list[FluidJob]:
+    def improved(self, order: Sequence[RateJob]) -> list[RateJob]:
         """The best order and placement that simulated annealing finds from one, until none comes for long."""
         stop = self._timer.deadline(_SHARE)
         now = best = list(order)
@@ -98,7 +98,7 @@ class FluidSearch:
                 best, least, fruitless = now, value, 0
         return best
 
-    def _step(self, order: Sequence[FluidJob]) -> list[FluidJob] | None:
+    def _step(self, order: Sequence[RateJob]) -> list[RateJob] | None:
         """Two jobs in each other's place of the order, a job elsewhere in it, or on other GPUs; None for no change."""
         rng, after = self._rng, list(order)
         at, kind = rng.randrange(len(after)), rng.random()
@@ -115,14 +115,14 @@ class FluidSearch:
             after.insert(to, after.pop(at))
         return after if at != to else None
 
-    def _mean_loss(self, order: Sequence[FluidJob], value: float) -> float:
+    def _mean_loss(self, order: Sequence[RateJob], value: float) -> float:
         """How much of a value a job has by the others; of a makespan how much the last one has."""
         alone = [job.release_us + job.alone_us for job in order]
         if self._last:
             return value - max(alone)
         return (value - sum(job.weight * end for job, end in zip(order, alone, strict=True))) / len(order)
 
-    def _others(self, job: FluidJob, order: Sequence[FluidJob]) -> list[FluidJob]:
+    def _others(self, job: RateJob, order: Sequence[RateJob]) -> list[RateJob]:
         """A job on other GPUs: mostly on some that it was offered before, as new ones take longer to find."""
         offered = self._offered[self._index[job.name]]
         if not offered or self._rng.random() >= _AGAIN:
@@ -131,8 +131,8 @@ class FluidSearch:
             return found
         return [one for one in offered.values() if one is not job]
 
-    def _elsewhere(self, job: FluidJob, others: Sequence[FluidJob]) -> Iterator[FluidJob]:
-        placed: list[FluidJob | None] = [None] * len(self._index)
+    def _elsewhere(self, job: RateJob, others: Sequence[RateJob]) -> Iterator[RateJob]:
+        placed: list[RateJob | None] = [None] * len(self._index)
         for other in others:
             placed[self._index[other.name]] = other
         found = self._model.elsewhere(self._index[job.name], placed)

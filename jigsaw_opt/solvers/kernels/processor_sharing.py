@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
 
-__all__ = ["FluidState", "FluidTable", "find_tight", "run_fluid", "set_rates"]
+__all__ = ["SharingState", "SharingTable", "find_tight", "set_rates", "share_processors"]
 
 _LEAST_PACE = 1 / 16
 """Share of its own pace below which a job rather waits."""
@@ -18,7 +18,7 @@ _SAME = 1.0 + 1e-9
 """Factor within which two rates are the same."""
 
 
-class FluidTable(NamedTuple):
+class SharingTable(NamedTuple):
     """Jobs on GPUs, by number; one job on several sets of GPUs has several numbers.
 
     Parameters
@@ -61,7 +61,7 @@ class FluidTable(NamedTuple):
     kind: Numbers
 
 
-class FluidState(NamedTuple):
+class SharingState(NamedTuple):
     """Jobs under way, by place in the order; all of it changes.
 
     Parameters
@@ -102,7 +102,7 @@ class FluidState(NamedTuple):
     trial: Numbers
 
 
-def _hold(table: FluidTable, state: FluidState, k: int) -> None:
+def _hold(table: SharingTable, state: SharingState, k: int) -> None:
     for e in range(table.gpu_at[k], table.gpu_at[k + 1]):
         g = table.gpu[e]
         state.inside[g] += 1
@@ -110,12 +110,12 @@ def _hold(table: FluidTable, state: FluidState, k: int) -> None:
         state.largest[g] = max(state.largest[g], table.activation[k])
 
 
-def _let_go(state: FluidState) -> None:
+def _let_go(state: SharingState) -> None:
     for g in range(len(state.inside)):
         state.inside[g], state.held[g], state.largest[g] = 0, 0, 0
 
 
-def _admitted(table: FluidTable, state: FluidState, k: int) -> bool:
+def _admitted(table: SharingTable, state: SharingState, k: int) -> bool:
     """Whether a job fits with its deepest levels beside those that have begun; alone in any case."""
     for e in range(table.gpu_at[k], table.gpu_at[k + 1]):
         g = table.gpu[e]
@@ -125,7 +125,7 @@ def _admitted(table: FluidTable, state: FluidState, k: int) -> bool:
     return True
 
 
-def find_tight(table: FluidTable, state: FluidState, order: Numbers) -> None:
+def find_tight(table: SharingTable, state: SharingState, order: Numbers) -> None:
     """Note the GPUs whose memory does not hold all jobs of an order."""
     _let_go(state)
     moving = 0
@@ -140,13 +140,13 @@ def find_tight(table: FluidTable, state: FluidState, order: Numbers) -> None:
         state.tight[last] += state.tight[g]
 
 
-def _has_room(table: FluidTable, state: FluidState, k: int, g: int) -> bool:
+def _has_room(table: SharingTable, state: SharingState, k: int, g: int) -> bool:
     """Whether a GPU has the memory for a job beside those that are there; for one alone in any case."""
     need = state.held[g] + table.state[k] + max(state.largest[g], table.activation[k])
     return state.inside[g] == 0 or need <= table.memory[g]
 
 
-def _rate_on(table: FluidTable, state: FluidState, n: int) -> float:
+def _rate_on(table: SharingTable, state: SharingState, n: int) -> float:
     """Rate of a placement on the GPUs that are tried; 0 where memory does not hold it."""
     rate = 1.0 / table.iteration_us[n]
     for e in range(table.gpu_at[n + 1] - table.gpu_at[n]):
@@ -158,7 +158,7 @@ def _rate_on(table: FluidTable, state: FluidState, n: int) -> float:
     return rate
 
 
-def _try_server(table: FluidTable, state: FluidState, n: int, s: int) -> float:
+def _try_server(table: SharingTable, state: SharingState, n: int, s: int) -> float:
     """Try the GPUs of a server, for each worker the fullest that keeps its pace, else the emptiest; the rate there."""
     at, width = table.load_at[n], table.gpu_at[n + 1] - table.gpu_at[n]
     found = 0
@@ -184,7 +184,7 @@ def _try_server(table: FluidTable, state: FluidState, n: int, s: int) -> float:
     return _rate_on(table, state, n)
 
 
-def _settle(table: FluidTable, state: FluidState, p: int, n: int, rate: float) -> float:
+def _settle(table: SharingTable, state: SharingState, p: int, n: int, rate: float) -> float:
     """Put a job on the GPUs that were tried."""
     state.on[p] = n
     for e in range(table.gpu_at[n + 1] - table.gpu_at[n]):
@@ -192,14 +192,14 @@ def _settle(table: FluidTable, state: FluidState, p: int, n: int, rate: float) -
     return rate
 
 
-def _emptiness(table: FluidTable, state: FluidState, s: int) -> float:
+def _emptiness(table: SharingTable, state: SharingState, s: int) -> float:
     free = 0.0
     for g in range(table.server_at[s], table.server_at[s + 1]):
         free += max(0.0, state.free[g])
     return free
 
 
-def _place(table: FluidTable, state: FluidState, p: int, k: int, now_us: float) -> float:
+def _place(table: SharingTable, state: SharingState, p: int, k: int, now_us: float) -> float:
     """Have a job that may move stay, or go where it is fastest, or stop; says its rate."""
     full, here = 1.0 / table.iteration_us[k], 0.0
     least = full * _LEAST_PACE
@@ -236,7 +236,7 @@ def _place(table: FluidTable, state: FluidState, p: int, k: int, now_us: float) 
     return best
 
 
-def _take(table: FluidTable, state: FluidState, p: int, n: int, rate: float) -> int:
+def _take(table: SharingTable, state: SharingState, p: int, n: int, rate: float) -> int:
     """Take GPUs, links and memory for a job that may move; how many GPUs have no room left by that."""
     filled = 0
     for e in range(table.gpu_at[n + 1] - table.gpu_at[n]):
@@ -253,7 +253,7 @@ def _take(table: FluidTable, state: FluidState, p: int, n: int, rate: float) -> 
     return filled
 
 
-def set_rates(table: FluidTable, state: FluidState, order: Numbers, now_us: float) -> None:
+def set_rates(table: SharingTable, state: SharingState, order: Numbers, now_us: float) -> None:
     """Work out how fast each job goes now, those in front first; 0 for those that wait."""
     for r in range(len(state.free)):
         state.free[r] = 1.0
@@ -294,7 +294,7 @@ def set_rates(table: FluidTable, state: FluidState, order: Numbers, now_us: floa
 
 
 @kernel()
-def run_fluid(table: FluidTable, state: FluidState, order: Numbers) -> int:
+def share_processors(table: SharingTable, state: SharingState, order: Numbers) -> int:
     """Work out when each job ends.
 
     Parameters

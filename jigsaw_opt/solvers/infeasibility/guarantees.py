@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.job import Job
@@ -13,16 +13,17 @@ from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.bounds.activities.slot_loads import earliest_end_us
 from jigsaw_opt.solvers.result import Conflict
 
-__all__ = ["broken_alone", "broken_together", "exceeded_promises"]
+__all__ = ["broken_alone", "broken_together", "exceeded_guarantees"]
 
 
-def exceeded_promises(operations: Operations, bound: int) -> Conflict | None:
-    """Promises that no plan keeps, for it has an objective of at least `bound`; None where the bound leaves that open.
+def exceeded_guarantees(operations: Operations, bound: int) -> Conflict | None:
+    """Guarantees that no plan keeps, for it has an objective of at least `bound`; None where the bound leaves that
+    open.
 
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     bound
         A lower bound of the objective.
     """
@@ -31,50 +32,50 @@ def exceeded_promises(operations: Operations, bound: int) -> Conflict | None:
         return None
     if operations.horizon == "cyclic":
         return _too_fast(operations, bound, "no period is shorter than")
-    names = tuple(job.name for job in operations.instance.promising)
+    names = tuple(job.name for job in operations.instance.guaranteed_jobs)
     message = f"the {operations.objective} of no plan is below {bound:,}, and the deadlines of all jobs allow {limit:,}"
     wanted = f"the latest deadline has to be at least {bound - limit:,} us later"
     return Conflict("deadline", names, f"{message}; {wanted}" if operations.objective == "makespan" else message)
 
 
 def broken_alone(operations: Operations) -> Iterator[Conflict]:
-    """Promises that a job cannot keep even alone on the cluster."""
+    """Guarantees that a job cannot keep even alone on the cluster."""
     limit = operations.objective_limit
-    for number, job in enumerate(looking(operations.jobs)):
+    for number, job in enumerate(checking_deadline(operations.jobs)):
         gpus = usable_gpus(operations, job)
         span = job.iterations * least_iteration_us(operations, job, gpus) if gpus else 0
         yield from _late(job.name, job.release_us + span, operations.deadlines[number])
         if operations.horizon == "cyclic" and limit is not None and span > limit:
             yield _too_fast(operations, span, f"the iterations of job {job.name} take at least")
-    for graph in looking(operations.shaped if operations.horizon == "finite" else ()):
+    for graph in checking_deadline(operations.shaped if operations.horizon == "finite" else ()):
         yield from _late(graph.job.name, earliest_end_us(graph, operations.cluster), graph.job.deadline_us)
 
 
 def _late(name: str, end_us: int, deadline_us: int | None) -> Iterator[Conflict]:
     if deadline_us is not None and end_us > deadline_us:
-        message = f"job {name} ends no earlier than {end_us:,} us even alone, and promises to end by {deadline_us:,} us"
+        message = f"job {name} ends no earlier than {end_us:,} us even alone, and must end by {deadline_us:,} us"
         wanted = f"a deadline at least {end_us - deadline_us:,} us later is wanted, or less work or an earlier release"
         yield Conflict("deadline", (name,), f"{message}; {wanted}")
 
 
 def _too_fast(operations: Operations, least_us: int, why: str) -> Conflict:
     """The tightest pace asks for a period below the least one."""
-    job = min(operations.instance.promising, key=lambda it: (it.pace_us or 0) * it.iterations)
-    message = f"{why} {least_us:,} us, and job {job.name} promises {_promise_of(job)}"
-    wanted = f"an iteration every {ceil_div(least_us, job.iterations):,} us is the most that may be promised"
+    job = min(operations.instance.guaranteed_jobs, key=lambda it: (it.pace_us or 0) * it.iterations)
+    message = f"{why} {least_us:,} us, and job {job.name} guarantees {_guarantee_of(job)}"
+    wanted = f"an iteration every {ceil_div(least_us, job.iterations):,} us is the most that may be guaranteed"
     return Conflict("pace", (job.name,), f"{message}; {wanted}")
 
 
 def broken_together(operations: Operations) -> Conflict:
-    """No plan of all jobs keeps their promises, though each job alone may."""
-    told = ", ".join(f"{job.name} ({_promise_of(job)})" for job in operations.instance.promising)
+    """No plan of all jobs keeps their guarantees, though each job alone may."""
+    told = ", ".join(f"{job.name} ({_guarantee_of(job)})" for job in operations.instance.guaranteed_jobs)
     names = tuple(job.name for job in operations.instance.jobs)
     kind = "pace" if operations.horizon == "cyclic" else "deadline"
-    message = f"no plan of all jobs keeps what these promise: {told}"
+    message = f"no plan of all jobs keeps what these guarantee: {told}"
     return Conflict(kind, names, f"{message}; a larger {kind}_us of one of them, or fewer jobs, may help")
 
 
-def _promise_of(job: Job | ShapedJob) -> str:
+def _guarantee_of(job: Job | ShapedJob) -> str:
     if job.deadline_us is not None:
         return f"to end by {job.deadline_us:,} us"
     return f"{job.iterations:,} iterations, one every {job.pace_us:,} us"

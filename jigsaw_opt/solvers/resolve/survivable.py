@@ -1,4 +1,4 @@
-"""Plans that outlive the failure of any one link: no job stops, and with the order kept all promises are kept.
+"""Plans that outlive the failure of any one link: no job stops, and with the order kept all guarantees are kept.
 
 A link is a bridge where its failure parts the cluster. Between servers that no bridge parts, a least path has no
 bridge, and a job on servers that one parts stops with it (Tarjan, *A note on finding the bridges of a graph*, 1974). So
@@ -16,11 +16,10 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.listed import acting, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import Options
@@ -29,14 +28,17 @@ from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import Report, Result, Status
+from jigsaw_opt.solvers.solve_state import first_bound
 
-__all__ = ["LinkFailures", "bridges", "solve_robust"]
+__all__ = ["LinkFailures", "bridges", "solve_survivable"]
 
 _FIRST_SHARE = 0.3
 """Share of the limits for plans to begin with."""
 
 
-def solve_robust(instance: Instance, method: str | Solver, options: Options, on_event: Report | None = None) -> Result:
+def solve_survivable(
+    instance: Instance, method: str | Solver, options: Options, on_event: Report | None = None
+) -> Result:
     """Solve an instance as `solve` does, among plans that outlive the failure of any one link.
 
     Parameters
@@ -62,7 +64,7 @@ def solve_robust(instance: Instance, method: str | Solver, options: Options, on_
     asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
     solver, opening = find_solver(method), None
     _require_condition(solver, narrow, asked)
-    if instance.promising and instance.cluster.links and not callable(solver):
+    if instance.guaranteed_jobs and instance.cluster.links and not callable(solver):
         first = list(_first_plans(narrow, solver, _shared(asked, _FIRST_SHARE / 2)))
         opening, asked = offering(first), _shared(asked, 1 - _FIRST_SHARE)
     result = solve_listed(narrow, solver, asked, on_event, opening)
@@ -148,14 +150,14 @@ class LinkFailures:
         self._worst: str | None = None
 
     def outlived(self, operations: Operations, timetable: Timetable) -> bool:
-        """Whether no failure stops a job of a plan or, with its order kept, makes one break what it promises."""
+        """Whether no failure stops a job of a plan or, with its order kept, makes one break what it guarantees."""
         effects = FailureEffects(KeptOrder(self._whole(operations), timetable), self._without)
         # What broke the last plan is likely to break this one.
         links = sorted(effects.used_links, key=lambda name: name != self._worst)
         failures = [[FailedPart("link", name)] for name in links]
         if any(map(effects.stops, failures)):
             return False
-        for failed in failures if operations.instance.promising else ():
+        for failed in failures if operations.instance.guaranteed_jobs else ():
             effect = effects.of(failed)
             if effect.broken or effect.objective is None:
                 self._worst = failed[0].name
@@ -178,7 +180,7 @@ class LinkFailures:
 
 def _of_all(instance: Instance, result: Result, options: Options) -> Result:
     """The result with the bound and the proofs of all plans of the instance."""
-    bound = first_bound(cut(instance), options)
+    bound = first_bound(compile_instance(instance), options)
     result = replace(result, bound=bound.value, proof=bound.proof)
     if result.plan is None or result.objective is None:
         return result

@@ -6,7 +6,7 @@ import math
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds import stronger_bounds
-from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["BOUND_WORK", "raise_bounds"]
 
@@ -14,24 +14,24 @@ BOUND_WORK = 2.0
 """Seconds of a usual core for bounds before the exact model begins."""
 
 
-def raise_bounds(control: Control, operations: Operations, work: float, seconds: float = math.inf) -> None:
+def raise_bounds(solve_state: SolveState, operations: Operations, work: float, seconds: float = math.inf) -> None:
     """Raise the bound of a solve as far as it goes, until there is a reason to stop.
 
     Parameters
     ----------
-    control
+    solve_state
         Receives the bounds.
     operations
-        The instance, cut.
+        The compiled instance.
     work
         Limit in deterministic seconds.
     seconds
         Limit of the clock, beside those of the solve.
     """
-    end, without = control.seconds + seconds, control.options.without_bounds
+    end, without = solve_state.seconds + seconds, solve_state.options.without_bounds
 
     def stop() -> bool:
-        return control.seconds >= end or control.reason() is not None
+        return solve_state.seconds >= end or solve_state.reason() is not None
 
-    for bound in stronger_bounds(operations, control.bound, work, stop, without):
-        control.raise_bound(*bound)
+    for bound in stronger_bounds(operations, solve_state.bound, work, stop, without):
+        solve_state.raise_bound(*bound)

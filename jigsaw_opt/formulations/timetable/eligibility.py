@@ -7,16 +7,16 @@ from jigsaw_opt.problem.critical import crossing_span_us, usable_gpus
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import Gpu
 
-__all__ = ["Ground", "block_us"]
+__all__ = ["GpuEligibility", "block_us"]
 
 
-class Ground:
+class GpuEligibility:
     """GPUs in one flat list, and which of them each job may use.
 
     Parameters
     ----------
     operations
-        The instance, cut.
+        The compiled instance.
     """
 
     def __init__(self, operations: Operations) -> None:

@@ -12,12 +12,13 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_promises
 from tests.random_shapes import random_mixed_instance, random_shaped_instance
@@ -36,8 +37,8 @@ def agrees(instance: Instance, result: Result, best: int | None) -> str:
     assert result.status == (Status.INFEASIBLE if best is None else Status.OPTIMAL), instance.name
     if best is None:
         named = [conflict for conflict in result.conflicts if conflict.kind in ("deadline", "pace")]
-        promising = {job.name for job in instance.promising}
-        assert any(promising & set(conflict.jobs) for conflict in named), instance.name
+        guaranteed_jobs = {job.name for job in instance.guaranteed_jobs}
+        assert any(guaranteed_jobs & set(conflict.jobs) for conflict in named), instance.name
         return "infeasible"
     assert result.plan is not None
     assert check(instance, result.plan) == ()
@@ -56,9 +57,9 @@ def test_data_parallel_jobs_agree_with_brute_force(horizon: Horizon, objective: 
             continue
         about = best if horizon == "cyclic" else optimum(replace(free, objective="makespan")) or 1
         instance = with_promises(free, Random(seed), about)
-        promised = optimum(instance)
-        found[agrees(instance, solved(instance, solver), promised)] += 1
-        found["other"] += promised is not None and promised > best
+        guaranteed = optimum(instance)
+        found[agrees(instance, solved(instance, solver), guaranteed)] += 1
+        found["other"] += guaranteed is not None and guaranteed > best
     assert found["infeasible"] > 2 and found["optimal"] > 2
     assert found["other"] or horizon == "cyclic" or objective == "makespan"
 
@@ -97,11 +98,11 @@ def test_whatever_is_found_keeps_what_was_promised(horizon: Horizon, objective: 
     assert found[Status.OPTIMAL] + found[Status.FEASIBLE] > 1 and found[Status.INFEASIBLE]
 
 
-def two_on_one_gpu(**promises: int) -> Instance:
-    """A short job and a long one on one GPU; the promise is that of the long one."""
+def two_on_one_gpu(**guarantees: int) -> Instance:
+    """A short job and a long one on one GPU; the guarantee is that of the long one."""
     models = {name: Model((Segment("all", {"v": time}, {"v": time}, 0, 0),)) for name, time in (("a", 5), ("b", 10))}
-    jobs = (Job("short", "a", 1, 1), Job("long", "b", 1, 2, **promises))
-    horizon: Horizon = "cyclic" if "pace_us" in promises else "finite"
+    jobs = (Job("short", "a", 1, 1), Job("long", "b", 1, 2, **guarantees))
+    horizon: Horizon = "cyclic" if "pace_us" in guarantees else "finite"
     objective: Objective = "period" if horizon == "cyclic" else "weighted_completion"
     return Instance("two", Cluster((Server("s", "v", 1, 1, 1),)), models, jobs, horizon, objective)
 
@@ -113,7 +114,7 @@ def test_the_integer_program_agrees_with_brute_force(
     objective: Objective, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("highspy")
-    monkeypatch.setattr(ilp, "offer_greedy", lambda control, operations, seed: False)
+    monkeypatch.setattr(ilp, "offer_greedy", lambda solve_state, operations, seed: False)
     found: Counter[str] = Counter()
     for seed in range(500, 525):
         free = random_instance(seed, "finite", objective, operations=6)
@@ -155,12 +156,12 @@ def test_certain_causes_name_the_promise(solver: str) -> None:
     late = solved(two_on_one_gpu(deadline_us=39), solver)
     assert (late.status, late.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
     assert [(it.kind, it.jobs) for it in late.conflicts] == [("deadline", ("long",))]
-    assert "ends no earlier than 40 us even alone, and promises to end by 39 us" in late.conflicts[0].message
+    assert "ends no earlier than 40 us even alone, and must end by 39 us" in late.conflicts[0].message
     assert "a deadline at least 1 us later is wanted" in late.conflicts[0].message
     slow = solved(two_on_one_gpu(pace_us=24), solver)
     assert (slow.status, [it.kind for it in slow.conflicts]) == (Status.INFEASIBLE, ["pace"])
     assert "no period is shorter than 50 us" in slow.conflicts[0].message
-    assert "an iteration every 25 us is the most that may be promised" in slow.conflicts[0].message
+    assert "an iteration every 25 us is the most that may be guaranteed" in slow.conflicts[0].message
     assert solved(two_on_one_gpu(pace_us=25), solver).objective == 50
 
 
@@ -173,9 +174,9 @@ def test_a_proof_that_no_plan_keeps_all_promises_names_them() -> None:
     assert "the latest deadline has to be at least 10 us later" in result.conflicts[0].message
 
 
-def test_others_refuse_promises_by_name() -> None:
+def test_others_refuse_guarantees_by_name() -> None:
     class Careless:
-        """A solver that says nothing of promises."""
+        """A solver that says nothing of guarantees."""
 
         name = display_name = "careless"
 
@@ -185,18 +186,39 @@ def test_others_refuse_promises_by_name() -> None:
         def unsupported(self, instance: Instance) -> str | None:
             return None
 
-        def run(self, control: Control) -> Result:
-            return control.conclude(lambda: None)
+        def run(self, solve_state: SolveState) -> Result:
+            return solve_state.conclude(lambda: None)
 
-    with pytest.raises(UsageError, match="'careless' does not take instance 'two': job 'long' promises"):
+    why = "'careless' does not take instance 'two': job 'long' has a deadline or a pace"
+    with pytest.raises(UsageError, match=why):
         solve(two_on_one_gpu(deadline_us=60), Careless())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("promises", [{"deadline_us": 45}, {"pace_us": 30}])
-def test_solving_anew_keeps_promises(promises: dict[str, int]) -> None:
-    promised = two_on_one_gpu(**promises)
-    old = solved(replace(promised, jobs=tuple(replace(job, deadline_us=None, pace_us=None) for job in promised.jobs)))
+@pytest.mark.parametrize("guarantees", [{"deadline_us": 45}, {"pace_us": 30}])
+def test_solving_anew_keeps_guarantees(guarantees: dict[str, int]) -> None:
+    guaranteed = two_on_one_gpu(**guarantees)
+    old = solved(
+        replace(guaranteed, jobs=tuple(replace(job, deadline_us=None, pace_us=None) for job in guaranteed.jobs))
+    )
     assert old.plan is not None
-    result = resolve(promised, old.plan, options=Options(threads=1, work_limit=0.2))
-    assert result.plan is not None and check(promised, result.plan) == ()
+    result = resolve(guaranteed, old.plan, options=Options(threads=1, work_limit=0.2))
+    assert result.plan is not None and check(guaranteed, result.plan) == ()
+
+
+def test_the_former_attribute_of_a_solver_counts_and_warns() -> None:
+    class Former:
+        name = display_name = "former"
+        promises = True
+
+        def unavailable(self) -> str | None:
+            return None
+
+        def unsupported(self, instance: Instance) -> str | None:
+            return None
+
+        def run(self, solve_state: SolveState) -> Result:
+            return solve_state.conclude(lambda: None)
+
+    with pytest.warns(DeprecationWarning, match="promises of a solver is called guarantees now"):
+        assert refusal(Former(), two_on_one_gpu(deadline_us=50)) is None

@@ -1,4 +1,4 @@
-"""Jobs of an instance as fluids, on the GPUs that they have or may have."""
+"""Jobs of an instance at rates, on the GPUs that they have or may have."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs
+from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["FluidModel", "kind_of"]
+__all__ = ["RateModel", "kind_of"]
 
 _ITERATIONS = 16
 """Of the job with most of them; levels are averaged over so many, and the others have fewer in proportion."""
@@ -28,8 +28,8 @@ _MOST_OPTIONS = 8
 _AMPLE = 2**53 - 1
 
 
-class FluidModel:
-    """Makes fluid jobs.
+class RateModel:
+    """Makes jobs at rates.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class FluidModel:
 
     Attributes
     ----------
-    fluids
+    rate_jobs
         Says when they end.
     gpus
         How many GPUs there are.
@@ -56,22 +56,22 @@ class FluidModel:
         layout = self._data.layout
         self._servers = instance.cluster.servers
         kinds = {it.name: kind_of(it) for it in self._servers}
-        self.fluids = FluidJobs({name: layout.memory[gpu] for name, gpu in self._data.number.items()}, kinds)
+        self.rate_jobs = RateJobs({name: layout.memory[gpu] for name, gpu in self._data.number.items()}, kinds)
         self._name = {gpu: name for name, gpu in self._data.number.items()}
         self.gpus = len(self._name)
-        self._known: dict[tuple[int, tuple[int, ...]], FluidJob | None] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], RateJob | None] = {}
 
-    def on(self, index: int, gpus: Sequence[str]) -> FluidJob | None:
+    def on(self, index: int, gpus: Sequence[str]) -> RateJob | None:
         """A job on GPUs by name; None where memory does not admit it even alone."""
         return self._made(index, [self._data.number[gpu] for gpu in gpus])
 
-    def anywhere(self) -> list[FluidJob] | None:
+    def anywhere(self) -> list[RateJob] | None:
         """Every job on some GPUs, whatever the others do; None where one finds none."""
         found = [self._moving(index) or next(self.elsewhere(index, ()), None) for index in range(len(self._jobs))]
         known = [job for job in found if job is not None]
         return known if len(known) == len(found) else None
 
-    def elsewhere(self, index: int, placed: Sequence[FluidJob | None]) -> Iterator[FluidJob]:
+    def elsewhere(self, index: int, placed: Sequence[RateJob | None]) -> Iterator[RateJob]:
         """A job on a few other sets of GPUs that the others, as far as they are placed, load little."""
         for other, job in enumerate(placed):
             if job is not None and other != index:
@@ -85,13 +85,13 @@ class FluidModel:
                 self._ample.unplace(other)
         yield from (job for job in found if job is not None)
 
-    def _made(self, index: int, gpus: Sequence[int]) -> FluidJob | None:
+    def _made(self, index: int, gpus: Sequence[int]) -> RateJob | None:
         key = index, tuple(gpus)
         if key not in self._known:
             self._known[key] = self._fluid(index, gpus)
         return self._known[key]
 
-    def _fluid(self, index: int, gpus: Sequence[int]) -> FluidJob | None:
+    def _fluid(self, index: int, gpus: Sequence[int]) -> RateJob | None:
         assignment = PartialPlacement(self._data).assignment(index, gpus)
         if assignment is None:
             return None
@@ -103,14 +103,14 @@ class FluidModel:
         own = job.iterations, job.weight, job.release_us, job.deadline_us
         sizes = graph.state_bytes, graph.activation_bytes[-1]
         used = tuple((resource, load_us) for resource, load_us in loads if load_us)
-        return FluidJob(job.name, *own, names, max(1, assignment.iteration_us), used, *sizes, job.restart_us)
+        return RateJob(job.name, *own, names, max(1, assignment.iteration_us), used, *sizes, job.restart_us)
 
-    def _moving(self, index: int) -> FluidJob | None:
+    def _moving(self, index: int) -> RateJob | None:
         """A job that may move, on any GPUs of one server, or of servers that follow one another; None for others."""
         job = self._jobs[index]
         if job.restart_us is None or len(self._jobs) * len(self._name) > _MOST_MOVING:
             return None
-        options: list[FluidJob] = []
+        options: list[RateJob] = []
         for server in {kind_of(it): it for it in reversed(self._servers) if it.gpus >= job.workers}.values():
             option = self.on(index, [f"{server.name}/{k}" for k in range(job.workers)])
             options += [replace(option, anywhere=True)] if option is not None else []
@@ -119,7 +119,7 @@ class FluidModel:
         options.sort(key=lambda option: option.iteration_us)
         return replace(options[0], anywhere=False, options=tuple(options)) if options else None
 
-    def _across(self, index: int) -> Iterator[FluidJob]:
+    def _across(self, index: int) -> Iterator[RateJob]:
         """A job on the GPUs of servers that follow one another, from each server on in turn, some at most."""
         names = [(s, f"{server.name}/{k}") for s, server in enumerate(self._servers) for k in range(server.gpus)]
         width, step = self._jobs[index].workers, -(-len(self._servers) // _MOST_OPTIONS)
@@ -136,7 +136,7 @@ def kind_of(server: Server) -> tuple[str, int, int, int]:
 
 
 def _data(part: Instance) -> ProblemData:
-    operations = cut(part)
+    operations = compile_instance(part)
     asked = demands(operations)
     assert asked is not None, "some job alone has no plan, which is said before"
     return ProblemData(operations, Layout(operations), asked)

@@ -1,4 +1,5 @@
-"""What failures do to a plan, in words: broken promises first, then jobs that stop, as others gain by their absence."""
+"""What failures do to a plan, in words: broken guarantees first, then jobs that stop, as others gain by their
+absence."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from jigsaw_opt.solvers.failure_repair import FailureRepair
 from jigsaw_opt.solvers.resolve.failures import FailureEffect
 from jigsaw_opt.text import counted, named, printable
 
-__all__ = ["OBJECTIVES", "FailureWords", "rank", "severity", "worst_first"]
+__all__ = ["OBJECTIVES", "FailureDescription", "rank", "severity", "worst_first"]
 
 OBJECTIVES = {
     "makespan": ("µs", "when the last job ends"),
@@ -25,7 +26,7 @@ def severity(effect: FailureEffect) -> int:
 
 
 def rank(effect: FailureEffect) -> tuple[int, ...]:
-    """The greater the worse: what breaks the most promises, then what stops the most jobs, then what costs most."""
+    """The greater the worse: what breaks the most guarantees, then what stops the most jobs, then what costs most."""
     cost = 0 if effect.stopped or effect.objective is None else effect.objective
     return severity(effect), len(effect.broken), len(effect.stopped), cost, len(effect.rerouted)
 
@@ -37,7 +38,7 @@ def worst_first(
     return sorted(found, key=lambda it: rank(it[0]), reverse=True)
 
 
-class FailureWords:
+class FailureDescription:
     """Words for failures of one plan.
 
     Parameters

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["UNITS", "Pace", "rate_of"]
+__all__ = ["UNITS", "Speed", "rate_of"]
 
 UNITS = 10**15
 """Units of work in an iteration."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Speed:
     """How fast a job runs.
 
     Parameters
@@ -29,12 +29,12 @@ class Pace:
     until: int | None = None
     exchange: float = 0.0
 
-    def stretched(self, factor: float) -> Pace:
+    def stretched(self, factor: float) -> Speed:
         """The pace where exchanges between servers take `factor` times as long."""
         if factor == 1.0 or self.exchange == 0.0:
             return self
         slower = max(1, round(self.rate / (1.0 + self.exchange * (factor - 1.0))))
-        return Pace(slower, self.until, self.exchange)
+        return Speed(slower, self.until, self.exchange)
 
 
 def rate_of(iteration_us: int | float | Fraction) -> int:

@@ -1,4 +1,4 @@
-"""What jobs promise of their ends and of their pace (specification: deadline, pace)."""
+"""What jobs guarantee of their ends and of their pace (specification: deadline, pace)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["promises"]
+__all__ = ["guarantees"]
 
 
-def promises(job: Job | ShapedJob, path: str, end_us: int, period_us: int | None) -> Iterator[Violation]:
+def guarantees(job: Job | ShapedJob, path: str, end_us: int, period_us: int | None) -> Iterator[Violation]:
     """The deadline of a job, and its pace.
 
     Parameters

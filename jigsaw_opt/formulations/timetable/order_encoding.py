@@ -1,7 +1,8 @@
-"""The channel of a job as two ladders, one of rates and one of latencies.
+"""The channel of a job as two order encodings, one of rates and one of latencies.
 
 The rate is the smallest and the latency the largest among the links and shared fabrics in use, so each of them only
-ever pushes a transfer down a ladder: step ``r`` is taken where something in use is at least as slow as value ``r``.
+ever pushes a transfer down an order encoding: step ``r`` is taken where something in use is at least as slow as value
+``r``.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from jigsaw_opt.formulations.timetable.variables import Variable
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.operations import OperationGraph
 
-__all__ = ["ChannelPace", "Ladder", "climb", "transfer_expression"]
+__all__ = ["ChannelEncoding", "OrderEncoding", "encoded_value", "transfer_expression"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder(Generic[Variable]):
+class OrderEncoding(Generic[Variable]):
     """Values from the best to the worst, and one literal for each step down; a lower step implies all above it."""
 
     values: tuple[int, ...]
@@ -27,11 +28,11 @@ class Ladder(Generic[Variable]):
 
 
 @dataclass(frozen=True)
-class ChannelPace(Generic[Variable]):
+class ChannelEncoding(Generic[Variable]):
     """Rate and latency of the channel of a job."""
 
-    rate: Ladder[Variable]
-    latency: Ladder[Variable]
+    rate: OrderEncoding[Variable]
+    latency: OrderEncoding[Variable]
 
     @property
     def fixed(self) -> bool:
@@ -49,17 +50,18 @@ class ChannelPace(Generic[Variable]):
         return Channel((), self.rate.values[-1], self.latency.values[-1])
 
 
-def transfer_expression(job: OperationGraph, pace: ChannelPace[Variable], bucket: int, contributors: int) -> Any:
+def transfer_expression(job: OperationGraph, pace: ChannelEncoding[Variable], bucket: int, contributors: int) -> Any:
     """Duration of a transfer with a known number of contributors; an integer where the pace is fixed."""
     moves = [job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
     steps = contributors + job.slots - 2
     waits = [steps * latency for latency in pace.latency.values]
-    return climb(moves, pace.rate.steps) + climb(waits, pace.latency.steps)
+    return encoded_value(moves, pace.rate.steps) + encoded_value(waits, pace.latency.steps)
 
 
-def climb(values: Sequence[int], steps: Sequence[Any]) -> Any:
-    """Value at the step reached on a ladder, as a linear expression; an integer on a ladder without steps."""
-    climbed: Any = values[0]
+def encoded_value(values: Sequence[int], steps: Sequence[Any]) -> Any:
+    """Value at the step reached on an order encoding, as a linear expression; an integer on an order encoding without
+    steps."""
+    total: Any = values[0]
     for (above, below), step in zip(pairwise(values), steps, strict=True):
-        climbed = climbed + (below - above) * step
-    return climbed
+        total = total + (below - above) * step
+    return total

@@ -1,4 +1,4 @@
-"""Jobs as fluids: each does iterations at a rate, as far as those before it in an order leave GPUs, links and memory.
+"""Jobs at rates: each does iterations at a rate, as far as those before it in an order leave GPUs, links and memory.
 
 An order and a placement of all jobs say when each ends, in about a millisecond, without any timetable. The counts of a
 phase are rates in whole numbers.
@@ -15,11 +15,17 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled
-from jigsaw_opt.solvers.kernels.fluid import FluidState, FluidTable, find_tight, run_fluid, set_rates
+from jigsaw_opt.solvers.kernels.processor_sharing import (
+    SharingState,
+    SharingTable,
+    find_tight,
+    set_rates,
+    share_processors,
+)
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs, Timing
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 
-__all__ = ["FluidJob", "FluidJobs", "FluidPolicy", "whole_counts"]
+__all__ = ["RateJob", "RateJobs", "RatePolicy", "whole_counts"]
 
 _PERIODS, _MOST = 8, 16
 """Iterations of a job that a period is as long as, and iterations of one job in it, at most."""
@@ -30,7 +36,7 @@ _WORTH_AN_ITERATION = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FluidJob:
+class RateJob:
     """A job on its GPUs.
 
     Parameters
@@ -64,7 +70,7 @@ class FluidJob:
     state_bytes: int
     activation_bytes: int
     restart_us: int | None = None
-    options: tuple[FluidJob, ...] = ()
+    options: tuple[RateJob, ...] = ()
     anywhere: bool = False
 
     @property
@@ -73,7 +79,7 @@ class FluidJob:
         return self.iteration_us * self.iterations
 
 
-class FluidJobs:
+class RateJobs:
     """Jobs that are told apart by number, and when they end in any order.
 
     Parameters
@@ -87,7 +93,7 @@ class FluidJobs:
     def __init__(self, memory: Mapping[str, int], kinds: Mapping[str, object] | None = None) -> None:
         self._names = list(memory)
         self._gpu = {name: number for number, name in enumerate(memory)}
-        self._number: dict[FluidJob, int] = {}
+        self._number: dict[RateJob, int] = {}
         self._placed: dict[tuple[str, tuple[str, ...]], int] = {}
         self._resources = {number: number for number in self._gpu.values()}
         self._server = [name.rsplit("/", 1)[0] for name in memory]
@@ -96,22 +102,22 @@ class FluidJobs:
         self._kind = {server: 1 + different.index(kind) for server, kind in (kinds or {}).items()}
         kind = [self._kind.get(server, 0) for server in first]
         servers = [*first.values(), len(memory)]
-        self._lists = FluidTable(
+        self._lists = SharingTable(
             [], [], [], [], [0], [], [], [0], [], [], [], [0], [], [*memory.values()], servers, kind
         )
-        self._arrays: FluidTable | None = None
+        self._arrays: SharingTable | None = None
 
-    def ends_us(self, order: Sequence[FluidJob]) -> list[float]:
+    def ends_us(self, order: Sequence[RateJob]) -> list[float]:
         """When each job of an order ends, in microseconds, those that come first in front."""
         numbers: Numbers = [self.number(job) for job in order]
         table, state = self._lists, self._state(order, [float(job.iterations) for job in order])
-        native = compiled(run_fluid)
+        native = compiled(share_processors)
         if native is not None:
             table, state, numbers = self._as_arrays(), arrays(state), arrays(numbers)
-        (native or run_fluid)(table, state, numbers)
+        (native or share_processors)(table, state, numbers)
         return list(state.end_us)
 
-    def rates(self, order: Sequence[FluidJob], progress: GroupProgress) -> dict[FluidJob, float]:
+    def rates(self, order: Sequence[RateJob], progress: GroupProgress) -> dict[RateJob, float]:
         """Iterations a microsecond of the jobs that run from now on, on the GPUs where they are then."""
         numbers = [self.number(job) for job in order]
         state = self._state(order, [float(progress.remaining.get(job.name, 0)) for job in order])
@@ -125,7 +131,7 @@ class FluidJobs:
         running = [(self._now(state, p, job), state.rate[p]) for p, job in enumerate(order) if state.rate[p]]
         return dict(running)
 
-    def _put(self, state: FluidState, p: int, job: FluidJob, progress: GroupProgress) -> None:
+    def _put(self, state: SharingState, p: int, job: RateJob, progress: GroupProgress) -> None:
         """Have a job that may move where its last phase had it, if that has just ended."""
         gpus, end_us, _ = progress.last[job.name]
         state.ready_us[p] = float(end_us + (job.restart_us or 0))
@@ -133,7 +139,7 @@ class FluidJobs:
             state.on[p] = self._placed[job.name, gpus]
             state.place[state.place_at[p] : state.place_at[p + 1]] = [self._gpu[gpu] for gpu in gpus]
 
-    def _now(self, state: FluidState, p: int, job: FluidJob) -> FluidJob:
+    def _now(self, state: SharingState, p: int, job: RateJob) -> RateJob:
         """A job on the GPUs that it has in a state."""
         if job.restart_us is None:
             return job
@@ -146,7 +152,7 @@ class FluidJobs:
             option = replace(option, gpus=gpus, loads_us=loads)
         return option
 
-    def number(self, job: FluidJob) -> int:
+    def number(self, job: RateJob) -> int:
         """The number of a job, a new one for a new one."""
         if job in self._number:
             return self._number[job]
@@ -169,11 +175,11 @@ class FluidJobs:
         table.option_at.append(len(table.option))
         return number
 
-    def _state(self, order: Sequence[FluidJob], remaining: list[float]) -> FluidState:
+    def _state(self, order: Sequence[RateJob], remaining: list[float]) -> SharingState:
         jobs, gpus = len(remaining), len(self._gpu)
         free, none = [1.0] * len(self._resources), [0] * gpus
         place_at = [0, *accumulate(len(job.gpus) for job in order)]
-        return FluidState(
+        return SharingState(
             remaining,
             [0.0] * jobs,
             [0.0] * jobs,
@@ -190,13 +196,13 @@ class FluidJobs:
             [0] * max((len(job.gpus) for job in order), default=0),
         )
 
-    def _as_arrays(self) -> FluidTable:
+    def _as_arrays(self) -> SharingTable:
         if self._arrays is None:
             self._arrays = arrays(self._lists)
         return self._arrays
 
 
-class FluidPolicy:
+class RatePolicy:
     """Phases at the rates of an order.
 
     Parameters
@@ -210,7 +216,7 @@ class FluidPolicy:
         the period that there is; None for no such trial.
     """
 
-    def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs, timing: Timing | None = None) -> None:
+    def __init__(self, order: Sequence[RateJob], jobs: RateJobs, timing: Timing | None = None) -> None:
         self._order, self._jobs, self._timing = order, jobs, timing
 
     def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
@@ -225,7 +231,7 @@ class FluidPolicy:
         return RunningJobs(self._measured(running, rates, tried, gpus), gpus)
 
     def _measured(
-        self, jobs: Sequence[FluidJob], rates: Mapping[str, float], tried: Sequence[dict[str, int]], gpus: Gpus
+        self, jobs: Sequence[RateJob], rates: Mapping[str, float], tried: Sequence[dict[str, int]], gpus: Gpus
     ) -> dict[str, int]:
         """Of some counts those that waste least by the periods of their cyclic plans, as far as there is time."""
         assert self._timing is not None
@@ -238,7 +244,7 @@ class FluidPolicy:
         return best
 
 
-def whole_counts(jobs: Sequence[FluidJob], rates: Mapping[str, float]) -> list[dict[str, int]]:
+def whole_counts(jobs: Sequence[RateJob], rates: Mapping[str, float]) -> list[dict[str, int]]:
     """Whole iterations in about the ratio of the rates, some with which the period wastes little, the best first.
 
     Periods are tried that are as long as some iterations of one of the jobs.
@@ -255,14 +261,14 @@ def whole_counts(jobs: Sequence[FluidJob], rates: Mapping[str, float]) -> list[d
     return ranked[:_MEASURED]
 
 
-def _gained(jobs: Sequence[FluidJob], rates: Mapping[str, float], counts: Mapping[str, int], period_us: float) -> float:
+def _gained(jobs: Sequence[RateJob], rates: Mapping[str, float], counts: Mapping[str, int], period_us: float) -> float:
     """Share of the rates that a period comes to, by weight and length of jobs; more iterations cost a little."""
     worth = {job.name: job.weight * job.alone_us for job in jobs}
     paces = (worth[job.name] * min(1.0, counts[job.name] / (period_us * rates[job.name])) for job in jobs)
     return sum(paces) / sum(worth.values()) - _WORTH_AN_ITERATION * sum(counts.values()) / len(jobs)
 
 
-def _period_us(jobs: Sequence[FluidJob], counts: Mapping[str, int]) -> float:
+def _period_us(jobs: Sequence[RateJob], counts: Mapping[str, int]) -> float:
     """Time of the longest job, or of the fullest GPU or link."""
     loads: dict[int, float] = {}
     for job in jobs:

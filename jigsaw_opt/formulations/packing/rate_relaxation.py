@@ -1,4 +1,4 @@
-"""The fluid relaxation of packing: jobs in any shares of any GPUs, as long as nothing is used for more than its time.
+"""The rate relaxation of packing: jobs in any shares of any GPUs, as long as nothing is used for more than its time.
 
 With classes of jobs ``c``, steps ``k`` of a class's value and types of servers ``t``, where progress ``y_ct`` of class
 ``c`` on type ``t`` takes what `Needs` says of an iteration for each ``tau_c`` of progress::
@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
-from jigsaw_opt.formulations.packing.gangs import JobKind, Needs, kinds, needs, references_us
+from jigsaw_opt.formulations.packing.coscheduling import JobKind, Needs, kinds, needs, references_us
 from jigsaw_opt.formulations.packing.master import Master
 from jigsaw_opt.problem.packing import PackingProblem
 
-__all__ = ["fluid_program"]
+__all__ = ["rate_relaxation"]
 
 
 class _Flow(NamedTuple):
@@ -39,7 +39,7 @@ class _Flow(NamedTuple):
     memory: float
 
 
-def fluid_program(problem: PackingProblem) -> LinearProgram:
+def rate_relaxation(problem: PackingProblem) -> LinearProgram:
     """The relaxation, which minimises the negative of the value; columns are all ``z``, then all ``y``."""
     import numpy as np
 

@@ -1,8 +1,8 @@
-"""Gangs: jobs on the same GPUs, and the rates that no timetable of them beats.
+"""Coschedules: jobs on the same GPUs, and the rates that no timetable of them beats.
 
-A *gang* is one job alone at full depth, or two jobs of the same number of workers on the same GPUs, whose iterations
-take turns one to one. Each may take its class's depth rule. Jobs of one model, width and rule are of one *kind*,
-and what is said of a gang depends on the kinds alone; classes of a kind differ in weight.
+A *coschedule* is one job alone at full depth, or two jobs of the same number of workers on the same GPUs, whose
+iterations take turns one to one. Each may take its class's depth rule. Jobs of one model, width and rule are of one
+*kind*, and what is said of a coschedule depends on the kinds alone; classes of a kind differ in weight.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FullDepth, Job
 from jigsaw_opt.problem.memory import deepest_level, most_bytes
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.operations import OperationGraph, cut
+from jigsaw_opt.problem.operations import OperationGraph, compile_instance
 from jigsaw_opt.problem.packing import PackingProblem, ServerType
 
 __all__ = [
-    "Gang",
-    "GangSite",
+    "Coschedule",
+    "CoscheduleSite",
     "JobKind",
     "Needs",
     "busy_shares",
-    "gang_instance",
-    "gangs",
+    "coschedule_instance",
+    "coschedules",
     "kinds",
     "needs",
     "references_us",
@@ -51,8 +51,8 @@ class JobKind:
 
 
 @dataclass(frozen=True, slots=True)
-class GangSite:
-    """GPUs that a gang takes.
+class CoscheduleSite:
+    """GPUs that a coschedule takes.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class GangSite:
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class Coschedule:
     """Jobs that share GPUs.
 
     Parameters
@@ -83,7 +83,7 @@ class Gang:
     """
 
     kinds: tuple[JobKind, ...]
-    site: GangSite
+    site: CoscheduleSite
     references_us: tuple[int, ...]
     period_us: Fraction
 
@@ -122,27 +122,27 @@ def kinds(problem: PackingProblem) -> tuple[tuple[JobKind, ...], tuple[int, ...]
     return tuple(numbers), tuple(of_class)
 
 
-def site(server_type: ServerType, workers: int) -> GangSite | None:
-    """What a gang of `workers` GPUs takes of servers of a type; None where there are not enough, or no links."""
+def site(server_type: ServerType, workers: int) -> CoscheduleSite | None:
+    """What a coschedule of `workers` GPUs takes of servers of a type; None where there are not enough, or no links."""
     servers = ceil_div(workers, server_type.server.gpus)
     if servers > server_type.count or (servers > 1 and not server_type.bandwidth):
         return None
-    return GangSite(servers, workers)
+    return CoscheduleSite(servers, workers)
 
 
-def gang_instance(
-    server_type: ServerType, members: Sequence[tuple[JobKind, Model]], place: GangSite, iterations: int
+def coschedule_instance(
+    server_type: ServerType, members: Sequence[tuple[JobKind, Model]], place: CoscheduleSite, iterations: int
 ) -> Instance:
-    """The cyclic instance whose plan is a timetable of a gang; every job does `iterations` in a period."""
+    """The cyclic instance whose plan is a timetable of a coschedule; every job does `iterations` in a period."""
     models = {kind.model: model for kind, model in members}
     jobs = tuple(
         Job(f"j{k}", kind.model, kind.workers, iterations, depth=kind.depth) for k, (kind, _) in enumerate(members)
     )
-    return Instance("gang", server_type.group(place.servers, place.gpus), models, jobs, "cyclic", "period")
+    return Instance("coschedule", server_type.group(place.servers, place.gpus), models, jobs, "cyclic", "period")
 
 
-def gangs(problem: PackingProblem, number: int, references: Mapping[JobKind, int]) -> Iterator[Gang]:
-    """All gangs on servers of one type.
+def coschedules(problem: PackingProblem, number: int, references: Mapping[JobKind, int]) -> Iterator[Coschedule]:
+    """All coschedules on servers of one type.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def gangs(problem: PackingProblem, number: int, references: Mapping[JobKind, int
     able = [m for m in measured.values() if m.fits]
     for own in able:
         assert own.site is not None
-        yield Gang((own.kind,), own.site, (references[own.kind],), Fraction(own.alone_us))
+        yield Coschedule((own.kind,), own.site, (references[own.kind],), Fraction(own.alone_us))
     for first, second in combinations_with_replacement(able, 2):
         if first.kind.workers == second.kind.workers and _have_room(server_type, first, second):
             yield from _pair(first, second, references)
@@ -250,15 +250,15 @@ class _KindOnType:
     @cached_property
     def _channel(self) -> Channel:
         assert self.site is not None
-        instance = gang_instance(self.type, [(self.kind, self.model)], self.site, 1)
-        found = cut(instance).routes.channel({k: s.gpus for k, s in enumerate(instance.cluster.servers)})
+        instance = coschedule_instance(self.type, [(self.kind, self.model)], self.site, 1)
+        found = compile_instance(instance).routes.channel({k: s.gpus for k, s in enumerate(instance.cluster.servers)})
         assert found is not None
         return found
 
     def _graph(self, depth: Depth) -> OperationGraph:
         kind = JobKind(self.kind.model, self.kind.workers, depth)
-        place = GangSite(1, kind.workers)
-        return cut(gang_instance(self.type, [(kind, self.model)], place, _LONG)).jobs[0]
+        place = CoscheduleSite(1, kind.workers)
+        return compile_instance(coschedule_instance(self.type, [(kind, self.model)], place, _LONG)).jobs[0]
 
     def _iteration_us(self, job: OperationGraph) -> int:
         return tail_us(self._table, shortest_transfers(job, self._channel), job.levels)
@@ -269,8 +269,8 @@ def _have_room(server_type: ServerType, first: _KindOnType, second: _KindOnType)
     return most_bytes((first.full, second.full)) <= server_type.server.gpu_memory
 
 
-def _pair(first: _KindOnType, second: _KindOnType, references: Mapping[JobKind, int]) -> Iterator[Gang]:
-    """The gang of two jobs, unless taking turns in longer stretches does as well.
+def _pair(first: _KindOnType, second: _KindOnType, references: Mapping[JobKind, int]) -> Iterator[Coschedule]:
+    """The coschedule of two jobs, unless taking turns in longer stretches does as well.
 
     One iteration of each takes at least the mean time of both on their GPUs, on their links, and of each alone.
     """
@@ -284,4 +284,4 @@ def _pair(first: _KindOnType, second: _KindOnType, references: Mapping[JobKind, 
     )
     if period < first.alone_us + second.alone_us:
         known = (references[first.kind], references[second.kind])
-        yield Gang((first.kind, second.kind), first.site, known, period)
+        yield Coschedule((first.kind, second.kind), first.site, known, period)

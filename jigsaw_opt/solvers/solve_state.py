@@ -1,0 +1,357 @@
+"""One solve under way: incumbent, bound, stop rules and the progress stream.
+
+`solve` hands a solver a `SolveState`; it offers it every plan and every bound, asks it when to stop, and
+ends with its `result`. Engines that block run under `SolveState.run`, so Ctrl-C, time and every other
+stop rule work the same for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from importlib.metadata import version
+from typing import TypeVar
+
+from jigsaw_opt import __version__
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import EngineDiedError, OutOfTimeError, UsageError
+from jigsaw_opt.problem import clock
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of
+from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
+from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
+from jigsaw_opt.solvers.infeasibility import exceeded_guarantees
+from jigsaw_opt.solvers.live import LiveEvent
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import (
+    Accepted,
+    Conflict,
+    Event,
+    ExactModel,
+    MoveRecord,
+    Report,
+    Result,
+    Status,
+    StoppedBy,
+)
+from jigsaw_opt.solvers.stop import StopRule, stop_rules
+
+__all__ = ["NO_BOUND", "SolveState", "first_bound"]
+
+T = TypeVar("T")
+_SECONDS_OF_BLOCK = 3e-5
+"""What checking and writing a block of a plan takes on a slow core."""
+NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound"))
+"""Bound, and what proves it, where the time was over before there was any."""
+
+
+class SolveState:
+    """The state of one solve. Safe to use from the engine's threads.
+
+    Parameters
+    ----------
+    name
+        Name of the solver.
+    operations
+        The compiled instance.
+    options
+        Limits, seed, cancel flag.
+    report
+        Receives the progress stream.
+    """
+
+    def __init__(self, name: str, operations: Operations, options: Options, report: Report) -> None:
+        self.name, self.operations, self.options = name, operations, options
+        self._clock = clock.current() or clock.Clock(options.time_limit, options.cancel, options.grace)
+        # What went before within the same limit, such as cutting the instance, counts.
+        self.started = self.improved = self._clock.started
+        self._after = max(0.0, _SECONDS_OF_BLOCK * operations.blocks - options.grace)
+        self.objective: int | None = None
+        self.best: Timetable | None = None
+        self.trajectory: list[Event] = []
+        self.moves: dict[str, MoveRecord] = {}
+        self._report = report
+        self._lock = threading.RLock()
+        self._rules = stop_rules(options)
+        self.bound, self.proof, _ = first_bound(operations, options)
+        self._deadlines: Deadlines | None = None
+        self._conflict = exceeded_guarantees(operations, self.bound)
+        self._exact_model: ExactModel | None = None
+        self.ended = False
+        self._emit()
+
+    @cached_property
+    def _sha256(self) -> str:
+        return instance_sha256(self.operations.instance)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds left of the time limit, at least 0; None without a limit."""
+        return None if self.limit is None else max(0.0, self.limit - self.seconds)
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds after the start at which a solver ends; None without a limit."""
+        return None if self.options.time_limit is None else self.options.time_limit - self.kept
+
+    @property
+    def kept(self) -> float:
+        """Seconds of the time limit kept back for checking and writing the plan at hand, at most half of it."""
+        if self.objective is None or self.options.time_limit is None:
+            return 0.0
+        return min(self._after, self.options.time_limit / 2)
+
+    @property
+    def incumbent(self) -> tuple[int, Timetable] | None:
+        """Objective and timetable of the best plan so far; None before there is any."""
+        with self._lock:
+            return None if self.objective is None or self.best is None else (self.objective, self.best)
+
+    def offer(self, timetable: Timetable) -> Accepted | None:
+        """Take a plan as the new incumbent if it is better; says by how much it was, or None where it was not.
+
+        One that breaks a guarantee is no plan, and never taken; nor is one against the condition of the options.
+        """
+        if not self.keeps_guarantees(timetable):
+            return None
+        objective = objective_of(self.operations, timetable.jobs, timetable.period_us, timetable.shaped)
+        if not self._meets_condition(timetable, objective):
+            return None
+        with self._lock:
+            if self.ended or (self.objective is not None and objective >= self.objective):
+                return None
+            before, self.objective, self.best = self.objective, objective, timetable
+            if before is None:
+                self._clock.bring_forward(self.kept)
+            self.improved = time.monotonic()
+            self._emit()
+            return Accepted(0 if before is None else before - objective)
+
+    def _meets_condition(self, timetable: Timetable, objective: int) -> bool:
+        """Whether a plan meets the condition of the options, which is asked of better plans only: it may take long."""
+        condition, known = self.options.condition, self.objective
+        return condition is None or ((known is None or objective < known) and condition(self.operations, timetable))
+
+    def keeps_guarantees(self, timetable: Timetable) -> bool:
+        """Whether a plan keeps all deadlines and paces (specification: deadline, pace)."""
+        if not self.operations.instance.guaranteed_jobs:
+            return True
+        return lateness_us(self.operations, timetable.ends, timetable.period_us) == 0
+
+    def raise_bound(self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None) -> None:
+        """Take a proven lower bound if it is better; without a `proof` the solver's own search has proven it."""
+        with self._lock:
+            if bound > self.bound and not self.ended:
+                self.bound, self.proof = bound, proof or Proof(f"search by {self.name}", relaxation=self.name)
+                self._deadlines = deadlines or self._deadlines
+                self._emit()
+                self._conflict = self._conflict or exceeded_guarantees(self.operations, bound)
+
+    def credit(self, record: MoveRecord) -> None:
+        """Add what calls of a move of the search came to."""
+        with self._lock:
+            old = self.moves.get(record.name)
+            self.moves[record.name] = record if old is None else old + record
+
+    def add_rule(self, rule: StopRule) -> None:
+        """End the solve where this rule holds, too."""
+        self._rules = (*self._rules, rule)
+
+    def deadlines(self, limit: int) -> Mapping[int, int]:
+        """Deadlines of jobs, in microseconds by index, in plans within `limit`, by the last proof that has any."""
+        return self._deadlines(limit) if self._deadlines is not None else {}
+
+    def refute(self, conflict: Conflict) -> None:
+        """Take the proof that there is no plan."""
+        self._conflict = conflict
+
+    def leave_out_model(self, reason: str = "the solve ended before its turn came") -> None:
+        """Record why the exact model of this solver has not been built, unless it has been.
+
+        Parameters
+        ----------
+        reason
+            Why not. A solver that has such a model begins with the default.
+        """
+        with self._lock:
+            if not self.model_built:
+                self._exact_model = ExactModel(False, reason)
+
+    def record_model(self) -> None:
+        """Record that the exact model has been built."""
+        self._exact_model = ExactModel(True)
+
+    @property
+    def model_built(self) -> bool:
+        """Whether the exact model has been built."""
+        return self._exact_model is not None and self._exact_model.built
+
+    def reason(self) -> StoppedBy | None:
+        """Why the solve should stop now, or None."""
+        if self._conflict is not None or (self.objective is not None and self.objective <= self.bound):
+            return StoppedBy.PROOF
+        return next((rule.reason for rule in self._rules if rule.holds(self)), None)
+
+    def run(self, call: Callable[[], T], cancel: Callable[[], None], until: float = math.inf) -> T:
+        """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop.
+
+        So does the time `until`, in seconds after the start.
+
+        Raises
+        ------
+        OutOfTimeError
+            The engine did not end then. It is left behind, and nothing that it does reaches a solve that has ended.
+        """
+        return self.run_all([call], cancel, until=until)[0]
+
+    def run_all(
+        self, calls: Sequence[Callable[[], T]], cancel: Callable[[], None], threads: int = 1, until: float = math.inf
+    ) -> list[T]:
+        """The same of engines of which so many run at once."""
+
+        def stopped() -> bool:
+            return self.reason() is not None or self.seconds >= until
+
+        return run_all_stoppable(calls, cancel, self.name, stopped, threads)
+
+    @property
+    def engine_listener(self) -> Callable[[str], None] | None:
+        """As in `Options`, as long as the solve is under way."""
+        listen = self.options.engine_listener
+        if listen is None:
+            return None
+        return lambda text: None if self.ended else listen(text)
+
+    def conclude(self, run: Callable[[], StoppedBy | None], engines: Sequence[str] = ()) -> Result:
+        """The outcome of what `run` does with this solve_state, also where the clock or an engine's death ends it
+        halfway.
+
+        Parameters
+        ----------
+        run
+            Offers plans and bounds; returns why it ended, or None where it ran to its end.
+        engines
+            Distributions whose versions are recorded.
+
+        Raises
+        ------
+        EngineDiedError
+            An engine died, and no plan was known before.
+        UsageError
+            This solve has ended before.
+        """
+        if self.ended:
+            raise UsageError(f"this solve_state of {self.name!r} has ended and takes nothing any more; make a new one")
+        try:
+            ended = run()
+        except OutOfTimeError:
+            ended = StoppedBy.TIME
+        except EngineDiedError as error:
+            if self.best is None:
+                raise
+            return self.result(StoppedBy.FAILURE, engines, str(error))
+        return self.result(self.reason() or ended or StoppedBy.COMPLETED, engines)
+
+    def result(self, stopped_by: StoppedBy, engines: Sequence[str] = (), failure: str = "") -> Result:
+        """The outcome: status and plan follow from the incumbent, the bound and the proof that there is no plan.
+
+        Parameters
+        ----------
+        stopped_by
+            Why it ended; a closed gap or a refutation makes it ``proof``.
+        engines
+            Distributions whose versions are recorded.
+        failure
+            What an engine died of.
+        """
+        with self._lock:  # from here on whatever an engine that was left behind finds comes too late
+            self.ended = True
+        closed = self.objective is not None and self.objective <= self.bound
+        refuted = self._conflict is not None and self.best is None
+        seconds = self.seconds
+        return Result(
+            status=self._status(closed, refuted),
+            stopped_by=StoppedBy.PROOF if closed or refuted else stopped_by,
+            objective=self.objective,
+            bound=self.bound,
+            proof=self.proof,
+            plan=self._plan(self.best, Event(seconds, self.objective, self.bound)),
+            trajectory=tuple(self.trajectory),
+            conflicts=(self._conflict,) if refuted and self._conflict is not None else (),
+            failure=failure,
+            exact_model=self._exact_model,
+            moves=tuple(self.moves.values()),
+            solver=self.name,
+            seconds=seconds,
+            seed=self.options.seed,
+            versions={engine: version(engine) for engine in engines},
+        )
+
+    def _status(self, closed: bool, refuted: bool) -> Status:
+        if self.best is None:
+            return Status.INFEASIBLE if refuted else Status.UNKNOWN
+        return Status.OPTIMAL if closed else Status.FEASIBLE
+
+    def _plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
+        if timetable is None or event.objective is None:
+            return None
+        return Plan.of_jobs(
+            instance=self.operations.instance.name,
+            instance_sha256=self._sha256,
+            status="optimal" if event.objective <= event.bound else "feasible",
+            objective=event.objective,
+            bound=event.bound,
+            period_us=timetable.period_us,
+            jobs=_in_order(self.operations.instance, timetable),
+            solver={
+                "name": self.name,
+                "version": __version__,
+                "seconds": round(event.seconds, 3),
+                "seed": self.options.seed,
+            },
+        )
+
+    def _emit(self) -> None:
+        event = Event(round(self.seconds, 3), self.objective, self.bound)
+        self.trajectory.append(event)
+        self._report(LiveEvent.of(event, partial(self._checked_plan, self.best, event)))
+
+    def _checked_plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
+        """The plan at an event; None where there is none, or where the time limit leaves none to check it."""
+        if not self.ended and self._clock.left < _SECONDS_OF_BLOCK * self.operations.blocks:
+            return None
+        plan = self._plan(timetable, event)
+        if plan is not None:
+            require_correct(self.operations.instance, plan, f"solver {self.name!r}")
+        return plan
+
+
+def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | ShapedJobPlan, ...]:
+    """Plans of all jobs in the order of the instance."""
+    if not timetable.shaped:
+        return timetable.jobs
+    jobs, shaped = iter(timetable.jobs), iter(timetable.shaped)
+    return tuple(next(shaped) if isinstance(job, ShapedJob) else next(jobs) for job in instance.jobs)
+
+
+def first_bound(operations: Operations, options: Options) -> Bound:
+    """The bound that every solve begins with: the best that there is once the time is over, or `NO_BOUND`."""
+    best = NO_BOUND
+    try:
+        for bound in instant_bounds(operations, options.without_bounds):
+            best = bound
+    except OutOfTimeError:
+        return best if best.value else NO_BOUND
+    return best
