@@ -9,10 +9,10 @@ from typing import ClassVar, Protocol
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy, relative_gap
 
-__all__ = ["Gap", "Interrupt", "NoImprovement", "NoPlan", "SolveState", "StopRule", "Target", "TimeLimit", "stop_rules"]
+__all__ = ["Gap", "Interrupt", "NoImprovement", "NoPlan", "SolveProgress", "StopRule", "Target", "TimeLimit", "stop_rules"]
 
 
-class SolveState(Protocol):
+class SolveProgress(Protocol):
     """What a stop rule may look at."""
 
     @property
@@ -33,7 +33,7 @@ class StopRule(Protocol):
 
     reason: ClassVar[StoppedBy]
 
-    def holds(self, state: SolveState) -> bool:
+    def holds(self, state: SolveProgress) -> bool:
         """Whether the solve should end now."""
 
 
@@ -44,7 +44,7 @@ class Interrupt:
     options: Options
     reason: ClassVar[StoppedBy] = StoppedBy.INTERRUPT
 
-    def holds(self, state: SolveState) -> bool:
+    def holds(self, state: SolveProgress) -> bool:
         """Whether the flag is set."""
         return self.options.cancel.is_set()
 
@@ -56,7 +56,7 @@ class TimeLimit:
     limit: float
     reason: ClassVar[StoppedBy] = StoppedBy.TIME
 
-    def holds(self, state: SolveState) -> bool:
+    def holds(self, state: SolveProgress) -> bool:
         """Whether the limit is reached."""
         return state.seconds >= self.limit - state.kept
 
@@ -68,7 +68,7 @@ class Gap:
     gap: float
     reason: ClassVar[StoppedBy] = StoppedBy.GAP
 
-    def holds(self, state: SolveState) -> bool:
+    def holds(self, state: SolveProgress) -> bool:
         """Whether there is a plan within the gap."""
         return state.objective is not None and relative_gap(state.objective, state.bound) <= self.gap
 
@@ -80,7 +80,7 @@ class Target:
     target: int
     reason: ClassVar[StoppedBy] = StoppedBy.TARGET
 
-    def holds(self, state: SolveState) -> bool:
+    def holds(self, state: SolveProgress) -> bool:
         """Whether there is a plan at or below the target."""
         return state.objective is not None and state.objective <= self.target
 
@@ -92,7 +92,7 @@ class NoImprovement:
     seconds: float
     reason: ClassVar[StoppedBy] = StoppedBy.NO_IMPROVEMENT
 
-    def holds(self, state: SolveState) -> bool:
+    def holds(self, state: SolveProgress) -> bool:
         """Whether the last better plan is too long ago."""
         return state.objective is not None and time.monotonic() - state.improved >= self.seconds
 
@@ -104,7 +104,7 @@ class NoPlan:
     limit: float
     reason: ClassVar[StoppedBy] = StoppedBy.TIME
 
-    def holds(self, state: SolveState) -> bool:
+    def holds(self, state: SolveProgress) -> bool:
         """Whether there is still none."""
         return state.objective is None and state.seconds >= self.limit
 
