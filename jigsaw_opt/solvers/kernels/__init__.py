@@ -31,9 +31,9 @@ _MODULES = (
 
 
 def compile_all(tell: Callable[[str], None]) -> None:
-    """Have all functions compiled and on disk, by a process a core: a minute, unless they are there already.
+    """Compile all functions that are not on disk yet, with one process per core; it takes about a minute.
 
-    Each is on disk as soon as it is compiled, so nothing is lost where this is interrupted.
+    Each is on disk as soon as it is compiled, so an interruption loses nothing that is finished.
 
     Parameters
     ----------

@@ -16,11 +16,11 @@ from jigsaw_opt.solvers.kernels.randomness import randint
 __all__ = ["anneal_activities"]
 
 _TRIES = 64
-"""After so many changes in vain the critical path of another job is looked at, where weights count."""
+"""Number of changes without success after which the critical path of another random job is taken."""
 
 
 def _begin(graph: ActivityGraph, order: ActivityOrder) -> None:
-    """Work out the order that an annealing begins with; on the cyclic horizon starts of some period are given."""
+    """Evaluate the order that an annealing begins with; on the cyclic horizon, starts of some period are given."""
     size = len(order.sequence)
     for n in range(size):
         p = order.sequence[n]
@@ -40,7 +40,7 @@ def _save(order: ActivityOrder) -> None:
 
 
 def _undo(order: ActivityOrder, first: int, last: int) -> None:
-    """Forget the sequence that was tried."""
+    """Reset the trial to the order that is kept."""
     for n in range(first, len(order.sequence)):
         order.trial[order.sequence[n]] = order.start[order.sequence[n]]
     take_back(order, first, last)
@@ -67,7 +67,7 @@ def anneal_activities(
     first, steps, total
         Number of the first step, how many to take now, and how many there are in all.
     hot
-        By what share of it the objective may well rise in step 0; this falls to 0 with the square of what is left.
+        Temperature in step 0, as a share of the objective; it falls to 0 with the square of the steps that are left.
     exponentials
         `EXPONENTIALS`.
 

@@ -15,11 +15,18 @@ from jigsaw_opt.solvers.kernels.randomness import randint
 __all__ = ["fits", "propose", "set_levels", "take_back"]
 
 _DOUBLINGS = 6
-"""An activity passes so many others at most, as a power of two."""
+"""Largest number of activities that one may pass, as a power of two."""
 
 
 def propose(graph: ActivityGraph, order: ActivityOrder) -> tuple[int, int]:
     """Change the sequence at a random place of the critical path.
+
+    Parameters
+    ----------
+    graph
+        The activities.
+    order
+        The order; sequence and positions change where a change is possible.
 
     Returns
     -------
@@ -49,7 +56,7 @@ def propose(graph: ActivityGraph, order: ActivityOrder) -> tuple[int, int]:
 
 
 def _shared(graph: ActivityGraph, p: int, q: int) -> int:
-    """A GPU or link that both use."""
+    """Return a GPU or link that both activities use, -1 for none."""
     for k in range(graph.use_at[p], graph.use_at[p + 1]):
         for i in range(graph.use_at[q], graph.use_at[q + 1]):
             if graph.use[k] == graph.use[i]:
@@ -58,7 +65,7 @@ def _shared(graph: ActivityGraph, p: int, q: int) -> int:
 
 
 def _behind(graph: ActivityGraph, order: ActivityOrder, r: int, at: int, step: int, distance: int) -> int:
-    """Where in the sequence so many activities that use a GPU or link are passed, or all there are."""
+    """Return the position at which `distance` activities that use a resource are passed, or the last such position."""
     found, n = at, at + step
     while 0 <= n < len(order.sequence) and distance > 0:
         p = order.sequence[n]
@@ -70,7 +77,7 @@ def _behind(graph: ActivityGraph, order: ActivityOrder, r: int, at: int, step: i
 
 
 def _mark_before(graph: ActivityGraph, order: ActivityOrder, first: int, last: int) -> bool:
-    """Mark what goes before `first` along with `last`; says whether that does not take in `first` itself."""
+    """Mark what has to go before `first` along with `last`; return whether that does not include `first` itself."""
     order.epoch[0] += 1
     epoch, mark, taken = order.epoch[0], order.mark, order.taken
     for n in range(last, first - 1, -1):
@@ -92,7 +99,7 @@ def _mark_before(graph: ActivityGraph, order: ActivityOrder, first: int, last: i
 
 
 def _mark_after(graph: ActivityGraph, order: ActivityOrder, first: int, last: int) -> bool:
-    """Mark what goes behind `last` along with `first`; says whether that does not take in `last` itself."""
+    """Mark what has to go behind `last` along with `first`; return whether that does not include `last` itself."""
     order.epoch[0] += 1
     epoch, mark, taken = order.epoch[0], order.mark, order.taken
     for n in range(first, last + 1):
@@ -114,7 +121,7 @@ def _mark_after(graph: ActivityGraph, order: ActivityOrder, first: int, last: in
 
 
 def _rearrange(order: ActivityOrder, first: int, last: int, marked_first: bool) -> None:
-    """Put what is marked before the others, or behind them."""
+    """Put the marked activities before the others, or behind them."""
     epoch, at = order.epoch[0], first
     for n in range(first, last + 1):
         order.old[n] = order.sequence[n]
@@ -127,14 +134,36 @@ def _rearrange(order: ActivityOrder, first: int, last: int, marked_first: bool) 
 
 
 def take_back(order: ActivityOrder, first: int, last: int) -> None:
-    """Undo a change of the sequence."""
+    """Undo a change of the sequence.
+
+    Parameters
+    ----------
+    order
+        The order; `old` holds the sequence before the change.
+    first, last
+        Positions of the first and the last activity that may have moved.
+    """
     for n in range(first, last + 1):
         p = order.old[n]
         order.sequence[n], order.position[p] = p, n
 
 
 def fits(graph: ActivityGraph, order: ActivityOrder, first: int, last: int, moved: int) -> bool:
-    """Whether memory suffices in the sequence on the GPUs of what was moved; all others keep their order."""
+    """Return whether memory suffices in the new sequence on the GPUs of the activity that was moved.
+
+    Other GPUs need no check: the activities that change memory there keep their order.
+
+    Parameters
+    ----------
+    graph
+        The activities.
+    order
+        The new sequence, and in `old` the one before.
+    first, last
+        Positions of the first and the last activity that may have moved.
+    moved
+        The activity that was moved.
+    """
     begin, end = graph.hold_at[moved], graph.hold_at[moved + 1]
     if begin == end:
         return True
@@ -159,7 +188,7 @@ def fits(graph: ActivityGraph, order: ActivityOrder, first: int, last: int, move
 
 
 def _do(graph: ActivityGraph, order: ActivityOrder, p: int, g: int) -> bool:
-    """Do an activity in the memory of a GPU; says whether it suffices."""
+    """Apply the memory intervals that begin or end with an activity on a GPU; return whether memory suffices."""
     held, position = order.held, order.position
     for k in range(graph.open_at[p], graph.open_at[p + 1]):
         if graph.open_on[k] == g and position[graph.open_end[k]] >= position[p]:
@@ -172,7 +201,7 @@ def _do(graph: ActivityGraph, order: ActivityOrder, p: int, g: int) -> bool:
 
 
 def set_levels(graph: ActivityGraph, order: ActivityOrder, first: int, last: int, held: Numbers) -> None:
-    """Write down what is held before each activity of a part of the sequence.
+    """Set the bytes that are held before each activity of a part of the sequence.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ __all__ = ["ActivityGraph", "ActivityOrder", "commit", "evaluate", "find_critica
 _MOST_ITERATIONS = 8
 """Iterations of the map after which its largest delay is good enough."""
 _MOST_PERIODS = 2
-"""Periods that a walk along causes passes."""
+"""Largest number of periods that the walk along causes passes, since on the cyclic horizon it need not end."""
 
 
 class ActivityGraph(NamedTuple):
@@ -139,7 +139,7 @@ class ActivityOrder(NamedTuple):
 
 
 def evaluate(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int) -> int:
-    """Objective of the sequence, given where it first differs from the one that is kept.
+    """Return the objective of the sequence, given where it first differs from the one that is kept.
 
     Parameters
     ----------
@@ -166,7 +166,10 @@ def evaluate(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int)
 
 
 def _pass(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int) -> int:
-    """Starts in the order from `first` on; returns the latest end, or what passes a limit that is not negative."""
+    """Compute starts in the order from `first` on; return the latest end.
+
+    A limit that is not negative ends the pass as soon as it must be passed; a number above the limit is then returned.
+    """
     sequence, position, trial, cause, free, user = (
         order.sequence,
         order.position,
@@ -221,7 +224,7 @@ def _pass(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int) ->
 
 
 def _weighted(graph: ActivityGraph, order: ActivityOrder) -> int:
-    """Weighted sum of the ends of jobs."""
+    """Return the weighted sum of the ends of jobs."""
     for j in range(len(order.end)):
         order.end[j] = 0
     for p in range(len(order.trial)):
@@ -233,7 +236,7 @@ def _weighted(graph: ActivityGraph, order: ActivityOrder) -> int:
 
 
 def _period(graph: ActivityGraph, order: ActivityOrder, limit: int) -> int:
-    """A period that the order admits: the least one, or near it."""
+    """Return a period that the order admits: the least one, or close to it."""
     free, user, previous, trial = order.free, order.user, order.previous, order.trial
     sequence, longest, found = order.sequence, 1, -1
     for n in range(len(sequence)):
@@ -258,7 +261,7 @@ def _period(graph: ActivityGraph, order: ActivityOrder, limit: int) -> int:
 
 
 def _largest_delay(graph: ActivityGraph, order: ActivityOrder) -> tuple[int, int]:
-    """The most by which what another period waits for is later than in the period before, and which that is."""
+    """Return the largest delay since the period before of what another period waits for, and whose it is."""
     most, latest = 0, -1
     for r in range(len(order.user)):
         q = order.user[r]
@@ -272,7 +275,7 @@ def _largest_delay(graph: ActivityGraph, order: ActivityOrder) -> tuple[int, int
 
 
 def _closes(order: ActivityOrder, p: int) -> bool:
-    """Whether causes lead from an activity back to itself in the period before."""
+    """Return whether causes lead from an activity back to itself in the period before."""
     why = order.trial_cause[p]
     while why >= 0 and why % 3 != 2:
         why = order.trial_cause[why // 3]
@@ -280,14 +283,32 @@ def _closes(order: ActivityOrder, p: int) -> bool:
 
 
 def commit(order: ActivityOrder, first: int) -> None:
-    """Keep the order that was tried, which differs from `first` on."""
+    """Keep the order that was tried.
+
+    Parameters
+    ----------
+    order
+        The order; starts and causes of the trial replace the former ones.
+    first
+        Position in the sequence from which the trial differs.
+    """
     for n in range(first, len(order.sequence)):
         p = order.sequence[n]
         order.start[p], order.cause[p] = order.trial[p], order.trial_cause[p]
 
 
 def find_critical(graph: ActivityGraph, order: ActivityOrder, j: int) -> None:
-    """Write down what waits for a GPU or link on the critical path; where weights count, on the path to a job's end."""
+    """List the activities on the critical path that wait for a GPU or link.
+
+    Parameters
+    ----------
+    graph
+        The activities.
+    order
+        The order that is kept; `critical` and `criticals` change.
+    j
+        The job whose critical path is taken where weights count; otherwise it is not used.
+    """
     p, size = order.last[0], len(order.sequence)
     if len(graph.weight) > 0:
         p = -1

@@ -20,7 +20,24 @@ _EXCHANGE_SHARE = 2
 
 
 def propose(options: CandidateSets, state: GroupAssignment, jobs: Numbers, groups: Numbers, buffers: Buffers) -> int:
-    """Draw a change: who moves to which candidates. Returns how many jobs do, which may be none."""
+    """Draw a random change: which one or two jobs move to which candidates.
+
+    Parameters
+    ----------
+    options
+        The candidates.
+    state
+        Candidate of every job, and the jobs of every server.
+    jobs, groups
+        Jobs and groups that take part.
+    buffers
+        Receives `moved` and `target`.
+
+    Returns
+    -------
+    int
+        Number of jobs that move; 0 where the draw found no candidate.
+    """
     rng, moved, target = buffers.rng, buffers.moved, buffers.target
     chosen, occupancy, occupant, group_of = state.chosen, state.occupancy, state.occupant, options.group_of
     width, all_groups = len(occupant) // len(occupancy), len(options.group_at) - 1
@@ -51,13 +68,37 @@ def propose(options: CandidateSets, state: GroupAssignment, jobs: Numbers, group
 
 
 def server_of(options: CandidateSets, candidate: int, rng: Numbers) -> int:
-    """A random one of the servers of a candidate."""
+    """Return a random server of a candidate.
+
+    Parameters
+    ----------
+    options
+        The candidates.
+    candidate
+        Number of the candidate.
+    rng
+        State of the random numbers; changes.
+    """
     at = options.server_at[candidate]
     return options.server[at + randint(rng, options.server_at[candidate + 1] - at)]
 
 
 def add_change(options: CandidateSets, amount: Reals, candidate: int, sign: float, buffers: Buffers) -> None:
-    """Count what a candidate takes as a change of loads."""
+    """Add the loads of a candidate to the pending change.
+
+    Parameters
+    ----------
+    options
+        The candidates.
+    amount
+        Load of a candidate on each of its resources.
+    candidate
+        Number of the candidate.
+    sign
+        1.0 where a job comes to it, -1.0 where it leaves.
+    buffers
+        `change` and `touched` change.
+    """
     change, touched = buffers.change, buffers.touched
     at, count = options.take_at[candidate], touched[0]
     for n in range(at, options.take_at[candidate + 1]):
@@ -68,7 +109,15 @@ def add_change(options: CandidateSets, amount: Reals, candidate: int, sign: floa
 
 
 def cost_delta(load: Reals, buffers: Buffers) -> float:
-    """By how much the sum of squared excesses rises with a change of loads, which is forgotten."""
+    """Return the rise of the sum of squared excesses that a pending change causes, and clear the change.
+
+    Parameters
+    ----------
+    load
+        By resource: its load; 1 is the target.
+    buffers
+        The pending change; cleared.
+    """
     change, touched, found = buffers.change, buffers.touched, 0.0
     # One that is touched twice has no change the second time. To square and subtract takes less than to ask whether.
     for n in range(1, touched[0] + 1):
@@ -84,7 +133,21 @@ def cost_delta(load: Reals, buffers: Buffers) -> float:
 
 
 def remove(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssignment, j: int) -> None:
-    """Take a job away from its candidate."""
+    """Take a job off its candidate.
+
+    Parameters
+    ----------
+    options
+        The candidates.
+    amount
+        Load of a candidate on each of its resources.
+    load
+        By resource: its load; changes.
+    state
+        Candidate of every job, and the jobs of every server; changes. The job keeps its entry in `chosen`.
+    j
+        Number of the job.
+    """
     chosen, occupancy, occupant = state.chosen, state.occupancy, state.occupant
     width = len(occupant) // len(occupancy)
     for n in range(options.take_at[chosen[j]], options.take_at[chosen[j] + 1]):
@@ -99,7 +162,23 @@ def remove(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssig
 
 
 def insert(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssignment, j: int, candidate: int) -> None:
-    """Put a job to a candidate whose servers may have one job more."""
+    """Put a job on a candidate; each of its servers must have a free place.
+
+    Parameters
+    ----------
+    options
+        The candidates.
+    amount
+        Load of a candidate on each of its resources.
+    load
+        By resource: its load; changes.
+    state
+        Candidate of every job, and the jobs of every server; changes.
+    j
+        Number of the job.
+    candidate
+        Number of the candidate.
+    """
     chosen, occupancy, occupant = state.chosen, state.occupancy, state.occupant
     width = len(occupant) // len(occupancy)
     chosen[j] = candidate
@@ -138,7 +217,7 @@ def anneal_assignment(
     steps
         Number of steps.
     hot, cold
-        By how much the sum may well rise in the first step, and in the last.
+        Temperature in the first step and in the last: mean rise of the sum that is accepted.
     exponentials
         `EXPONENTIALS`.
     load
@@ -178,7 +257,19 @@ def anneal_assignment(
 
 
 def excess(options: CandidateSets, load: Reals, group: int, most: float) -> float:
-    """Sum of squared excesses over a load in a group."""
+    """Return the sum of squared excesses over a load in a group.
+
+    Parameters
+    ----------
+    options
+        The candidates.
+    load
+        By resource: its load; 1 is the target.
+    group
+        Number of the group.
+    most
+        Load above which a resource counts.
+    """
     found = 0.0
     for n in range(options.inside_at[group], options.inside_at[group + 1]):
         over = load[options.inside[n]] - most
@@ -188,7 +279,19 @@ def excess(options: CandidateSets, load: Reals, group: int, most: float) -> floa
 
 
 def draw_pair(groups: Numbers, over: Reals, buffers: Buffers) -> float:
-    """Draw two groups, most often one in which something is too full; returns the excess of both."""
+    """Draw two groups, and return the excess of both.
+
+    The first one is most often drawn with a probability proportional to its excess.
+
+    Parameters
+    ----------
+    groups
+        At least two groups.
+    over
+        Excess of each of them.
+    buffers
+        Receives the pair.
+    """
     rng, total = buffers.rng, 0.0
     for k in range(len(groups)):
         total += over[k]
@@ -206,7 +309,17 @@ def draw_pair(groups: Numbers, over: Reals, buffers: Buffers) -> float:
 
 
 def jobs_inside(options: CandidateSets, state: GroupAssignment, buffers: Buffers) -> int:
-    """Write down the jobs in two groups and where they are; returns how many there are."""
+    """List the jobs in two groups with their candidates, and return how many there are.
+
+    Parameters
+    ----------
+    options
+        The candidates.
+    state
+        Candidate of every job, and the jobs of every server.
+    buffers
+        Has the pair; receives `inside` and `before`.
+    """
     chosen, pair, count = state.chosen, buffers.pair, 0
     for j in range(len(chosen)):
         if options.group_of[chosen[j]] == pair[0] or options.group_of[chosen[j]] == pair[1]:

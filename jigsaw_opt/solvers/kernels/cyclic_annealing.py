@@ -65,7 +65,17 @@ class CyclicState(NamedTuple):
 
 
 def shift_cut(state: CyclicState, buffer: Numbers, first: int) -> None:
-    """Cut the schedule at hand, whose period is known, before another operation."""
+    """Rotate the sequence of the current schedule so that it begins at another operation.
+
+    Parameters
+    ----------
+    state
+        The current schedule, whose period is known; starts are shifted with the sequence.
+    buffer
+        A list as long as the sequence.
+    first
+        Position of the operation that comes first.
+    """
     sequence, start = state.sequence, state.start
     size, base = len(sequence), start[sequence[first]]
     for n in range(first):
@@ -79,7 +89,21 @@ def shift_cut(state: CyclicState, buffer: Numbers, first: int) -> None:
 
 
 def shift_job(graph: Graph, state: CyclicState, trial: Period, j: int, by: int) -> None:
-    """Shift all operations of a job in a copy of the schedule, later by less than a period, modulo the period."""
+    """Shift all operations of a job in a copy of the schedule, modulo the period.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule.
+    trial
+        Starts are those of the schedule; the job's starts and the sequence change.
+    j
+        Number of the job.
+    by
+        Shift in microseconds, from 0 to less than the period.
+    """
     job, sequence, start, shifted, period = graph.job, state.sequence, state.start, trial.start, state.value[0]
     size = len(sequence)
     end = start[sequence[0]] + period
@@ -98,7 +122,17 @@ def shift_job(graph: Graph, state: CyclicState, trial: Period, j: int, by: int) 
 
 
 def accept(state: CyclicState, trial: Period, value: int) -> None:
-    """Make a schedule whose period is known the one at hand, in the order of starts."""
+    """Make the trial the current schedule, in the order of its starts.
+
+    Parameters
+    ----------
+    state
+        The current schedule; sequence, starts, causes and period change.
+    trial
+        The schedule that is tried, with levels and durations.
+    value
+        Period of the trial, in microseconds.
+    """
     sequence, start, base = state.sequence, state.start, trial.start[trial.sequence[0]]
     for n in range(len(sequence)):
         p, k = trial.sequence[n], n
@@ -113,7 +147,17 @@ def accept(state: CyclicState, trial: Period, value: int) -> None:
 
 
 def save_incumbent(graph: Graph, state: CyclicState, level: Numbers) -> None:
-    """Write down the schedule at hand as the incumbent."""
+    """Copy the current schedule to the incumbent.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule and the incumbent.
+    level
+        By operation: its level.
+    """
     state.best_value[0], p = state.value[0], state.circuit[0]
     for n in range(len(state.sequence)):
         state.best_sequence[n], state.best_start[n] = state.sequence[n], state.start[n]
@@ -129,6 +173,17 @@ def save_incumbent(graph: Graph, state: CyclicState, level: Numbers) -> None:
 
 def propose(graph: Graph, state: CyclicState, trial: Period, seed: int) -> tuple[int, bool, int, int, int]:
     """Begin a trial with the schedule at hand and make a random change, in its sequence or of levels.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule; its sequence may be rotated.
+    trial
+        Receives sequence, starts and levels of the changed schedule.
+    seed
+        State of the random numbers.
 
     Returns
     -------
@@ -179,7 +234,17 @@ def propose(graph: Graph, state: CyclicState, trial: Period, seed: int) -> tuple
 
 
 def evaluate_first(graph: Graph, state: CyclicState, trial: Period) -> None:
-    """Work out the schedule that an annealing begins with."""
+    """Evaluate the schedule that an annealing begins with, and make it the incumbent.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        Sequence and starts are given; starts, causes and period follow.
+    trial
+        Levels are given; durations follow.
+    """
     for p in range(len(state.sequence)):
         if graph.first[p] == p:
             set_durations(graph, trial.level, trial.duration, p)
@@ -211,7 +276,7 @@ def anneal_cyclic_sequence(
     first, steps, total
         Number of the first step, how many to take now, and how many there are in all.
     hot
-        By what share of it the period may well rise in step 0; this falls to 0 with the square of what is left.
+        Temperature in step 0, as a share of the period; it falls to 0 with the square of the steps that are left.
     cutoff
         What the period has to come down to for the schedule to be of use; the steps end where that is out of reach.
     exponentials

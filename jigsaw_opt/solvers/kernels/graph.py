@@ -68,7 +68,20 @@ class Graph(NamedTuple):
 
 
 def predecessors(graph: Graph, p: int) -> tuple[int, int, int]:
-    """What an operation waits for, at some level: operations from one to below another, and one more or -1."""
+    """Return the operations that an operation waits for, whatever its levels.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    p
+        Number of the operation.
+
+    Returns
+    -------
+    int, int, int
+        The first of consecutive operations and the number after their last; and one more operation, or -1.
+    """
     j, at = graph.job[p], graph.first[p]
     offset = p - at - graph.slots[j]
     if offset >= 0:
@@ -77,7 +90,19 @@ def predecessors(graph: Graph, p: int) -> tuple[int, int, int]:
 
 
 def set_durations(graph: Graph, level: Numbers, duration: Numbers, at: int) -> None:
-    """Set the durations of the operations of an iteration, given its first one, by the levels of its blocks."""
+    """Set the durations of the blocks and transfers of an iteration from the levels of its blocks.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    level
+        By operation: levels, from 1 on for blocks.
+    duration
+        By operation, in microseconds; receives those of the iteration. The barrier keeps its own, which is 0.
+    at
+        The first operation of the iteration.
+    """
     j = graph.job[at]
     slots, buckets = graph.slots[j], graph.buckets[j]
     for p in range(at, at + slots):

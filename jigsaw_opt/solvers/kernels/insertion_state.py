@@ -167,7 +167,24 @@ class InsertionState(NamedTuple):
 
 
 def gap(state: InsertionState, place: int, moment: int, duration: int) -> tuple[int, int]:
-    """First free time of some length from a moment on, and the busy time before it; `place` ends before the moment."""
+    """Return the first free interval of a chain that is long enough and starts no earlier than a given time.
+
+    Parameters
+    ----------
+    state
+        Busy times in one chain per GPU and link.
+    place
+        Number of a busy time of the chain that ends no later than the given time.
+    moment
+        Earliest start, in microseconds.
+    duration
+        Length that is needed, in microseconds.
+
+    Returns
+    -------
+    int, int
+        Start of the interval, in microseconds, and the busy time before it.
+    """
     begin, end, after = state.begin, state.end, state.after
     following = after[place]
     while begin[following] < moment + duration:
@@ -177,7 +194,17 @@ def gap(state: InsertionState, place: int, moment: int, duration: int) -> tuple[
 
 
 def passed(state: InsertionState, place: int, moment: int) -> int:
-    """The last busy time of a chain that ends before a moment, from one that does."""
+    """Return the last busy time of a chain that ends no later than a given time.
+
+    Parameters
+    ----------
+    state
+        Busy times in one chain per GPU and link.
+    place
+        Number of a busy time of the chain that ends no later than the given time.
+    moment
+        The time, in microseconds.
+    """
     begin, end, after = state.begin, state.end, state.after
     following = after[place]
     while begin[following] < moment and end[following] <= moment:
@@ -186,7 +213,17 @@ def passed(state: InsertionState, place: int, moment: int) -> int:
 
 
 def occupy(state: InsertionState, place: int, start: int, stop: int) -> int:
-    """Make a free time of a chain busy, given a busy time before it; returns the new one."""
+    """Insert a busy time into a chain, and return its number.
+
+    Parameters
+    ----------
+    state
+        Chains of busy times; receives the new one.
+    place
+        Number of a busy time of the chain that ends no later than the given time.
+    start, stop
+        The interval, in microseconds; it must be free.
+    """
     begin, after = state.begin, state.after
     while begin[after[place]] < start:
         place = after[place]

@@ -95,7 +95,17 @@ class ListScheduleState(NamedTuple):
 
 
 def reset(graph: Graph, given: ListInput, state: ListScheduleState) -> None:
-    """Make all GPUs and links free and all iterations wait."""
+    """Make all GPUs and links free and let all iterations wait.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    given
+        Levels, rates and release times of the placed jobs.
+    state
+        The schedule and its queues, which are emptied; skylines become the mean work of each GPU.
+    """
     first, skyline = state.first, state.skyline
     for r in range(len(state.free)):
         state.free[r] = state.waiting[r] = skyline[r] = first[r + 1] = 0
@@ -113,7 +123,23 @@ def reset(graph: Graph, given: ListInput, state: ListScheduleState) -> None:
 
 
 def deal_levels(graph: Graph, given: ListInput, state: ListScheduleState, j: int, at: int) -> None:
-    """Choose the levels of an iteration: the deepest block goes to the GPU with the lowest skyline that admits it."""
+    """Choose the levels of an iteration: the deepest block goes to the GPU with the lowest skyline that admits it.
+
+    Levels are taken in descending order, so each of them still finds a GPU whose memory admits it.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    given
+        Levels, rates and release times of the placed jobs.
+    state
+        The schedule; receives the levels. The list `order` is a buffer.
+    j
+        Number of the job.
+    at
+        The first operation of the iteration.
+    """
     level, asked, order, skyline = state.level, given.asked, state.order, state.skyline
     use, use_at, cap, slots = graph.use, graph.use_at, graph.cap, graph.slots[j]
     group = graph.group[at]
@@ -137,7 +163,19 @@ def deal_levels(graph: Graph, given: ListInput, state: ListScheduleState, j: int
 
 
 def open_iteration(graph: Graph, given: ListInput, state: ListScheduleState, j: int) -> int:
-    """Let the blocks of a job's next iteration wait; returns the first."""
+    """Put the blocks of a job's next iteration into the queues of their GPUs, and return the first block.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    given
+        Levels, rates and release times of the placed jobs.
+    state
+        The schedule and its queues; levels, durations and the priority of the job change.
+    j
+        Number of the job.
+    """
     slots, buckets, last = graph.slots[j], graph.buckets[j], graph.last[j]
     use, use_at, table, table_at, job = graph.use, graph.use_at, graph.table, graph.table_at, graph.job
     level, duration, start, skyline, mean_us = state.level, state.duration, state.start, state.skyline, given.mean_us
@@ -161,9 +199,26 @@ def open_iteration(graph: Graph, given: ListInput, state: ListScheduleState, j: 
 
 
 def push(heap: Numbers, first: int, count: int, p: int, job: Numbers, priority: Reals) -> None:
-    """Take a block into the heap of those that wait, which begins at `first` and has `count` of them.
+    """Insert a block into the binary heap of those that wait at a GPU.
+
+    The block whose job has the smallest priority is at its top; at equal priorities it is the smallest number.
 
     At its top is the block whose job is most urgent, of several the one with the smallest number.
+
+    Parameters
+    ----------
+    heap
+        List that holds the heap.
+    first
+        Position of its top in the list.
+    count
+        Number of blocks in it before.
+    p
+        The block.
+    job
+        By operation: its job.
+    priority
+        By job; the smallest goes first.
     """
     here, mine = count, priority[job[p]]
     while here > 0:
@@ -177,7 +232,21 @@ def push(heap: Numbers, first: int, count: int, p: int, job: Numbers, priority: 
 
 
 def pop(heap: Numbers, first: int, count: int, job: Numbers, priority: Reals) -> int:
-    """Take the top out of a heap as `push` fills it."""
+    """Remove the top of a heap as `push` fills it, and return it.
+
+    Parameters
+    ----------
+    heap
+        List that holds the heap.
+    first
+        Position of its top in the list.
+    count
+        Number of blocks in it before, at least 1.
+    job
+        By operation: its job.
+    priority
+        By job; the smallest goes first.
+    """
     top, last = heap[first], heap[first + count - 1]
     here, mine = 0, priority[job[last]]
     while 2 * here + 1 < count - 1:
@@ -197,14 +266,39 @@ def pop(heap: Numbers, first: int, count: int, job: Numbers, priority: Reals) ->
 
 
 def finish_iteration(graph: Graph, state: ListScheduleState, j: int) -> tuple[int, int]:
-    """Schedule the barrier of an iteration once all else in it has started; returns the next event of its job."""
+    """Schedule the barrier of an iteration whose other operations have all started.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The schedule; receives the barrier.
+    j
+        Number of the job.
+
+    Returns
+    -------
+    int, int
+        The next event of the job: its time in microseconds, and its kind.
+    """
     p, n = state.at[j] + graph.slots[j] + graph.buckets[j], state.scheduled[0]
     state.sequence[n], state.scheduled[0], state.start[p] = p, n + 1, state.end[j]
     return state.end[j], _BARRIER if state.left[j] > 0 else _NONE
 
 
 def set_begin(graph: Graph, state: ListScheduleState, j: int) -> None:
-    """Write down the first start of a job."""
+    """Set the begin of a job to its earliest start.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The schedule, in which all blocks of the job's first iteration have started.
+    j
+        Number of the job.
+    """
     at, begin, start = graph.begin[j], state.begin, state.start
     begin[j] = start[at]
     for p in range(at + 1, at + graph.slots[j]):
@@ -212,7 +306,22 @@ def set_begin(graph: Graph, state: ListScheduleState, j: int) -> None:
 
 
 def finish_blocks(graph: Graph, state: ListScheduleState, j: int) -> tuple[int, int]:
-    """Go on with an iteration whose blocks have all started; returns the next event of its job."""
+    """Continue an iteration whose blocks have all started: with its transfers, or with its barrier.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The schedule.
+    j
+        Number of the job.
+
+    Returns
+    -------
+    int, int
+        The next event of the job: its time in microseconds, and its kind.
+    """
     slots, buckets, start = graph.slots[j], graph.buckets[j], state.start
     first = state.at[j] + slots
     if state.at[j] == graph.begin[j]:
@@ -231,9 +340,21 @@ def finish_blocks(graph: Graph, state: ListScheduleState, j: int) -> tuple[int, 
 
 
 def pending_jobs(state: ListScheduleState, count: int, freed: int) -> int:
-    """Add those that wait at a link to the first jobs that are pending; returns how many there are.
+    """Add the jobs that wait at a link to the pending ones, and return the number of pending jobs.
+
+    Most of them came to the link in the order of their priority and each was put at the head of the queue, so it is
+    read backwards: sorting then has little to do.
 
     Most of them came to the link in order of their urgency, the last of them first in its queue.
+
+    Parameters
+    ----------
+    state
+        Queues; that of the link is emptied.
+    count
+        Number of pending jobs before.
+    freed
+        Number of the link that has become free.
     """
     waits, j = 0, state.queue[freed]
     while j >= 0:
@@ -248,7 +369,15 @@ def pending_jobs(state: ListScheduleState, count: int, freed: int) -> int:
 
 
 def sort_pending(state: ListScheduleState, count: int) -> None:
-    """Put the most urgent of the first jobs that are pending first."""
+    """Sort the pending jobs by priority, at equal priorities by number.
+
+    Parameters
+    ----------
+    state
+        Queues; the first `count` entries of `pending` change.
+    count
+        Number of pending jobs.
+    """
     pending, priority = state.pending, state.priority
     for n in range(1, count):
         j, k = pending[n], n
@@ -262,6 +391,17 @@ def sort_pending(state: ListScheduleState, count: int) -> None:
 
 def start_transfer(graph: Graph, state: ListScheduleState, j: int, now: int) -> tuple[int, int, int]:
     """Start the next transfer of a job, or let it wait at the link that is busy longest.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The schedule and its queues.
+    j
+        Number of the job.
+    now
+        Current time, in microseconds.
 
     Returns
     -------
@@ -292,7 +432,7 @@ def start_transfer(graph: Graph, state: ListScheduleState, j: int, now: int) -> 
 
 @kernel(lists=True)
 def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt: Numbers) -> int:
-    """Schedule all operations; returns how many were scheduled.
+    """Schedule all operations, and return how many were scheduled.
 
     Events are barriers, GPUs and links that become free, and buckets that become ready. At each moment all its events
     are taken first; then every GPU and link that they touch takes the waiting operation of the best priority.
@@ -364,7 +504,7 @@ def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt
 
 @kernel()
 def repeat_list_schedule(graph: Graph, state: ListScheduleState, trial: Period) -> int:
-    """Repeat a list schedule on the cyclic horizon, in its order, as often as may be; returns the period.
+    """Repeat a list schedule on the cyclic horizon, in its order, and return the period in microseconds.
 
     Parameters
     ----------

@@ -14,7 +14,19 @@ __all__ = ["insert_in_order"]
 
 
 def survey(given: InsertionInput, state: InsertionState, k: int, release: int) -> None:
-    """Work out for every GPU how deep a worker of a class may go there, and when it would end its deepest block."""
+    """Compute for every GPU how deep a worker of a class may go there, and when it would end its deepest block.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Receives `cap`, `free` and `open`.
+    k
+        Class of the job.
+    release
+        Earliest start of the job, in microseconds.
+    """
     depth, first, s = given.depth[k], given.activation_at[k], -1
     for g in range(len(given.memory)):
         while g == given.gpu_at[s + 1]:
@@ -36,7 +48,19 @@ def survey(given: InsertionInput, state: InsertionState, k: int, release: int) -
 
 
 def first_free(given: InsertionInput, state: InsertionState, s: int, least: int) -> int:
-    """The GPU of a server that is free first, of those that are not taken and may go so deep; -1 for none."""
+    """Return the GPU of a server that is free first among those that are not taken and admit a level; -1 for none.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times of the jobs that are in, and buffers.
+    s
+        Number of the server.
+    least
+        The level that the GPU must admit.
+    """
     found = -1
     for g in range(given.gpu_at[s], given.gpu_at[s + 1]):
         admitted = state.cap[g] >= least and state.taken[g] != state.choice[0]
@@ -46,7 +70,26 @@ def first_free(given: InsertionInput, state: InsertionState, s: int, least: int)
 
 
 def choose(given: InsertionInput, state: InsertionState, k: int, b: int, least: int) -> bool:
-    """Choose the GPUs of a window that are free first, of those that may go so deep; says whether there are any."""
+    """Choose the GPUs of a window that are free first among those that admit a level.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Receives `chosen`.
+    k
+        Class of the job.
+    b
+        Number of the window.
+    least
+        The level that each GPU must admit.
+
+    Returns
+    -------
+    bool
+        Whether the window has enough such GPUs.
+    """
     first, final, slots, count = given.member_at[b], given.member_at[b + 1], given.slots[k], 0
     state.choice[0] += 1
     for m in range(first, final):
@@ -71,7 +114,19 @@ def choose(given: InsertionInput, state: InsertionState, k: int, b: int, least: 
 
 
 def deep_enough(given: InsertionInput, state: InsertionState, k: int) -> bool:
-    """Whether the chosen GPUs may go as deep as the levels of a class need in some order."""
+    """Return whether the chosen GPUs admit the deepest levels of a class in some order.
+
+    It suffices to compare in descending order: the n-th largest need must be met by more than n GPUs.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times of the jobs that are in, and buffers.
+    k
+        Class of the job.
+    """
     for n in range(given.slots[k]):
         able = 0
         for s in range(given.slots[k]):
@@ -82,7 +137,23 @@ def deep_enough(given: InsertionInput, state: InsertionState, k: int) -> bool:
 
 
 def deal(given: InsertionInput, state: InsertionState, k: int, first: int, barrier: int, at: int) -> None:
-    """Choose the levels of an iteration: the deepest block goes to the GPU that would end it first and admits it."""
+    """Choose the levels of an iteration: the deepest block goes to the GPU that would end it first and admits it.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Receives the levels in `trial_level`.
+    k
+        Class of the job.
+    first
+        Position of the iteration's levels in `asked`.
+    barrier
+        Time at which the iteration may begin, in microseconds.
+    at
+        First operation of the iteration in `trial_level`.
+    """
     slots, asked, level = given.slots[k], given.asked, state.trial_level
     if given.fixed[k] or asked[first] == asked[first + slots - 1]:
         for s in range(slots):
@@ -108,7 +179,23 @@ def deal(given: InsertionInput, state: InsertionState, k: int, first: int, barri
 
 
 def try_blocks(given: InsertionInput, state: InsertionState, k: int, barrier: int, at: int) -> int:
-    """Time the blocks of an iteration; returns the last end. Transfers receive when their buckets are ready."""
+    """Time the blocks of an iteration, and return the last end, in microseconds.
+
+    The starts of transfers receive the times at which their buckets are ready.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Levels are given in `trial_level`; receives `trial_start`.
+    k
+        Class of the job.
+    barrier
+        Time at which the iteration may begin, in microseconds.
+    at
+        First operation of the iteration in `trial_level`.
+    """
     slots, buckets, depth, last = given.slots[k], given.buckets[k], given.depth[k], barrier
     level, start = state.trial_level, state.trial_start
     for p in range(at + slots, at + slots + buckets):
@@ -124,7 +211,28 @@ def try_blocks(given: InsertionInput, state: InsertionState, k: int, barrier: in
 
 
 def together(given: InsertionInput, state: InsertionState, b: int, moment: int, duration: int) -> int:
-    """First free time of some length of all links of a window from a moment on."""
+    """Return the first time at which all links of a window are free for some duration.
+
+    The links are asked in turn until all of them agree on one start.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times of the jobs that are in, and buffers.
+    b
+        Number of the window.
+    moment
+        Earliest start, in microseconds.
+    duration
+        Length that is needed, in microseconds.
+
+    Returns
+    -------
+    int
+        Start in microseconds; the earliest start where the window has no link.
+    """
     first, settled, n = given.link_at[b], 0, 0
     links = given.link_at[b + 1] - first
     while settled < links and duration > 0:
@@ -136,7 +244,23 @@ def together(given: InsertionInput, state: InsertionState, b: int, moment: int, 
 
 
 def transfer_us(given: InsertionInput, state: InsertionState, k: int, b: int, at: int, bucket: int) -> int:
-    """Duration of a transfer of an iteration over the channel of a window."""
+    """Return the duration of a transfer of an iteration over the channel of a window, in microseconds.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times of the jobs that are in, and buffers.
+    k
+        Class of the job.
+    b
+        Number of the window.
+    at
+        First operation of the iteration in `trial_level`.
+    bucket
+        Number of the transfer.
+    """
     slots, count = given.slots[k], 0
     for s in range(slots):
         count += state.trial_level[at + s] > bucket
@@ -145,8 +269,27 @@ def transfer_us(given: InsertionInput, state: InsertionState, k: int, b: int, at
 
 
 def try_window(given: InsertionInput, state: InsertionState, k: int, b: int, release: int, most: int) -> int:
-    """Time a job of a class at the chosen GPUs of a window; returns its end, `beyond` where that is not before
-    `most`.
+    """Time a job of a class on the chosen GPUs of a window.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times; receives `trial_level` and `trial_start`.
+    k
+        Class of the job.
+    b
+        Number of the window.
+    release
+        Earliest start of the job, in microseconds.
+    most
+        End that must be improved on, in microseconds.
+
+    Returns
+    -------
+    int
+        End of the job in microseconds; `beyond` where it is not before `most`.
     """
     slots, buckets, barrier = given.slots[k], given.buckets[k], release
     least = given.least_us[k * given.channels[0] + given.channel[b]]
@@ -174,7 +317,17 @@ def try_window(given: InsertionInput, state: InsertionState, k: int, b: int, rel
 
 
 def keep_trial(given: InsertionInput, state: InsertionState, k: int) -> None:
-    """Write down the last trial as the best one."""
+    """Copy the last trial to the best one.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        The trial; receives `best_gpu`, `best_level` and `best_start`.
+    k
+        Class of the job.
+    """
     for s in range(given.slots[k]):
         state.best_gpu[s] = state.chosen[s]
     for p in range(given.iterations[k] * (given.slots[k] + given.buckets[k] + 1)):
@@ -182,7 +335,24 @@ def keep_trial(given: InsertionInput, state: InsertionState, k: int) -> None:
 
 
 def earliest_end(given: InsertionInput, state: InsertionState, k: int, b: int) -> int:
-    """No job of a class ends earlier at a window; `beyond` where no GPU there admits its deepest level."""
+    """Return a lower bound on the end of a job of a class in a window.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        `open` is that of the class.
+    k
+        Class of the job.
+    b
+        Number of the window.
+
+    Returns
+    -------
+    int
+        Time in microseconds; `beyond` where no GPU there admits the deepest level.
+    """
     start = state.beyond[0]
     for m in range(given.member_at[b], given.member_at[b + 1]):
         start = min(start, state.open[given.server[m]])
@@ -191,7 +361,24 @@ def earliest_end(given: InsertionInput, state: InsertionState, k: int, b: int) -
 
 
 def most_promising(given: InsertionInput, state: InsertionState, k: int, first: int, final: int) -> int:
-    """The window of some at which a job of a class might end first; -1 where none admits it."""
+    """Return the window with the least lower bound on the end of a job of a class.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times of the jobs that are in, and buffers.
+    k
+        Class of the job.
+    first, final
+        Position of the first window in `window`, and the position after the last one.
+
+    Returns
+    -------
+    int
+        Number of the window, -1 where none admits the job.
+    """
     found, least = -1, state.beyond[0]
     for n in range(first, final):
         end = earliest_end(given, state, k, given.window[n])
@@ -201,7 +388,28 @@ def most_promising(given: InsertionInput, state: InsertionState, k: int, first: 
 
 
 def end_at(given: InsertionInput, state: InsertionState, k: int, b: int, release: int, most: int) -> int:
-    """When a job of a class ends at a window, `beyond` unless before `most`, where it is kept as the best trial."""
+    """Return when a job of a class ends in a window; an end before `most` is kept as the best trial.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times of the jobs that are in, and buffers.
+    k
+        Class of the job.
+    b
+        Number of the window.
+    release
+        Earliest start of the job, in microseconds.
+    most
+        End that must be improved on, in microseconds.
+
+    Returns
+    -------
+    int
+        Time in microseconds; `beyond` where it is not before `most`.
+    """
     beyond = state.beyond[0]
     if earliest_end(given, state, k, b) >= most:
         return beyond
@@ -216,7 +424,24 @@ def end_at(given: InsertionInput, state: InsertionState, k: int, b: int, release
 
 
 def best_window(given: InsertionInput, state: InsertionState, k: int, release: int) -> tuple[int, int]:
-    """The window at which a job of a class ends first, -1 where memory admits none, and its end."""
+    """Return the window in which a job of a class ends first, and that end.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times; the best trial is that of the window.
+    k
+        Class of the job.
+    release
+        Earliest start of the job, in microseconds.
+
+    Returns
+    -------
+    int, int
+        The window, -1 where memory admits none; and the end in microseconds.
+    """
     survey(given, state, k, release)
     best, found, final = state.beyond[0], -1, given.reserve_at[k]
     first = most_promising(given, state, k, given.window_at[k], final)
@@ -234,7 +459,21 @@ def best_window(given: InsertionInput, state: InsertionState, k: int, release: i
 
 
 def take(given: InsertionInput, state: InsertionState, j: int, k: int, b: int) -> None:
-    """Insert a job of a class as the best trial has it, at a window."""
+    """Insert a job of a class at a window, with the levels and starts of the best trial.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times and memory of GPUs; change.
+    j
+        Number of the job.
+    k
+        Class of the job.
+    b
+        Number of the window.
+    """
     slots, buckets, base, depth = given.slots[k], given.buckets[k], given.operation_at[j], given.depth[k]
     width = slots + buckets + 1
     size = given.iterations[k] * width
@@ -262,7 +501,15 @@ def take(given: InsertionInput, state: InsertionState, j: int, k: int, b: int) -
 
 
 def withdraw(given: InsertionInput, state: InsertionState) -> None:
-    """Take the last job out."""
+    """Remove the job that was inserted last.
+
+    Parameters
+    ----------
+    given
+        Jobs, their classes, windows and GPUs.
+    state
+        Busy times and memory of GPUs; those before the job are restored.
+    """
     n = state.inserted[0] - 1
     j, k, after, before = state.at[n], state.of_class[n], state.after, state.before
     for s in range(given.slot_at[j], given.slot_at[j] + given.slots[k]):

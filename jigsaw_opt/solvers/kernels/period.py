@@ -67,7 +67,17 @@ class Period(NamedTuple):
 
 
 def blank_period(size: int, resources: int, infinity: int) -> Period:
-    """A schedule of so many operations, GPUs and links in which nothing is written yet."""
+    """Return a schedule of so many operations, GPUs and links in which all starts are still 0.
+
+    Parameters
+    ----------
+    size
+        Number of operations.
+    resources
+        Number of GPUs and links.
+    infinity
+        A number larger than any time, in microseconds.
+    """
     lengths = dict.fromkeys(Period._fields, size) | {"free": resources, "user": resources}
     one = {"epoch": [1], "circuit": [0], "iterations": [0], "halt": [0], "infinity": [infinity]}
     return Period(**{name: one.get(name) or [0] * length for name, length in lengths.items()})
@@ -75,6 +85,13 @@ def blank_period(size: int, resources: int, infinity: int) -> Period:
 
 def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
     """Start every operation a period later.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    trial
+        The order, with the starts of one period; receives those of the next one, and their causes.
 
     Returns
     -------
@@ -141,7 +158,20 @@ def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
 
 
 def critical_circuit(trial: Period, p: int) -> tuple[int, int, int]:
-    """The circuit that causes lead to from an operation: its length, its periods, and an operation on it."""
+    """Return the circuit that causes lead to from an operation.
+
+    Parameters
+    ----------
+    trial
+        The schedule; visited operations are marked with `epoch`.
+    p
+        The operation to begin at.
+
+    Returns
+    -------
+    int, int, int
+        Length of the circuit in microseconds, the number of periods that it spans, and an operation on it.
+    """
     visited, cause, position, epoch = trial.visited, trial.cause, trial.position, trial.epoch[0]
     while visited[p] != epoch:
         visited[p] = epoch
@@ -155,7 +185,7 @@ def critical_circuit(trial: Period, p: int) -> tuple[int, int, int]:
 
 
 def least_period(graph: Graph, trial: Period, limit: float) -> int:
-    """Find out in what period a sequence can be repeated.
+    """Return the least period in which a sequence can be repeated, or a period close to it.
 
     Parameters
     ----------

@@ -24,13 +24,28 @@ from jigsaw_opt.solvers.kernels.randomness import randint
 __all__ = ["anneal_placement", "settle_placement"]
 
 _TRIES = 20
-"""So often a server is drawn for a job that has to go elsewhere."""
+"""Number of random servers that are tried for a job that has to leave its server."""
 _SAMPLES = 6
-"""Of up to two to so many GPUs the fullest one is changed."""
+"""Largest power of two of the sample of GPUs from which `fullest` chooses."""
 
 
 def link_load(graph: PlacementGraph, state: PlacementState, gpu: int) -> int:
-    """Return the load of the fullest link above a GPU."""
+    """Return the load of the fullest link above a GPU.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment of workers and levels, with its loads.
+    gpu
+        Number of the GPU.
+
+    Returns
+    -------
+    int
+        Load in microseconds; 0 where its server has no link.
+    """
     most, s = 0, graph.server_of[gpu]
     for n in range(graph.path_at[s], graph.path_at[s + 1]):
         load = state.load[len(state.occupancy) + graph.path[n]]
@@ -39,9 +54,23 @@ def link_load(graph: PlacementGraph, state: PlacementState, gpu: int) -> int:
 
 
 def fullest(graph: PlacementGraph, state: PlacementState) -> int:
-    """Return the fullest of some GPUs, by its own load or by that of the fullest link above it.
+    """Return the fullest of some random GPUs, by its own load or by that of the fullest link above it.
+
+    Each of one to `_SAMPLES` doublings is as likely for the size of the sample; one sample in three goes by links.
 
     Return -1 where that keeps to the target.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment; draws random numbers.
+
+    Returns
+    -------
+    int
+        Number of the GPU, -1 where its load keeps to the target.
     """
     rng, gpus = state.rng, len(state.occupancy)
     g, by_link = randint(rng, gpus), randint(rng, 3) == 0
@@ -55,7 +84,22 @@ def fullest(graph: PlacementGraph, state: PlacementState) -> int:
 
 
 def target_gpu(graph: PlacementGraph, state: PlacementState, worker: int) -> int:
-    """Return a GPU where a worker might go: on its server, on one where its job is already, or anywhere; or -1."""
+    """Draw a GPU for a worker: on its server, on a server where its job is already, or anywhere.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment; draws random numbers.
+    worker
+        Number of the worker.
+
+    Returns
+    -------
+    int
+        Number of the GPU; -1 where it is in another part of the cluster than the other workers of the job.
+    """
     rng, g, j = state.rng, state.gpu[worker], graph.job[worker]
     s, slots = graph.server_of[g], graph.first[j + 1] - graph.first[j]
     if graph.freedom[j] == FREE_WORKERS:
@@ -71,7 +115,19 @@ def target_gpu(graph: PlacementGraph, state: PlacementState, worker: int) -> int
 
 
 def may_follow(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int) -> bool:
-    """Return whether a worker may go to the server of a GPU by itself."""
+    """Return whether a worker may go to the server of a GPU by itself.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment of workers and levels, with its loads.
+    worker
+        Number of the worker.
+    gpu
+        Number of the GPU.
+    """
     j, here, there = graph.job[worker], graph.server_of[state.gpu[worker]], graph.server_of[gpu]
     if here == there:
         return True
@@ -81,7 +137,22 @@ def may_follow(graph: PlacementGraph, state: PlacementState, worker: int, gpu: i
 
 
 def move_workers(graph: PlacementGraph, state: PlacementState, most: float) -> bool:
-    """Move a worker, or exchange two, unless the cost rises by more than `most`; return whether something moved."""
+    """Move a worker, or exchange two, unless the cost rises by more than `most`; return whether something moved.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment; changes where the move is accepted.
+    most
+        Largest rise of the cost that is accepted.
+
+    Returns
+    -------
+    bool
+        Whether something moved. A change of exactly 0 counts as no move.
+    """
     rng, width = state.rng, len(state.occupant) // len(state.occupancy)
     g = fullest(graph, state)
     if g < 0 or state.occupancy[g] == 0:
@@ -119,9 +190,27 @@ def move_workers(graph: PlacementGraph, state: PlacementState, most: float) -> b
 
 
 def take_away(graph: PlacementGraph, state: PlacementState, j: int, server: int, moved: int) -> float:
-    """Take the workers of a job off a server, and note them from number `moved` on; return the change of cost.
+    """Take all workers of a job off a server, and return the change of cost.
 
     `moved[-1]` becomes how many are noted.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment; `moved` and `origin` receive the workers and their GPUs.
+    j
+        Number of the job.
+    server
+        Number of the server.
+    moved
+        Position in `moved` of the first worker that is taken away.
+
+    Returns
+    -------
+    float
+        Change of the cost; the last entry of `moved` becomes the number of workers that are noted so far.
     """
     cost = 0.0
     for worker in range(graph.first[j], graph.first[j + 1]):
@@ -134,7 +223,17 @@ def take_away(graph: PlacementGraph, state: PlacementState, j: int, server: int,
 
 
 def may_leave(graph: PlacementGraph, j: int, s: int, t: int) -> bool:
-    """Return whether all workers of a job on one server may go to another one."""
+    """Return whether all workers of a job on one server may go to another one.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    j
+        Number of the job.
+    s, t
+        Server where they are, and server where they would go.
+    """
     if graph.freedom[j] == FREE_WORKERS and graph.first[j + 1] - graph.first[j] > 1:
         return graph.part[s] == graph.part[t]
     return graph.freedom[j] != FIXED_SERVERS
@@ -144,6 +243,20 @@ def move_groups(graph: PlacementGraph, state: PlacementState, most: float) -> bo
     """Move workers of a job on a full server to another one, or exchange them with those of another job there.
 
     Nothing moves where the cost would rise by more than `most`.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment; changes where the move is accepted.
+    most
+        Largest rise of the cost that is accepted.
+
+    Returns
+    -------
+    bool
+        Whether something moved.
     """
     rng, width = state.rng, len(state.occupant) // len(state.occupancy)
     g = fullest(graph, state)
@@ -154,7 +267,26 @@ def move_groups(graph: PlacementGraph, state: PlacementState, most: float) -> bo
 
 
 def move_group(graph: PlacementGraph, state: PlacementState, j: int, s: int, most: float) -> bool:
-    """Move all workers of a job on a server to a drawn one, or exchange them with those of another job there."""
+    """Move all workers of a job on a server to a random one, or exchange them with those of another job there.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment; changes where the move is accepted.
+    j
+        Number of the job.
+    s
+        The server that they leave.
+    most
+        Largest rise of the cost that is accepted.
+
+    Returns
+    -------
+    bool
+        Whether something moved.
+    """
     rng, width = state.rng, len(state.occupant) // len(state.occupancy)
     t = randint(rng, len(graph.gpu_at) - 1)
     if s == t:
@@ -188,7 +320,19 @@ def move_group(graph: PlacementGraph, state: PlacementState, j: int, s: int, mos
 
 
 def deepest_in(graph: PlacementGraph, state: PlacementState, j: int, i: int) -> int:
-    """Return how many blocks of an iteration of a job are at the deepest level."""
+    """Return how many blocks of an iteration of a job are at the deepest level.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment of workers and levels, with its loads.
+    j
+        Number of the job.
+    i
+        Number of the iteration.
+    """
     slots, found = graph.first[j + 1] - graph.first[j], 0
     for cell in range(graph.base[j] + i * graph.stride[j], graph.base[j] + i * graph.stride[j] + slots):
         if state.level[cell] == graph.depth[j]:
@@ -200,6 +344,20 @@ def change_levels(graph: PlacementGraph, state: PlacementState, most: float) -> 
     """Exchange levels of two workers of a job, or make one of them shallower and the other one deeper.
 
     Nothing changes where the cost would rise by more than `most`.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment; levels change where that is accepted.
+    most
+        Largest rise of the cost that is accepted.
+
+    Returns
+    -------
+    bool
+        Whether levels changed.
     """
     rng, width = state.rng, len(state.occupant) // len(state.occupancy)
     g = fullest(graph, state)
@@ -244,7 +402,20 @@ def largest_load(state: PlacementState) -> int:
 
 @kernel()
 def settle_placement(graph: PlacementGraph, state: PlacementState) -> int:
-    """Work out all of a state that follows from its GPUs and levels; return the largest load of a GPU or link."""
+    """Compute the counts of blocks, the occupants and all loads from the GPUs and levels of an assignment.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        `gpu` and `level` are given; the counts, occupants, bytes and loads must be 0, and are filled.
+
+    Returns
+    -------
+    int
+        Largest load of a GPU or link, in microseconds.
+    """
     width = width_of(graph, state)
     for j in range(len(graph.first) - 1):
         for i in range(graph.iterations[j]):
@@ -273,13 +444,13 @@ def anneal_placement(
     Parameters
     ----------
     graph, state
-        What there is, and where everyone is; the state changes.
+        Jobs and servers, and the assignment, which changes.
     first
         A job that has to go to another server before all else; -1 for none.
     done, count, steps
         Steps before this call, in this call and in all calls.
     hot, cold
-        By how much the sum may well rise in the first step, and in the last.
+        Temperature in the first step and in the last: mean rise of the sum that is accepted.
     exponentials
         `EXPONENTIALS`.
 

@@ -136,7 +136,22 @@ class PlacementState(NamedTuple):
 
 
 def add_load(state: PlacementState, resource: int, amount: int) -> float:
-    """Add to a load; return by how much its squared excess over the target rises, as a share of the target."""
+    """Add to a load; return by how much its squared excess over the target rises, as a share of the target.
+
+    Parameters
+    ----------
+    state
+        The assignment; `load` changes.
+    resource
+        Number of the resource: GPUs first, then links.
+    amount
+        Change of the load, in microseconds; may be negative.
+
+    Returns
+    -------
+    float
+        Change of ``max(0, load - target)**2 / target**2``.
+    """
     target = state.target[0 if resource < len(state.occupancy) else 1]
     before = state.load[resource] - target
     after = before + amount
@@ -149,12 +164,37 @@ def add_load(state: PlacementState, resource: int, amount: int) -> float:
 
 
 def width_of(graph: PlacementGraph, state: PlacementState) -> int:
-    """Return the number of levels for which tables have room."""
+    """Return the number of levels for which tables have room.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
+    """
     return len(state.blocks) // len(graph.job)
 
 
 def work_on(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int) -> int:
-    """Return the load that a worker is on a GPU."""
+    """Return the load that the blocks of a worker would put on a GPU.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
+    worker
+        Number of the worker.
+    gpu
+        Number of a GPU whose type may run the job.
+
+    Returns
+    -------
+    int
+        Sum of the durations of its blocks of all iterations there, in microseconds.
+    """
     j, width = graph.job[worker], width_of(graph, state)
     types = len(graph.alone) // (len(graph.first) - 1)
     at, total = (j * types + graph.type_of[gpu]) * width, 0
@@ -166,7 +206,22 @@ def work_on(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int)
 
 
 def activations(graph: PlacementGraph, state: PlacementState, worker: int) -> int:
-    """Return the bytes of activations of a worker at its deepest level."""
+    """Return the bytes of activations of a worker at its deepest level.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
+    worker
+        Number of the worker.
+
+    Returns
+    -------
+    int
+        Activation bytes of the deepest level that any of its blocks has, at least those of level 1.
+    """
     j, width = graph.job[worker], width_of(graph, state)
     k = graph.depth[j] - 1
     while k > 0 and state.blocks[worker * width + k] == 0:
@@ -175,7 +230,26 @@ def activations(graph: PlacementGraph, state: PlacementState, worker: int) -> in
 
 
 def shift(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int, sign: int) -> float:
-    """Put a worker on a GPU, or with sign -1 take it away; return by how much the sum of squared excesses rises."""
+    """Put a worker on a GPU or take it away, and return the change of cost.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment; occupants, bytes of state, loads of the GPU and of the links above it change.
+    worker
+        Number of the worker.
+    gpu
+        The GPU that it comes to or leaves.
+    sign
+        1 to put it there, -1 to take it away.
+
+    Returns
+    -------
+    float
+        Change of the sum of squared excesses over the targets, plus `link_price` for each rise of a link's load.
+    """
     j, gpus, width = graph.job[worker], len(state.occupancy), len(state.occupant) // len(state.occupancy)
     cost = add_load(state, gpu, sign * work_on(graph, state, worker, gpu))
     state.used[gpu] += sign * graph.state_bytes[j]
@@ -194,6 +268,7 @@ def shift(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int, s
         for n in range(graph.path_at[s], graph.path_at[s + 1]):
             link = graph.path[n]
             count = state.below[j * links + link]
+            # The exchange crosses a link only where some, but not all workers of the job are below it.
             state.below[j * links + link] = count + sign
             used, uses = 0 < count < slots, 0 < count + sign < slots
             if used != uses:
@@ -203,7 +278,25 @@ def shift(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int, s
 
 
 def admits(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int) -> bool:
-    """Return whether a GPU has the type, the memory and the place for a worker, and no other worker of its job."""
+    """Return whether a worker may go to a GPU.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
+    worker
+        Number of the worker.
+    gpu
+        Number of the GPU.
+
+    Returns
+    -------
+    bool
+        True where the type can run the job in time, a place and the memory are free, and no worker of the same job is
+        there.
+    """
     j, width = graph.job[worker], len(state.occupant) // len(state.occupancy)
     types = len(graph.alone) // (len(graph.first) - 1)
     alone = graph.alone[j * types + graph.type_of[gpu]]
@@ -221,7 +314,24 @@ def admits(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int) 
 
 
 def emptiest(graph: PlacementGraph, state: PlacementState, worker: int, server: int) -> int:
-    """Return the GPU of a server with the least load that admits a worker, or -1."""
+    """Return the GPU of a server with the least load that admits a worker, or -1.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
+    worker
+        Number of the worker.
+    server
+        Number of the server.
+
+    Returns
+    -------
+    int
+        Number of the GPU, -1 where none of the server admits the worker.
+    """
     best = -1
     for gpu in range(graph.gpu_at[server], graph.gpu_at[server + 1]):
         if (best < 0 or state.load[gpu] < state.load[best]) and admits(graph, state, worker, gpu):
@@ -230,7 +340,26 @@ def emptiest(graph: PlacementGraph, state: PlacementState, worker: int, server: 
 
 
 def relevel(graph: PlacementGraph, state: PlacementState, worker: int, cell: int, level: int) -> float:
-    """Give a block of a worker another level; return by how much the sum of squared excesses rises."""
+    """Give a block of a worker another level, and return the change of cost.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment; the level of the block, the counts of the worker and the load of its GPU change.
+    worker
+        Number of the worker.
+    cell
+        Number of the block in `level`.
+    level
+        The new level, from 1 on.
+
+    Returns
+    -------
+    float
+        Change of the sum of squared excesses over the targets.
+    """
     j, width, gpu = graph.job[worker], width_of(graph, state), state.gpu[worker]
     types = len(graph.alone) // (len(graph.first) - 1)
     at, before = (j * types + graph.type_of[gpu]) * width, state.level[cell]
@@ -241,7 +370,17 @@ def relevel(graph: PlacementGraph, state: PlacementState, worker: int, cell: int
 
 
 def has_room(graph: PlacementGraph, state: PlacementState, worker: int) -> bool:
-    """Return whether the memory of a worker's GPU has room for the deepest levels there."""
+    """Return whether the state and the largest activations on a worker's GPU fit in its memory.
+
+    Parameters
+    ----------
+    graph
+        Jobs, servers and links.
+    state
+        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
+    worker
+        A worker that is on a GPU.
+    """
     gpu, width = state.gpu[worker], len(state.occupant) // len(state.occupancy)
     largest = 0
     for n in range(gpu * width, gpu * width + state.occupancy[gpu]):

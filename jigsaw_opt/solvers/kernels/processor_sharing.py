@@ -116,7 +116,7 @@ def _let_go(state: SharingState) -> None:
 
 
 def _admitted(table: SharingTable, state: SharingState, k: int) -> bool:
-    """Whether a job fits with its deepest levels beside those that have begun; alone in any case."""
+    """Return whether a job fits with its deepest levels beside those that have begun; True where it is alone."""
     for e in range(table.gpu_at[k], table.gpu_at[k + 1]):
         g = table.gpu[e]
         need = state.held[g] + table.state[k] + max(state.largest[g], table.activation[k])
@@ -126,7 +126,17 @@ def _admitted(table: SharingTable, state: SharingState, k: int) -> bool:
 
 
 def find_tight(table: SharingTable, state: SharingState, order: Numbers) -> None:
-    """Note the GPUs whose memory does not hold all jobs of an order."""
+    """Mark the GPUs whose memory does not hold all jobs of an order.
+
+    Parameters
+    ----------
+    table
+        Jobs and their placements, by number.
+    state
+        Receives `tight`; `inside`, `held` and `largest` are used as buffers.
+    order
+        Numbers of the jobs, those with the highest priority first.
+    """
     _let_go(state)
     moving = 0
     for p in range(len(order)):
@@ -141,13 +151,13 @@ def find_tight(table: SharingTable, state: SharingState, order: Numbers) -> None
 
 
 def _has_room(table: SharingTable, state: SharingState, k: int, g: int) -> bool:
-    """Whether a GPU has the memory for a job beside those that are there; for one alone in any case."""
+    """Return whether a GPU has the memory for a job beside those that are there; True where it is alone."""
     need = state.held[g] + table.state[k] + max(state.largest[g], table.activation[k])
     return state.inside[g] == 0 or need <= table.memory[g]
 
 
 def _rate_on(table: SharingTable, state: SharingState, n: int) -> float:
-    """Rate of a placement on the GPUs that are tried; 0 where memory does not hold it."""
+    """Return the rate of a placement on the GPUs that are tried; 0 where memory does not hold it."""
     rate = 1.0 / table.iteration_us[n]
     for e in range(table.gpu_at[n + 1] - table.gpu_at[n]):
         if not _has_room(table, state, n, state.trial[e]):
@@ -159,7 +169,7 @@ def _rate_on(table: SharingTable, state: SharingState, n: int) -> float:
 
 
 def _try_server(table: SharingTable, state: SharingState, n: int, s: int) -> float:
-    """Try the GPUs of a server, for each worker the fullest that keeps its pace, else the emptiest; the rate there."""
+    """Try the GPUs of a server, for each worker the fullest that keeps its pace, else the emptiest; return the rate."""
     at, width = table.load_at[n], table.gpu_at[n + 1] - table.gpu_at[n]
     found = 0
     for g in range(table.server_at[s], table.server_at[s + 1]):
@@ -185,7 +195,7 @@ def _try_server(table: SharingTable, state: SharingState, n: int, s: int) -> flo
 
 
 def _settle(table: SharingTable, state: SharingState, p: int, n: int, rate: float) -> float:
-    """Put a job on the GPUs that were tried."""
+    """Put a job on the GPUs that were tried, and return its rate."""
     state.on[p] = n
     for e in range(table.gpu_at[n + 1] - table.gpu_at[n]):
         state.place[state.place_at[p] + e] = state.trial[e]
@@ -200,7 +210,7 @@ def _emptiness(table: SharingTable, state: SharingState, s: int) -> float:
 
 
 def _place(table: SharingTable, state: SharingState, p: int, k: int, now_us: float) -> float:
-    """Have a job that may move stay, or go where it is fastest, or stop; says its rate."""
+    """Let a job that may move stay, or go where it is fastest, or stop; return its rate."""
     full, here = 1.0 / table.iteration_us[k], 0.0
     least = full * _LEAST_PACE
     if state.on[p] >= 0:
@@ -237,7 +247,7 @@ def _place(table: SharingTable, state: SharingState, p: int, k: int, now_us: flo
 
 
 def _take(table: SharingTable, state: SharingState, p: int, n: int, rate: float) -> int:
-    """Take GPUs, links and memory for a job that may move; how many GPUs have no room left by that."""
+    """Take GPUs, links and memory for a job that may move; return how many GPUs this leaves without room."""
     filled = 0
     for e in range(table.gpu_at[n + 1] - table.gpu_at[n]):
         g = state.place[state.place_at[p] + e]
@@ -254,7 +264,19 @@ def _take(table: SharingTable, state: SharingState, p: int, n: int, rate: float)
 
 
 def set_rates(table: SharingTable, state: SharingState, order: Numbers, now_us: float) -> None:
-    """Work out how fast each job goes now, those in front first; 0 for those that wait."""
+    """Compute the current rate of each job, in the order of priority; it is 0 for jobs that wait.
+
+    Parameters
+    ----------
+    table
+        Jobs and their placements, by number.
+    state
+        Iterations that remain are given; receives `rate`, and the placements of jobs that may move.
+    order
+        Numbers of the jobs, those with the highest priority first.
+    now_us
+        Current time, in microseconds.
+    """
     for r in range(len(state.free)):
         state.free[r] = 1.0
     tight = state.tight[len(state.inside)] > 0
@@ -295,7 +317,7 @@ def set_rates(table: SharingTable, state: SharingState, order: Numbers, now_us: 
 
 @kernel()
 def share_processors(table: SharingTable, state: SharingState, order: Numbers) -> int:
-    """Work out when each job ends.
+    """Compute when each job ends.
 
     Parameters
     ----------

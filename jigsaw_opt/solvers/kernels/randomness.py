@@ -18,11 +18,22 @@ EXPONENTIALS = [-log((k + 0.5) / 4096) for k in range(4096)]
 
 
 def following(seed: int) -> int:
-    """The random number after one, both from 1 to `LARGEST_SEED`."""
+    """Return the random number that follows another one; both are from 1 to `LARGEST_SEED`.
+
+    This is the multiplicative congruential generator with multiplier 48271 and modulus 2^31 - 1.
+    """
     return seed * 48271 % 2147483647
 
 
 def randint(rng: Numbers, number: int) -> int:
-    """A random number from 0 to one less than the given one; the generator's state is alone in its list."""
+    """Return a random number from 0 to `number` - 1.
+
+    Parameters
+    ----------
+    rng
+        State of the generator, the only entry of its list; changes.
+    number
+        How many numbers there are, at most 2^31.
+    """
     rng[0] = following(rng[0])
     return rng[0] * number >> 31

@@ -156,7 +156,24 @@ def forward_pass(
 
 
 def value_before(graph: Graph, state: SequenceState, first: int, start: Numbers) -> int:
-    """What the jobs that end before an operation of the sequence contribute to the objective."""
+    """Return the objective of the jobs that end before an operation of the sequence.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule.
+    first
+        Position of the operation in the sequence.
+    start
+        By operation: its start, in microseconds.
+
+    Returns
+    -------
+    int
+        Weighted sum of their ends, or without weights the latest of them, in microseconds.
+    """
     last, weight, value = graph.last, graph.weight, 0
     for j in range(len(last)):
         if state.position[last[j]] < first:
@@ -166,7 +183,17 @@ def value_before(graph: Graph, state: SequenceState, first: int, start: Numbers)
 
 
 def advance(graph: Graph, state: SequenceState, first: int, final: int) -> None:
-    """Let operations of the schedule at hand, from one to below another, use their GPUs and links."""
+    """Mark GPUs and links as used by some operations of the current schedule.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule; `free` and `user` change.
+    first, final
+        Position in the sequence of the first operation, and the position after the last one.
+    """
     group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
     sequence, start, duration, free, user = state.sequence, state.start, state.duration, state.free, state.user
     for n in range(first, final):
@@ -177,7 +204,19 @@ def advance(graph: Graph, state: SequenceState, first: int, final: int) -> None:
 
 
 def restore_checkpoint(graph: Graph, state: SequenceState, first: int) -> None:
-    """Work out what uses GPUs and links before an operation of the sequence."""
+    """Compute when GPUs and links become free after the operations before a position of the sequence.
+
+    The pass begins at the last checkpoint before that position, so that it visits fewer than `stride` operations.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule; `free` and `user` change.
+    first
+        The position.
+    """
     free, user, count, stride = state.free, state.user, len(state.free), state.stride[0]
     row = first // stride
     for r in range(count):
@@ -187,7 +226,17 @@ def restore_checkpoint(graph: Graph, state: SequenceState, first: int) -> None:
 
 
 def commit(graph: Graph, state: SequenceState, first: int) -> None:
-    """Write down what follows from the schedule at hand, whose operations from one on are new."""
+    """Update positions, checkpoints and the trial buffers after the current schedule has changed.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule; `position`, the checkpoints, `next_sequence` and `next_start` follow it.
+    first
+        Position in the sequence of the first operation that is new.
+    """
     sequence, start, position = state.sequence, state.start, state.position
     size, count, stride = len(sequence), len(state.free), state.stride[0]
     for n in range(first, size):
@@ -205,7 +254,20 @@ def commit(graph: Graph, state: SequenceState, first: int) -> None:
 
 
 def accept(state: SequenceState, first: int) -> int:
-    """Make the next schedule, which differs from `first` on, the one at hand; returns the first that moves."""
+    """Make the trial schedule the current one, in the order of its starts.
+
+    Parameters
+    ----------
+    state
+        The current schedule and the trial; sequence, starts and causes of the former change.
+    first
+        Position of the first operation in which the trial differs.
+
+    Returns
+    -------
+    int
+        Position of the first operation that differs from the former sequence.
+    """
     sequence, start, moved = state.sequence, state.start, first
     # In the order of starts, with what starts together as it was: so few operations lie between two neighbours.
     for n in range(first, len(sequence)):
@@ -220,14 +282,22 @@ def accept(state: SequenceState, first: int) -> int:
 
 
 def save_incumbent(state: SequenceState) -> None:
-    """Write down the schedule at hand as the incumbent."""
+    """Copy the current schedule to the incumbent."""
     for n in range(len(state.sequence)):
         state.best_sequence[n], state.best_start[n] = state.sequence[n], state.start[n]
         state.best_level[n] = state.level[n]
 
 
 def backward_pass(graph: Graph, state: SequenceState) -> None:
-    """Work out the tails of the schedule at hand."""
+    """Compute the tail of every operation: the longest path from its start to the end of the schedule.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule; `tail` and the buffer `user` change.
+    """
     job, group, first_operation, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
     use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
     begin, sequence = graph.begin, state.sequence

@@ -34,13 +34,21 @@ from jigsaw_opt.solvers.kernels.sequence_moves import (
 __all__ = ["anneal_sequence"]
 
 _TRIES = 3
-"""How often a schedule is changed in vain before its longest paths are worked out, which takes as long as a pass."""
+"""Number of rejected trials after which tails are computed: they cost one pass, and let later trials end earlier."""
 _KINDS = 8
 """One in so many steps shifts a whole job; of the others more than half exchange levels."""
 
 
 def evaluate_first(graph: Graph, state: SequenceState) -> None:
-    """Work out the schedule that an annealing begins with."""
+    """Evaluate the schedule that an annealing begins with, and make it the incumbent.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        Sequence and levels are given; durations, starts and objectives follow.
+    """
     size = len(state.sequence)
     for p in range(size):
         if graph.first[p] == p:
@@ -52,7 +60,19 @@ def evaluate_first(graph: Graph, state: SequenceState) -> None:
 
 
 def observed_job(graph: Graph, start: Numbers, seed: int) -> int:
-    """The job that ends last, of several a random one of them or else the first; a random job under weights."""
+    """Return the job whose path an annealing looks at: the one that ends last, or a random one under weights.
+
+    Of several that end last it is a random one, or else the first.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    start
+        By operation: its start, in microseconds.
+    seed
+        State of the random numbers.
+    """
     last = graph.last
     j = seed % len(last)
     if len(graph.weight) == 0:
@@ -63,7 +83,24 @@ def observed_job(graph: Graph, start: Numbers, seed: int) -> int:
 
 
 def shift_job(graph: Graph, state: SequenceState, j: int, scale: int) -> int:
-    """Order the next sequence as if a job took a share `scale` / 256 of its time; returns where it first differs."""
+    """Write the next sequence, with the starts of a job scaled by `scale` / 256; return where it first differs.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule; `next_sequence` and the buffer `key` change.
+    j
+        Number of the job.
+    scale
+        From 0 to 511: below 256 the job moves earlier, above it later.
+
+    Returns
+    -------
+    int
+        Position of the first operation that differs; the length of the sequence where none does.
+    """
     job, sequence, start, after = graph.job, state.sequence, state.start, state.next_sequence
     for p in range(len(sequence)):
         state.key[p] = start[p] * scale // 256 if job[p] == j else start[p]
@@ -76,6 +113,19 @@ def shift_job(graph: Graph, state: SequenceState, j: int, scale: int) -> int:
 
 def propose(graph: Graph, state: SequenceState, j: int, step: int, seed: int) -> tuple[int, int, int, int, int, int]:
     """Make a random change: in the next sequence, or of levels.
+
+    Parameters
+    ----------
+    graph
+        The operations.
+    state
+        The current schedule; the next sequence or the levels change.
+    j
+        The job whose path to its end is looked at.
+    step
+        Number of the step, with which operations that move are marked.
+    seed
+        State of the random numbers.
 
     Returns
     -------
@@ -109,7 +159,19 @@ def propose(graph: Graph, state: SequenceState, j: int, step: int, seed: int) ->
 
 
 def undo(state: SequenceState, changed: int, reached: int, final: int) -> None:
-    """Forget the next schedule, given which of its operations have changed, or have been reached."""
+    """Reset the trial schedule to the current one.
+
+    Parameters
+    ----------
+    state
+        The current schedule and the trial.
+    changed
+        Position of the first operation in which the trial differs.
+    reached
+        Position after the last operation whose trial start was computed.
+    final
+        Position of the last operation that has moved.
+    """
     after, start = state.next_sequence, state.start
     for n in range(changed, reached):
         state.next_start[after[n]] = start[after[n]]
@@ -139,7 +201,7 @@ def anneal_sequence(
     first, steps, total
         Number of the first step, how many to take now, and how many there are in all.
     hot
-        By what share of it the objective may well rise in step 0; this falls to 0 with the square of what is left.
+        Temperature in step 0, as a share of the objective; it falls to 0 with the square of the steps that are left.
     cutoff
         What the objective has to come down to for the schedule to be of use; the steps end where that is out of reach.
     exponentials
