@@ -41,19 +41,42 @@ class AlgebraicModel:
         self._on_row, self._row_count = on_row, 0
 
     def binary(self, name: str) -> pulp.LpVariable:
-        """A variable that is 0 or 1."""
+        """Add a variable that is 0 or 1, and return it."""
         return self.integer(name, 0, 1)
 
     def integer(self, name: str, low: int, high: int) -> pulp.LpVariable:
-        """An integer variable."""
+        """Add an integer variable, and return it.
+
+        Parameters
+        ----------
+        name
+            Its name, unique in the program.
+        low, high
+            Its least and largest value.
+        """
         return self._add_variable(name, low, high, "Integer")
 
     def time(self, name: str, low: int, high: float) -> pulp.LpVariable:
-        """A continuous variable; all of them are times or sums of times."""
+        """Add a continuous variable, and return it; all of them are times or sums of times.
+
+        Parameters
+        ----------
+        name
+            Its name, unique in the program.
+        low, high
+            Its least and largest value, in microseconds.
+        """
         return self._add_variable(name, low, high, "Continuous")
 
     def add(self, constraint: pulp.LpConstraint | bool, name: str) -> None:
         """Add a constraint, whose row has a name of its own; one without variables is a truth value.
+
+        Parameters
+        ----------
+        constraint
+            The constraint. True adds nothing; False adds a row that no solution meets.
+        name
+            Name of the row.
 
         Raises
         ------
@@ -93,7 +116,7 @@ class AlgebraicModel:
         return tuple(constraint.name for constraint in self.problem.constraints())
 
     def program(self) -> LinearProgram:
-        """The model in arrays.
+        """Return the model in arrays.
 
         Raises
         ------
@@ -126,6 +149,18 @@ class AlgebraicModel:
     def document(self, kind: FileKind, scaled: ScaledProgram | None = None) -> bytes:
         """Return the program as an MPS or an LP file, in the units of `scaled`, its objective in its own.
 
+        Parameters
+        ----------
+        kind
+            MPS or LP.
+        scaled
+            The program in its scaled units; None scales it anew.
+
+        Returns
+        -------
+        bytes
+            The content of the file.
+
         Raises
         ------
         OutOfTimeError
@@ -156,7 +191,7 @@ def _no_greater(bound: float) -> float:
 
 
 def cbc_executable() -> Path:
-    """The CBC that PuLP brings along."""
+    """Return the path of the CBC that PuLP brings along."""
     import pulp
 
     return Path(pulp.PULP_CBC_CMD.pulp_cbc_path)

@@ -88,7 +88,7 @@ class CpSatCyclicTiming:
     proto: cp_model.CpModel
 
     def plan(self, value: Callable[[cp_model.IntVar], int]) -> list[CyclicTiming]:
-        """Timing of each job in a solution, given the value of each variable."""
+        """Return the timing of each job in a solution, given the value of each variable."""
         return [
             CyclicTiming(
                 [[value(start) for start in row] for row in it.blocks],

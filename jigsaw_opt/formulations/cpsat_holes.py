@@ -135,11 +135,29 @@ class CpSatHoles:
         self.value = sum(it.weight * self._iterations(it) for it in problem.jobs)
 
     def aim(self, value: int, period_us: int) -> None:
-        """Maximise by how much a rate is beaten, over periods of both: 0 and below where none beats it (Dinkelbach)."""
+        """Maximise ``rate * period_us - value * period``: above 0 exactly where a solution has a better ratio.
+
+        That is one step of Dinkelbach's method for the ratio of the weight of iterations to the period.
+
+        Parameters
+        ----------
+        value
+            Weight of the iterations of the solution to be beaten.
+        period_us
+            Its period, in microseconds.
+        """
         self.proto.maximize(self.value * period_us - value * self.period)
 
     def hint(self, starts: Sequence[int], period_us: int) -> None:
-        """Offer times of the shaped job, its holes filled in turn."""
+        """Offer times of the shaped job, its holes filled in turn.
+
+        Parameters
+        ----------
+        starts
+            Starts of its operations, in microseconds; the least is moved to 0.
+        period_us
+            The period, in microseconds.
+        """
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         self.proto.add_hint(self.period, period_us)
         first = min(starts)
@@ -169,7 +187,7 @@ class CpSatHoles:
                 self.proto.add(self.starts[after] + lag * self.period >= self._end(before))
 
     def _add_barrier(self) -> None:
-        """What a barrier separates is within one period; between barriers of the whole job, that from 0 on."""
+        """Keep what a barrier separates within one period; between barriers of the whole job, the period from 0 on."""
         for order in self.problem.orders:
             self.proto.add(self.starts[order[0]] + self.period >= self._end(order[-1]))
         if self.problem.graph.shape.barrier == "job":
@@ -204,7 +222,7 @@ class CpSatHoles:
             self.proto.add(sum(used) <= it.gpus)
 
     def _iterations(self, parts: Parts) -> cp_model.IntVar:
-        """Iterations of jobs, each with all of its pieces."""
+        """Add the number of iterations of jobs, each with all of its pieces, and return it."""
         done = self.proto.new_int_var(0, parts.most, "")
         for kind, each in parts.counts:
             own = [len(self._groups[n]) * count for (n, _, it), count in self.counts.items() if it == kind]
@@ -213,7 +231,15 @@ class CpSatHoles:
 
 
 def block_orders(graph: ShapedGraph, lengths_us: Sequence[int]) -> list[tuple[int, ...]] | None:
-    """By slot, its blocks in the order that edges give them; None where they leave the order of some open."""
+    """Return by slot its blocks in the order that edges give them; None where they leave the order of some open.
+
+    Parameters
+    ----------
+    graph
+        The compiled job.
+    lengths_us
+        Durations of its operations, in microseconds.
+    """
     later: dict[int, set[int]] = {}
     for block in range(graph.blocks):
         later[block] = set(graph.longest_from(block, lengths_us))

@@ -286,7 +286,7 @@ def _add_order(model: cp_model.CpModel, counts: Sequence[_WorkerCounts], gpus: S
 
 
 def _add_work(model: cp_model.CpModel, clock: _TimeUnit, here: Sequence[_WorkerCounts], gpu: int) -> None:
-    """The blocks of all workers on a GPU, none before its release or without its tail (specification: exclusive)."""
+    """Fit the blocks of all workers on a GPU between releases and tails (specification: exclusive)."""
     finite = bool(here) and here[0].operations.horizon == "finite"
     ends = [(each.job.release_us, each.least_tail) if finite else (0, 0) for each in here]
     _add_windows(model, clock, ends, [each.work(gpu) for each in here], 1)
@@ -314,7 +314,7 @@ def _add_windows(
 
 
 def _thinned(values: set[int]) -> list[int]:
-    """Some of the values, the least among them, evenly by rank."""
+    """Return some of the values, the least among them, evenly by rank."""
     ordered = sorted(values)
     return ordered[:: -(-len(ordered) // _MOST_ENDS) or 1]
 
@@ -348,7 +348,7 @@ def _add_transfers(
     counts: Sequence[_WorkerCounts],
     places: ServerGroups,
 ) -> None:
-    """A job that sits in several groups uses a link that leaves each of them (specification: exclusive)."""
+    """Give a job that sits in several groups a link that leaves each of them (specification: exclusive)."""
     uses: dict[int, list[tuple[_WorkerCounts, cp_model.IntVar]]] = {group: [] for group in places.leaving}
     for each in counts:
         if each.ring is not None:

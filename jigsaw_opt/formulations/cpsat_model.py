@@ -27,19 +27,27 @@ class CpSatModel(Protocol):
     proto: cp_model.CpModel
 
     def plan(self, value: Callable[[cp_model.IntVar], int]) -> Timetable:
-        """The plan of a solution, given the value of each variable."""
+        """Return the plan of a solution, given the value of each variable."""
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a plan to the engine as its first solution."""
 
 
 def new_model() -> cp_model.CpModel:
-    """An empty model. Whoever builds it is told by ``OutOfTimeError`` when the time of the solve is over."""
+    """Return an empty model. Its builder gets an ``OutOfTimeError`` when the time of the solve is over."""
     return _limited_model()()
 
 
 def add_apart(model: cp_model.CpModel, first: Iterable[cp_model.IntVar], second: Iterable[cp_model.IntVar]) -> None:
-    """State that no literal of the one holds together with one of the other."""
+    """State that no literal of the one holds together with one of the other.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    first, second
+        The two groups of literals. One new literal stands between them, so the clauses are linear in number.
+    """
     ours = model.new_bool_var("")
     for literal in first:
         model.add_implication(literal, ours)
@@ -49,7 +57,7 @@ def add_apart(model: cp_model.CpModel, first: Iterable[cp_model.IntVar], second:
 
 @cache
 def _limited_model() -> type[cp_model.CpModel]:
-    """The class of all models, made once: search builds hundreds of them."""
+    """Return the class of all models, made once: search builds hundreds of them."""
     from ortools.sat.python import cp_model
 
     class LimitedModel(cp_model.CpModel):

@@ -52,7 +52,7 @@ def build(operations: Operations) -> cp_model.CpModel:
 def _add_job(
     model: cp_model.CpModel, operations: Operations, server_of: Sequence[int], job: OperationGraph
 ) -> Literals:
-    """A GPU of its own and a largest level for every worker (specification: placement, depth-rules)."""
+    """Add a GPU of its own and a largest level for every worker (specification: placement, depth-rules)."""
     literals: Literals = {}
     for gpu, s in enumerate(server_of):
         server = operations.cluster.servers[s]
@@ -76,7 +76,7 @@ def _add_job(
 
 
 def _count(literals: Literals, level: int) -> cp_model.LinearExprT:
-    """Number of workers whose largest level is `level`."""
+    """Return the number of workers whose largest level is `level`."""
     return sum(literal for (_, d), literal in literals.items() if d == level)
 
 
@@ -124,7 +124,7 @@ def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, lit
 
 
 def _add_memory(model: cp_model.CpModel, operations: Operations, placed: list[Literals], gpu: int, memory: int) -> None:
-    """The workers on a GPU fit into its memory (specification: memory)."""
+    """Fit the workers on a GPU into its memory (specification: memory)."""
     inside = [
         (job, [(level, literals[gpu, level]) for level in candidate_levels(job) if (gpu, level) in literals])
         for job, literals in zip(operations.jobs, placed, strict=True)

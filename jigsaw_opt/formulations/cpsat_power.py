@@ -33,7 +33,17 @@ class PowerUse:
         self._caps = [(cap, [], []) for cap in cluster.power_caps or ()]
 
     def add(self, server: int, blocks: Sequence[cp_model.IntervalVar], watts: int) -> None:
-        """Let blocks on a GPU of a server draw so many watts each."""
+        """Let blocks on a GPU of a server draw so many watts each.
+
+        Parameters
+        ----------
+        server
+            Number of the server.
+        blocks
+            Intervals of the blocks.
+        watts
+            Draw of each while it runs.
+        """
         for cap, intervals, demands in self._caps if watts else ():
             if self._servers[server] in cap.servers:
                 intervals += blocks

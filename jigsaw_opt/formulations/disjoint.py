@@ -61,9 +61,20 @@ def add_no_overlaps(
 def operation_intervals(
     model: cp_model.CpModel, start: cp_model.IntVar, size: Expression, period: int | None, turns: int
 ) -> list[cp_model.IntervalVar]:
-    """Interval of an operation; on the cyclic horizon those from its residue and from a period later.
+    """Return the interval of an operation; on the cyclic horizon those from its residue and from a period later.
 
-    `turns` is how many whole periods its start may be after 0.
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    start
+        Its start, in microseconds.
+    size
+        Its duration, in microseconds.
+    period
+        The period, in microseconds; None on the finite horizon.
+    turns
+        Largest number of whole periods from 0 to its start.
     """
     if period is None:
         return [_interval(model, start, size)]

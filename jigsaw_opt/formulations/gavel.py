@@ -106,7 +106,7 @@ def _with_level(cluster: SharedCluster, gain: Floats, level: Any) -> LinearProgr
 
 
 def _shares(cluster: SharedCluster, costs: Floats) -> ProgramBuilder:
-    """A column a job and type, the share of time; the time of each job, and the GPUs of each type used on average."""
+    """Begin a program: a column a job and type for the share of time, rows for each job's time and each type's GPUs."""
     import numpy as np
 
     jobs, types = cluster.throughput.shape

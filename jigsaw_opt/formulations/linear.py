@@ -85,6 +85,15 @@ class ProgramBuilder:
     ) -> Integers:
         """Add a column for each cost; a single bound, or a single kind, is that of all of them.
 
+        Parameters
+        ----------
+        costs
+            Objective coefficient of each column.
+        lower, upper
+            Bounds of the columns.
+        integer
+            Whether a column takes whole values only.
+
         Returns
         -------
         Integers
@@ -116,7 +125,7 @@ class ProgramBuilder:
         self.rows += len(sides[0])
 
     def program(self) -> LinearProgram:
-        """The program so far."""
+        """Return the program so far."""
         costs, lower, upper, integer = _joined(self._columns, (float, float, float, bool))
         row_lower, row_upper = _joined(self._sides, (float, float))
         rows, columns, values = _joined(self._entries, (int, int, float))
@@ -124,7 +133,7 @@ class ProgramBuilder:
 
 
 def _joined(families: list[tuple[Any, ...]], types: tuple[type, ...]) -> list[Any]:
-    """The arrays of all families, each kind of array by itself."""
+    """Concatenate the arrays of all families, each kind of array by itself."""
     import numpy as np
 
     return [

@@ -57,7 +57,15 @@ class SiaRound:
         return used
 
     def keeping(self, jobs: NDArray[np.bool_], current: Integers) -> SiaRound:
-        """The same where `jobs` must keep the configurations that they have."""
+        """Return the same round where `jobs` must keep the configurations that they have.
+
+        Parameters
+        ----------
+        jobs
+            By job, whether it keeps its configuration.
+        current
+            By job, the number of its configuration.
+        """
         import numpy as np
 
         kept = np.flatnonzero(jobs)
@@ -68,7 +76,7 @@ class SiaRound:
         return SiaRound(cost, self.gpus, self.capacity, idle)
 
     def program(self) -> LinearProgram:
-        """The integer program: a column a job and configuration that it can use, then one an idle job."""
+        """Build the integer program: a column a job and configuration that it can use, then one an idle job."""
         import numpy as np
 
         jobs, configurations = np.nonzero(np.isfinite(self.cost))
@@ -83,7 +91,7 @@ class SiaRound:
         return builder.program()
 
     def choice(self, values: Floats) -> Integers:
-        """The choice that a solution of `program` stands for."""
+        """Return the choice that a solution of `program` stands for."""
         import numpy as np
 
         jobs, configurations = np.nonzero(np.isfinite(self.cost))
@@ -115,9 +123,16 @@ def configurations(servers: int, width: int) -> tuple[tuple[int, int], ...]:
 
 
 def normalised(goodput: Floats, least_gpus: Integers) -> Floats:
-    """Goodputs of each job in units of its worst configuration, times the GPUs that it needs at least.
+    """Divide goodputs of each job by that of its worst configuration, times the GPUs that it needs at least.
 
     Sia's ``G_ij <- N_i^min G_ij / min_j G_ij``, over the configurations with goodput above 0; the others stay 0.
+
+    Parameters
+    ----------
+    goodput
+        ``(jobs, configurations)``; 0 where a job cannot use a configuration.
+    least_gpus
+        By job, the GPUs that it needs at least.
     """
     import numpy as np
 
@@ -127,10 +142,19 @@ def normalised(goodput: Floats, least_gpus: Integers) -> Floats:
 
 
 def restart_factors(age: Floats, restarts: Integers, restart_cost: Floats) -> Floats:
-    """What share of its goodput a job would keep if it went on being restarted as often as so far.
+    """Return the share of its goodput that a job would keep if it went on being restarted as often as so far.
 
     Sia's ``r_i = (T_i - N_i S_i) / (T_i + S_i)``, with the age T, the restarts N and the cost S of one in the same
     unit of time. Below 0 stands for a job that has spent more time in restarts than it has lived; it is taken as 0.
+
+    Parameters
+    ----------
+    age
+        By job, the time since its submission, T.
+    restarts
+        By job, how often it has been restarted, N.
+    restart_cost
+        By job, the time of one restart, S, in the unit of `age`.
     """
     import numpy as np
 

@@ -96,7 +96,7 @@ class CpSatActivities:
 
 
 def _sorted_starts_of(it: ShapedVariables, plan: ShapedJobPlan) -> list[list[int]]:
-    """Starts of a plan by iteration and operation, in the order that the model asks for."""
+    """Return the starts of a plan by iteration and operation, in the order that the model asks for."""
     done = [[*iteration.blocks, *iteration.transfers] for iteration in plan.iterations]
     return sorted_starts(it.graph, [[execution.start_us for execution in row] for row in done])
 
@@ -169,7 +169,21 @@ def add_loads(
     workers: WorkerJobs,
     most: cp_model.LinearExprT,
 ) -> None:
-    """No GPU has more work than there is time."""
+    """Require that no GPU has more work than there is time.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    gpus
+        The GPUs of the cluster by number.
+    jobs
+        Variables of each job.
+    workers
+        The data-parallel jobs of the instance.
+    most
+        The time that there is, in microseconds: the makespan or the period.
+    """
     for g in range(len(gpus.all)):
         model.add(load_of(gpus, jobs, g, workers) <= most)
 
@@ -183,7 +197,23 @@ def add_objective(
     bound: int,
     limit: int,
 ) -> None:
-    """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
+    """Minimise the latest end of a job, or the weighted sum of all ends (specification: objective).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    operations
+        The compiled instance.
+    gpus
+        The GPUs of the cluster by number.
+    jobs
+        Variables of each job.
+    workers
+        The data-parallel jobs of the instance.
+    bound, limit
+        The objective lies between them, in microseconds (times weight for the weighted sum).
+    """
     objective = model.new_int_var(bound, limit, operations.objective)
     model.minimize(objective)
     weighted = operations.objective == "weighted_completion"

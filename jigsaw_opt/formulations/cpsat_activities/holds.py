@@ -24,7 +24,25 @@ _MOST_NUMBER = 2**60
 def add_memory(
     model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis, workers: WorkerJobs
 ) -> None:
-    """On no GPU do slots, workers and holds exceed its memory at any moment."""
+    """Require that on no GPU slots, workers and holds exceed its memory at any moment.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    gpus
+        The GPUs of the cluster by number.
+    jobs
+        Variables of each job.
+    axis
+        The times that operations are laid down on.
+    workers
+        The data-parallel jobs of the instance.
+
+    Notes
+    -----
+    All sizes are divided by their greatest common divisor: small demands keep the engine's sums within its integers.
+    """
     unit = gcd(
         workers.memory_unit(),
         *(hold.bytes for it in jobs for hold in it.graph.holds),

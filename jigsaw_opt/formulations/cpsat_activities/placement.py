@@ -17,7 +17,17 @@ __all__ = ["add_order_of_gpus", "add_placement", "add_sizes"]
 
 
 def add_placement(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
-    """Every slot is on one GPU of a type of its own, slots of a job on different ones, and routes join all of them."""
+    """Place every slot on one GPU of a type that it may use, slots of a job on different GPUs that routes join.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    gpus
+        The GPUs of the cluster by number.
+    it
+        Variables of the job; `it.at` and `it.on` are filled in, one entry for each slot.
+    """
     for types in it.graph.gpu_types:
         it.at.append({g: model.new_bool_var("") for g in range(len(gpus.all)) if gpus.gpu_type(g) in types})
         model.add_exactly_one(it.at[-1].values())
@@ -50,7 +60,19 @@ def _add_reach(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None
 
 
 def add_order_of_gpus(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables]) -> None:
-    """GPUs of a server are alike: one is used only once a slot before, of any job, is on the GPU before it."""
+    """Break the symmetry of the GPUs of a server: one is used only after the GPU before it.
+
+    A slot is on a GPU only if an earlier slot, of the same or an earlier job, is on the GPU before it on that server.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    gpus
+        The GPUs of the cluster by number.
+    jobs
+        Variables of each job.
+    """
     slots = [at for it in jobs for at in it.at]
     for number, at in enumerate(slots):
         for g, literal in at.items():
@@ -59,7 +81,17 @@ def add_order_of_gpus(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[Shaped
 
 
 def add_sizes(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
-    """Durations of blocks by the types of their GPUs, and of transfers by the servers of their slots."""
+    """Add the durations of blocks, by the types of their GPUs, and of transfers, by the servers of their slots.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    gpus
+        The GPUs of the cluster by number.
+    it
+        Variables of the job; `it.size` is filled in, by operation, in microseconds.
+    """
     graph = it.graph
     for block in range(graph.blocks):
         it.size.append(_block_size(model, gpus, it, block))

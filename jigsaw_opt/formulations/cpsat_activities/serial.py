@@ -11,7 +11,7 @@ __all__ = ["serial_end", "serial_limit", "serial_us"]
 
 
 def serial_limit(operations: Operations) -> int:
-    """An objective that some plan reaches if there is any: operations one after the other.
+    """Return an objective that some plan reaches if there is any: operations one after the other.
 
     What holds memory at a moment of a plan holds it as well where operations follow one another in the order of their
     starts there, so that order is feasible too; on the cyclic horizon the specification says so (cyclic-horizon).
@@ -21,7 +21,7 @@ def serial_limit(operations: Operations) -> int:
 
 
 def serial_end(operations: Operations) -> int:
-    """A moment by which such a plan has ended, in microseconds."""
+    """Return a moment by which such a plan has ended, in microseconds."""
     lengths = [graph.job.iterations * serial_us(operations.cluster, graph) for graph in operations.shaped]
     released = max((graph.job.release_us for graph in operations.shaped), default=0)
     others = windows.serial_end(operations) if operations.jobs else 0
@@ -29,7 +29,20 @@ def serial_end(operations: Operations) -> int:
 
 
 def serial_us(cluster: Cluster, graph: ShapedGraph) -> int:
-    """Longest time of all operations of one iteration, one after the other, on any GPUs."""
+    """Return the longest time of all operations of one iteration, one after the other, on any GPUs.
+
+    Parameters
+    ----------
+    cluster
+        The cluster, whose smallest rate and largest latency every transfer is given.
+    graph
+        The compiled job.
+
+    Returns
+    -------
+    int
+        Time in microseconds.
+    """
     rates = [*(link.bandwidth for link in cluster.links), *(server.fabric_bandwidth for server in cluster.servers)]
     latencies = [*(link.latency_us for link in cluster.links), *(it.fabric_latency_us for it in cluster.servers)]
     worst = Channel((), min(rates), max(latencies))

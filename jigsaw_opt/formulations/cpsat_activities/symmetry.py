@@ -16,11 +16,19 @@ __all__ = ["add_order_of_parts", "alike_parts", "sorted_starts"]
 
 
 def add_order_of_parts(model: cp_model.CpModel, it: ShapedVariables) -> None:
-    """Of parts that are alike, each operation of the one before starts no later than that of the next one.
+    """Order parts that are alike: each operation of one starts no later than that of the next part.
 
-    Sort the starts that an operation has in all of them, in each iteration, and give the least to the first part and so
-    on. Where ``b`` waited for ``a`` in every part, it still does. GPUs, links and barriers see the same times. So does
-    memory where no hold ends before it begins: how many have begun at a time, and how many have ended, is the same.
+    Sort the starts that an operation has in all of them, in each iteration, and give the least to the first part and
+    so on. Where ``b`` waited for ``a`` in every part, it still does. GPUs, links and barriers see the same times. So
+    does memory where no hold ends before it begins: how many have begun at a time, and how many have ended, is the
+    same.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job.
     """
     for parts in alike_parts(it.graph):
         forward = _holds_forward(it.graph, parts[0])
@@ -34,14 +42,14 @@ def add_order_of_parts(model: cp_model.CpModel, it: ShapedVariables) -> None:
 
 
 def sorted_starts(graph: ShapedGraph, rows: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Starts by iteration and operation in the order that `add_order_of_parts` asks for.
+    """Return starts by iteration and operation in the order that `add_order_of_parts` asks for.
 
     Parameters
     ----------
     graph
         The compiled job.
     rows
-        Starts of a plan.
+        Starts of a plan, by iteration and operation, in microseconds.
     """
     found = [list(row) for row in rows]
     for parts in alike_parts(graph):

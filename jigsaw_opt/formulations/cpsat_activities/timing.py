@@ -17,7 +17,17 @@ __all__ = ["add_blocks_disjoint", "add_starts", "add_transfers_disjoint", "add_w
 
 
 def add_starts(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> None:
-    """A start for every operation of every iteration, not before the release."""
+    """Add a start for every operation of every iteration, not before the release.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job; `it.starts` is filled in, by iteration and operation.
+    axis
+        The times that operations are laid down on.
+    """
     # A start waits for a chain of others, and each of these adds less than two periods.
     most = 2 * it.graph.size * it.graph.job.iterations
     for _ in range(it.graph.job.iterations):
@@ -25,7 +35,17 @@ def add_starts(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> 
 
 
 def add_waits(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> None:
-    """Edges and barriers."""
+    """Require that operations keep to edges and barriers (specification: edges-and-barrier).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job.
+    axis
+        The times that operations are laid down on.
+    """
     for (first, before), (later, after), periods in it.graph.precedences(axis.horizon):
         one, other = it.starts[first][before], it.starts[later][after]
         model.add(other.start + axis.later(periods) >= it.end(first, before))
@@ -37,7 +57,21 @@ def add_waits(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> N
 def add_blocks_disjoint(
     model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis, workers: WorkerJobs
 ) -> None:
-    """On a GPU, blocks do not overlap (specification: exclusive)."""
+    """Require that blocks on a GPU do not overlap (specification: exclusive).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    gpus
+        The GPUs of the cluster by number.
+    jobs
+        Variables of each job.
+    axis
+        The times that operations are laid down on.
+    workers
+        The data-parallel jobs of the instance.
+    """
     for g in range(len(gpus.all)):
         intervals = workers.blocks(g)
         for it in jobs:
@@ -52,7 +86,19 @@ def add_blocks_disjoint(
 def add_transfers_disjoint(
     model: cp_model.CpModel, jobs: Sequence[ShapedVariables], axis: TimeAxis, workers: WorkerJobs
 ) -> None:
-    """On a link, transfers do not overlap (specification: exclusive)."""
+    """Require that transfers over a link do not overlap (specification: exclusive).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    jobs
+        Variables of each job.
+    axis
+        The times that operations are laid down on.
+    workers
+        The data-parallel jobs of the instance.
+    """
     on_link = workers.transfers()
     for it in jobs:
         for (operation, link), literal in it.links.items():
@@ -64,7 +110,24 @@ def add_transfers_disjoint(
 
 
 def load_of(gpus: Gpus, jobs: Sequence[ShapedVariables], g: int, workers: WorkerJobs) -> Expression:
-    """Least work of a GPU in all iterations, by the slots and workers that it holds."""
+    """Return the least work of a GPU in all iterations, by the slots and workers that it holds.
+
+    Parameters
+    ----------
+    gpus
+        The GPUs of the cluster by number.
+    jobs
+        Variables of each job.
+    g
+        Number of the GPU.
+    workers
+        The data-parallel jobs of the instance.
+
+    Returns
+    -------
+    Expression
+        Linear expression in microseconds.
+    """
     total = workers.load(g)
     for it in jobs:
         for slot, blocks in enumerate(it.graph.blocks_of):

@@ -86,11 +86,37 @@ class ShapedVariables:
     starts: list[list[Start]] = field(default_factory=list)
 
     def start(self, iteration: int, operation: int) -> Expression:
-        """Start of an operation."""
+        """Return the start of an operation.
+
+        Parameters
+        ----------
+        iteration
+            Number of the iteration, from 0.
+        operation
+            Number of the operation: blocks first, then transfers.
+
+        Returns
+        -------
+        Expression
+            Time in microseconds.
+        """
         return self.starts[iteration][operation].start
 
     def end(self, iteration: int, operation: int) -> Expression:
-        """End of an operation."""
+        """Return the end of an operation.
+
+        Parameters
+        ----------
+        iteration
+            Number of the iteration, from 0.
+        operation
+            Number of the operation: blocks first, then transfers.
+
+        Returns
+        -------
+        Expression
+            Time in microseconds.
+        """
         return self.starts[iteration][operation].start + self.size[operation]
 
 
@@ -109,7 +135,17 @@ class TimeAxis:
         self.limit = self.span = limit
 
     def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
-        """A new start not before the release."""
+        """Add a start that is not before the release, and return it.
+
+        Parameters
+        ----------
+        model
+            The CP-SAT model, which receives variables and constraints.
+        release_us
+            Release of the job, in microseconds.
+        most_periods
+            Not used on this axis.
+        """
         start = model.new_int_var(min(release_us, self.limit), self.limit, "")
         return Start(start, start)
 
@@ -118,13 +154,33 @@ class TimeAxis:
         return 0
 
     def phase(self, start_us: int, first_us: int) -> int:
-        """Where a start lies on the axis in a plan whose first operation starts at `first_us`."""
+        """Return where a start lies on the axis in a plan whose first operation starts at `first_us`.
+
+        Parameters
+        ----------
+        start_us
+            The start, in microseconds.
+        first_us
+            Start of the plan's first operation, in microseconds.
+        """
         return start_us
 
     def intervals(
         self, model: cp_model.CpModel, phase: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
     ) -> list[cp_model.IntervalVar]:
-        """What an operation takes of a resource where a literal holds."""
+        """Return the intervals that an operation takes of a resource where a literal holds.
+
+        Parameters
+        ----------
+        model
+            The CP-SAT model, which receives variables and constraints.
+        phase
+            Start of the operation, as resources see it.
+        size
+            Its duration, in microseconds.
+        literal
+            Says whether the operation uses the resource.
+        """
         return [_interval(model, phase, size, literal, self.limit)]
 
 
@@ -172,7 +228,17 @@ class ModuloAxis(TimeAxis):
         self.span = 2 * period
 
     def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
-        """A new start, at most so many periods after the first one."""
+        """Add a start at most so many periods after the first one, and return it.
+
+        Parameters
+        ----------
+        model
+            The CP-SAT model, which receives variables and constraints.
+        release_us
+            Not used: what repeats has no release.
+        most_periods
+            Largest number of whole periods before the start.
+        """
         phase = model.new_int_var(0, self.limit - 1, "")
         turns = model.new_int_var(0, most_periods, "")
         return Start(phase + self.limit * turns, phase, turns)
@@ -182,13 +248,33 @@ class ModuloAxis(TimeAxis):
         return periods * self.limit
 
     def phase(self, start_us: int, first_us: int) -> int:
-        """Its residue where the first operation has residue 0."""
+        """Return the residue of a start where the first operation has residue 0.
+
+        Parameters
+        ----------
+        start_us
+            The start, in microseconds.
+        first_us
+            Start of the plan's first operation, in microseconds.
+        """
         return (start_us - first_us) % self.limit
 
     def intervals(
         self, model: cp_model.CpModel, phase: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
     ) -> list[cp_model.IntervalVar]:
-        """What an operation takes of a resource where a literal holds, in this period and the next."""
+        """Return the intervals that an operation takes of a resource where a literal holds, now and one period later.
+
+        Parameters
+        ----------
+        model
+            The CP-SAT model, which receives variables and constraints.
+        phase
+            Residue of its start, in microseconds.
+        size
+            Its duration, in microseconds, at most one period.
+        literal
+            Says whether the operation uses the resource.
+        """
         return [_interval(model, start, size, literal, 3 * self.limit) for start in (phase, phase + self.limit)]
 
 

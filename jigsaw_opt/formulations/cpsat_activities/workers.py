@@ -80,7 +80,7 @@ class WorkerJobs:
                 self.model.add(self.jobs[j].ends[-1] <= self.jobs[k].ends[-1])
 
     def blocks(self, g: int) -> list[cp_model.IntervalVar]:
-        """What blocks take of a GPU."""
+        """Return the intervals that blocks take of a GPU."""
         eligibility = self.network.eligibility
         if self.clock is not None:
             return cycle_resources.blocks_on(self.model, eligibility, self.jobs, g, self.clock)
@@ -88,7 +88,7 @@ class WorkerJobs:
         return [block for it in inside for block in resources.blocks_on(self.model, eligibility, it, g)]
 
     def transfers(self) -> dict[int, list[cp_model.IntervalVar]]:
-        """What transfers take of links."""
+        """Return the intervals that transfers take of links, by link."""
         links = range(len(self.operations.cluster.links))
         if self.clock is not None:
             return cycle_resources.transfers_over(self.model, self.jobs, self.paces, self.clock, links)
@@ -103,14 +103,23 @@ class WorkerJobs:
         return total
 
     def memory_unit(self) -> int:
-        """What all their sizes are multiples of; 0 where all are 0."""
+        """Return the greatest common divisor of all their sizes, in bytes; 0 where all are 0."""
         return gcd(*(size for it in self.jobs for size in (it.job.state_bytes, *it.job.activation_bytes)))
 
     def memory(self, g: int, unit: int, room: int) -> list[tuple[cp_model.IntVar, int]]:
-        """What they take of a GPU all the time: literals, and so many units where each holds (specification: memory).
+        """Return what they take of a GPU all the time: literals, each with its demand where it holds.
 
         The largest activations take the order encoding of the sizes that occur; one beyond the room is one unit too
-        many.
+        many (specification: memory).
+
+        Parameters
+        ----------
+        g
+            Number of the GPU.
+        unit
+            Bytes of a unit.
+        room
+            Memory of the GPU, in units.
         """
         inside = [it for it in self.jobs if g in it.here]
         if not inside:
@@ -127,14 +136,22 @@ class WorkerJobs:
         return [*states, *zip(largest.steps, rises, strict=True)]
 
     def decisions(self, value: Callable[[cp_model.IntVar], int]) -> list[JobDecision]:
-        """What a solution decides for them."""
+        """Return what a solution decides for them."""
         found = [decision_of(self.network.eligibility, it, value) for it in self.jobs]
         if self.clock is None:
             return found
         return [later(own, value(phase)) for own, phase in zip(found, self.clock.phases, strict=True)]
 
     def hint(self, timetable: Timetable, first: int) -> None:
-        """Hint their part of a timetable, of which a moment `first` is moved to 0 on the cyclic horizon."""
+        """Hint their part of a timetable, of which a moment `first` is moved to 0 on the cyclic horizon.
+
+        Parameters
+        ----------
+        timetable
+            The plan that is offered.
+        first
+            The moment that is moved to 0, in microseconds.
+        """
         plans, clock = self._in_order(timetable.jobs) if self.jobs else [], self.clock
         for number, (it, plan) in enumerate(zip(self.jobs, plans, strict=True)):
             own = plan
@@ -157,7 +174,7 @@ class WorkerJobs:
 
 
 def _windows(operations: Operations, limit: int) -> tuple[Window, ...]:
-    """Times of the jobs in plans whose objective is at most `limit`."""
+    """Return the times of the jobs in plans whose objective is at most `limit`."""
     if operations.objective != "weighted_completion":
         return windows(operations, limit)
     # Whatever the others take of the sum; and no plan needs times at which nothing runs.

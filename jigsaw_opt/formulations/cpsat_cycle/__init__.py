@@ -108,7 +108,17 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
 
 
 def add_wrap(model: cp_model.CpModel, it: JobVariables, clock: ModuloClock) -> None:
-    """The barrier wraps, so a job's span is at most the period (specification: period)."""
+    """Require that a job's span is at most the period, for its barrier wraps (specification: period).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job.
+    clock
+        The period and the phase of each job, in microseconds.
+    """
     model.add(it.ends[-1] <= clock.period)
 
 
@@ -118,7 +128,15 @@ def phase_of(plan: JobPlan) -> int:
 
 
 def later(decision: JobDecision, phase: int) -> JobDecision:
-    """The decision with every start moved from the job's own clock to that of the plan."""
+    """Move every start of a decision from the job's own clock to that of the plan.
+
+    Parameters
+    ----------
+    decision
+        What a solution decides for the job, on the job's own clock.
+    phase
+        Moment of the plan at which the job's clock reads 0, in microseconds.
+    """
     return replace(
         decision,
         block_starts=[[start + phase for start in row] for row in decision.block_starts],
@@ -127,7 +145,15 @@ def later(decision: JobDecision, phase: int) -> JobDecision:
 
 
 def earlier(plan: JobPlan, phase: int) -> JobPlan:
-    """The job's part of a plan on the job's own clock."""
+    """Move a job's part of a plan to the job's own clock.
+
+    Parameters
+    ----------
+    plan
+        The job's part of the plan.
+    phase
+        Moment of the plan at which the job's clock reads 0, in microseconds.
+    """
     iterations = (
         Iteration(
             tuple(Block(b.level, b.start_us - phase, b.end_us - phase) for b in iteration.blocks),

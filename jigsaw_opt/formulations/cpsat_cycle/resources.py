@@ -62,7 +62,26 @@ class ModuloClock:
         size: Expression,
         literal: cp_model.IntVar,
     ) -> list[cp_model.IntervalVar]:
-        """Both intervals of an operation that is there where `literal` holds."""
+        """Add both intervals of an operation that is there where `literal` holds, and return them.
+
+        Parameters
+        ----------
+        model
+            The CP-SAT model, which receives variables and constraints.
+        phase
+            Phase of its job, in microseconds.
+        offset
+            Its start on the job's own clock, in microseconds, at most the period.
+        size
+            Its duration, in microseconds.
+        literal
+            Says whether the operation uses the resource.
+
+        Returns
+        -------
+        list[cp_model.IntervalVar]
+            The intervals from its residue and from one period later.
+        """
         first = model.new_int_var(0, self.limit - 1, "")
         second = model.new_int_var(1, 2 * self.limit - 1, "")
         wraps = model.new_bool_var("")
@@ -88,7 +107,23 @@ class ModuloClock:
 def add_blocks_disjoint(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], clock: ModuloClock
 ) -> None:
-    """On a GPU, blocks do not overlap, and all keep to the caps (specification: exclusive, power, cyclic-horizon)."""
+    """Require that blocks on a GPU do not overlap and keep to the power caps.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    clock
+        The period and the phase of each job, in microseconds.
+
+    Notes
+    -----
+    Specification: exclusive, power, cyclic-horizon.
+    """
     power = PowerUse(eligibility.operations.cluster)
     for g in range(len(eligibility.gpus)):
         model.add_no_overlap(blocks_on(model, eligibility, jobs, g, clock, power))
@@ -103,7 +138,23 @@ def blocks_on(
     clock: ModuloClock,
     power: PowerUse | None = None,
 ) -> list[cp_model.IntervalVar]:
-    """What blocks take of a GPU; what they draw there is added to `power`."""
+    """Return the intervals that blocks take of a GPU; what they draw there is added to `power`.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    g
+        Number of the GPU.
+    clock
+        The period and the phase of each job, in microseconds.
+    power
+        Receives the draw of the blocks, in watts, where there are caps.
+    """
     intervals: list[cp_model.IntervalVar] = []
     for it, phase in zip(jobs, clock.phases, strict=True):
         for starts, levels in zip(it.starts if g in it.here else (), it.levels, strict=False):
@@ -129,7 +180,19 @@ def _size(model: cp_model.CpModel, times: Sequence[int], levels: dict[int, cp_mo
 def add_transfers_disjoint(
     model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding], clock: ModuloClock
 ) -> None:
-    """On a link, transfers do not overlap (specification: exclusive, cyclic-horizon)."""
+    """Require that transfers over a link do not overlap (specification: exclusive, cyclic-horizon).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    jobs
+        Variables of each job.
+    paces
+        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
+    clock
+        The period and the phase of each job, in microseconds.
+    """
     for intervals in transfers_over(model, jobs, paces, clock, contended_links(jobs)).values():
         model.add_no_overlap(intervals)
 
@@ -141,7 +204,21 @@ def transfers_over(
     clock: ModuloClock,
     links: Collection[int],
 ) -> dict[int, list[cp_model.IntervalVar]]:
-    """What transfers take of some links."""
+    """Return the intervals that transfers take of some links, by link.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    jobs
+        Variables of each job.
+    paces
+        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
+    clock
+        The period and the phase of each job, in microseconds.
+    links
+        Numbers of the links.
+    """
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for it, pace, phase in zip(jobs, paces, clock.phases, strict=True):
         for exchanges in it.exchanges:

@@ -53,7 +53,7 @@ class CpSatRetiming:
     proto: cp_model.CpModel
 
     def plan(self, value: Callable[[cp_model.IntVar], int]) -> list[RetimedTiming]:
-        """Timing of each job in a solution, given the value of each variable."""
+        """Return the timing of each job in a solution, given the value of each variable."""
         return [
             RetimedTiming(
                 [tuple(_chosen(literals, value) for literals in row) for row in it.levels],
@@ -100,7 +100,7 @@ def build(tasks: Sequence[RetimingTask], frame: Frame, busy_gpus: Busy, busy_lin
 
 
 def _add_objective(proto: cp_model.CpModel, jobs: Sequence[TaskVariables], frame: Frame) -> None:
-    """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
+    """Minimise the latest end of a job, or the weighted sum of all ends (specification: objective)."""
     objective = proto.new_int_var(frame.bound, frame.limit, "objective")
     proto.minimize(objective)
     if frame.weighted:

@@ -15,7 +15,15 @@ __all__ = ["add_depth_rule"]
 
 
 def add_depth_rule(model: cp_model.CpModel, it: TaskVariables) -> None:
-    """One level for every slot in every iteration, by the job's depth rule (specification: depth-rules)."""
+    """Give every slot one level in every iteration, by the job's depth rule (specification: depth-rules).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job; `it.levels` is filled in, by iteration and slot.
+    """
     task, candidates = it.task, candidate_levels(it.task.job)
     for _ in range(task.job.iterations):
         it.levels.append([_literals(model, [d for d in candidates if d <= cap]) for cap in task.caps])

@@ -16,7 +16,17 @@ __all__ = ["add_job"]
 
 
 def add_job(model: cp_model.CpModel, it: TaskVariables, frame: Frame) -> None:
-    """All iterations of a job, whose barrier may wrap (specification: readiness, order, barrier, period)."""
+    """Add all iterations of a job, whose barrier may wrap (specification: readiness, order, barrier, period).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job; starts, ends and sizes are filled in, by iteration.
+    frame
+        Horizon, and bounds of the objective; its period is None on the finite horizon.
+    """
     task, period = it.task, frame.period
     latest = task.deadline if period is None else 2 * period
     phase = None if period is None else model.new_int_var(0, period - 1, "")
@@ -63,7 +73,7 @@ def _add_readiness(
     start: cp_model.IntVar,
     ready: Expression,
 ) -> None:
-    """A transfer starts when its bucket is ready at a slot, if that slot's level reaches it."""
+    """Let a transfer start when its bucket is ready at a slot, if that slot's level reaches it."""
     if bucket <= min(literals):
         model.add(start >= ready)
         return

@@ -99,7 +99,7 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
 def _add_objective(
     proto: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], bound: int, limit: int
 ) -> None:
-    """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
+    """Minimise the latest end of a job, or the weighted sum of all ends (specification: objective)."""
     objective = proto.new_int_var(bound, limit, eligibility.operations.objective)
     proto.minimize(objective)
     if eligibility.operations.objective == "weighted_completion":

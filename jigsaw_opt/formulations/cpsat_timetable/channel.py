@@ -20,7 +20,17 @@ ChannelEncoding: TypeAlias = order_encoding.ChannelEncoding["cp_model.IntVar"]
 
 
 def add_links(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> None:
-    """A job uses the links on the routes between neighbours of its ring (specification: ring)."""
+    """Let a job use the links on the routes between neighbours of its ring (specification: ring).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    network
+        The instance, its GPUs and routes.
+    it
+        Variables of the job; `it.links` is filled in.
+    """
     if it.job.slots < 2 or not network.cluster.links:
         return
     # Links on the routes of the same pairs of servers are used together: one literal serves them all.
@@ -41,7 +51,7 @@ def add_links(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables)
 def _bridge(
     model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables, literal: cp_model.IntVar, side: frozenset[int]
 ) -> None:
-    """A closed ring crosses the only way between two sides exactly where it has servers on both."""
+    """Let a closed ring cross the only way between two sides exactly where it has servers on both."""
     component = network.eligibility.routes(it.job).component
     part = {component[s] for s in side}
     inside = [s for s in it.used if component[s] in part]
@@ -81,7 +91,22 @@ def _ring_neighbours(
 
 
 def add_channel(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
-    """Smallest rate and largest latency among links and shared fabrics in use (specification: ring)."""
+    """Return the smallest rate and the largest latency among links and shared fabrics in use (specification: ring).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    network
+        The instance, its GPUs and routes.
+    it
+        Variables of the job, its links among them.
+
+    Returns
+    -------
+    ChannelEncoding
+        Rate in bytes a second and latency in microseconds, as order encodings.
+    """
     if it.job.slots < 2:
         return ChannelEncoding(OrderEncoding((1,), ()), OrderEncoding((0,), ()))
     cluster = network.cluster

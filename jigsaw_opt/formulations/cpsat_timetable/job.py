@@ -17,7 +17,17 @@ __all__ = ["add_job"]
 
 
 def add_job(proto: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
-    """Add the variables and constraints of one job, and return the pace of its transfers."""
+    """Add the variables and constraints of one job, and return the rate and latency of its transfers.
+
+    Parameters
+    ----------
+    proto
+        The CP-SAT model, which receives variables and constraints.
+    network
+        The instance, its GPUs and routes.
+    it
+        Variables of the job, which are filled in.
+    """
     add_placement(proto, network.eligibility, it)
     add_depth_rule(proto, it)
     add_iterations(proto, it)

@@ -21,7 +21,20 @@ __all__ = ["encode_maximum"]
 def encode_maximum(
     model: cp_model.CpModel, uses: Sequence[tuple[int, cp_model.IntVar]]
 ) -> OrderEncoding[cp_model.IntVar]:
-    """Order encoding of values that are worse the larger they are."""
+    """Return the order encoding of the largest value in use.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    uses
+        Values, and for each the literal that it is in use; the least value is taken to be in use always.
+
+    Returns
+    -------
+    OrderEncoding[cp_model.IntVar]
+        The different values, ascending, and a literal for each step between two of them.
+    """
     values = tuple(sorted({value for value, _ in uses}))
     steps = tuple(model.new_bool_var("") for _ in values[1:])
     for above, below in pairwise(steps):

@@ -21,7 +21,17 @@ __all__ = ["add_depth_rule", "add_memory", "add_placement"]
 
 
 def add_placement(model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVariables) -> None:
-    """As many GPUs as slots, all on servers that routes join (specification: placement)."""
+    """Give the job as many GPUs as slots, all on servers that routes join (specification: placement).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    it
+        Variables of the job; `it.here` and `it.used` are filled in.
+    """
     job, name = it.job, it.job.name
     it.here = {g: model.new_bool_var(f"{name} on {g}") for g in eligibility.allowed(job)}
     model.add(sum(it.here.values()) == job.slots)
@@ -48,7 +58,15 @@ def _one_part(model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVaria
 
 
 def add_depth_rule(model: cp_model.CpModel, it: JobVariables) -> None:
-    """One level of every worker in every iteration, by the job's depth rule (specification: depth-rules)."""
+    """Give every worker one level in every iteration, by the job's depth rule (specification: depth-rules).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job; `it.levels` is filled in.
+    """
     candidates = candidate_levels(it.job)
     for i in range(it.job.iterations):
         it.levels.append(
@@ -99,14 +117,27 @@ def _balance(model: cp_model.CpModel, it: JobVariables, totals: dict[int, Expres
 
 
 def add_memory(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
-    """The workers on a GPU fit into its memory (specification: memory)."""
+    """Fit the workers on a GPU into its memory (specification: memory).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    """
     for g, inside in tight_gpus(eligibility, jobs):
         _memory_of_gpu(model, g, eligibility.memory(g), inside)
 
 
 def _memory_of_gpu(model: cp_model.CpModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
-    """The largest activations take the order encoding of the sizes that occur; a size beyond the memory is one byte
-    too many."""
+    """Fit state and largest activations into the memory of a GPU.
+
+    The largest activations take the order encoding of the sizes that occur; a size beyond the memory is one byte too
+    many.
+    """
     uses = [
         (min(it.job.activation_bytes[d - 1], memory + 1), literal)
         for it in inside

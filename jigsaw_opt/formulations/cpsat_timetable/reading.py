@@ -22,7 +22,17 @@ Value = Callable[["cp_model.IntVar"], int]
 
 
 def decision_of(eligibility: GpuEligibility, it: JobVariables, value: Value) -> JobDecision:
-    """What a solution decides for one job; its workers stand in the order of their GPUs."""
+    """Return what a solution decides for one job; its workers stand in the order of their GPUs.
+
+    Parameters
+    ----------
+    eligibility
+        The instance, its GPUs and routes.
+    it
+        Variables of the job.
+    value
+        Gives the value of a variable in the solution.
+    """
     gpus = [g for g, here in it.here.items() if value(here)]
     levels = [[next(d for d, literal in row[g].items() if value(literal)) for g in gpus] for row in it.levels]
     starts = [[value(row[g]) for g in gpus] for row in it.starts]
@@ -40,7 +50,7 @@ def _earliest_transfers(
     levels: Sequence[Sequence[int]],
     starts: Sequence[Sequence[int]],
 ) -> list[list[int]]:
-    """Starts of transfers that share no link: each as soon as its bucket is ready and the one before has ended."""
+    """Return starts of transfers that share no link: each when its bucket is ready and the one before has ended."""
     channel = eligibility.routes(it.job).channel(Counter(eligibility.server(g) for g in gpus))
     if channel is None:
         raise ValueError(f"no path joins all servers of job {it.job.name}")
@@ -57,7 +67,19 @@ def _earliest_transfers(
 
 
 def add_hint(model: cp_model.CpModel, it: JobVariables, plan: JobPlan, gpus: Sequence[int]) -> None:
-    """Hint one job's variables to its part of a timetable whose workers sit on `gpus`."""
+    """Hint one job's variables to its part of a timetable whose workers sit on `gpus`.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job.
+    plan
+        The job's part of the timetable.
+    gpus
+        Number of the GPU of each worker, in the order of the plan.
+    """
     for g, here in it.here.items():
         model.add_hint(here, g in gpus)
     barrier = it.window.release

@@ -24,7 +24,21 @@ __all__ = [
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
-    """On a GPU, blocks do not overlap, and all that run keep to the power caps (specification: exclusive, power)."""
+    """Require that blocks on a GPU do not overlap, and that all that run keep to the power caps.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+
+    Notes
+    -----
+    Specification: exclusive, power.
+    """
     power = PowerUse(eligibility.operations.cluster)
     for g in range(len(eligibility.gpus)):
         blocks: list[cp_model.IntervalVar] = []
@@ -40,7 +54,21 @@ def add_blocks_disjoint(model: cp_model.CpModel, eligibility: GpuEligibility, jo
 def blocks_on(
     model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVariables, g: int
 ) -> list[cp_model.IntervalVar]:
-    """Blocks of a job on a GPU, one an iteration: one interval of a size to be chosen beats one for each level."""
+    """Return the blocks of a job on a GPU, one interval an iteration.
+
+    One interval of a size to be chosen beats one optional interval for each level.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    it
+        Variables of the job.
+    g
+        Number of the GPU.
+    """
     times = block_us(it.job, eligibility.gpu_type(g))
     return [
         _block(model, it, g, starts[g], [(times[d - 1], literal) for d, literal in levels[g].items()])
@@ -72,7 +100,17 @@ def _block(
 def add_transfers_disjoint(
     model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding]
 ) -> None:
-    """On a link, transfers do not overlap (specification: exclusive)."""
+    """Require that transfers over a link do not overlap (specification: exclusive).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    jobs
+        Variables of each job.
+    paces
+        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
+    """
     for intervals in transfers_over(model, jobs, paces, contended_links(jobs)).values():
         model.add_no_overlap(intervals)
 
@@ -80,7 +118,19 @@ def add_transfers_disjoint(
 def transfers_over(
     model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding], links: Collection[int]
 ) -> dict[int, list[cp_model.IntervalVar]]:
-    """What transfers take of some links."""
+    """Return the intervals that transfers take of some links, by link.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    jobs
+        Variables of each job.
+    paces
+        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
+    links
+        Numbers of the links.
+    """
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for it, pace in zip(jobs, paces, strict=True):
         for exchanges in it.exchanges:
@@ -103,7 +153,26 @@ def contended_links(jobs: Sequence[JobVariables]) -> set[int]:
 def lasting(
     model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, bucket: int, literal: cp_model.IntVar
 ) -> cp_model.IntVar | None:
-    """Literal that the transfer uses the link for some time: one of no duration overlaps nothing."""
+    """Return the literal that a transfer uses a link for some time: one of no duration overlaps nothing.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job.
+    pace
+        Rate and latency of the job's channel, as order encodings.
+    bucket
+        Number of the bucket, from 1.
+    literal
+        Says whether the job uses the link.
+
+    Returns
+    -------
+    cp_model.IntVar | None
+        None where the transfer never lasts.
+    """
     if it.job.transfers[bucket - 1].payload_bytes > 0 or pace.latency.values[0] > 0:
         return literal
     if not pace.latency.steps:

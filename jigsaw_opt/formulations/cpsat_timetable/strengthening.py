@@ -18,7 +18,19 @@ __all__ = ["add_gpu_loads", "add_link_loads", "add_loads_of_period", "add_server
 def add_gpu_loads(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
 ) -> None:
-    """Work on a GPU fits between the first release and the last exchange."""
+    """Fit the work on each GPU between the first release and the last exchange.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    makespan
+        The latest end, in microseconds.
+    """
     for g in range(len(eligibility.gpus)):
         _add_loads(model, [gpu_load(eligibility, it, g, sum) for it in jobs if g in it.here], makespan)
 
@@ -26,9 +38,21 @@ def add_gpu_loads(
 def add_server_loads(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
 ) -> None:
-    """Work of jobs that sit on one server only fits onto its GPUs, if spread evenly.
+    """Fit the work of jobs that sit on one server only onto its GPUs, as if spread evenly.
 
-    Once every worker has its GPU, the rows of the GPUs say no less; these say which jobs fit onto a server before that.
+    Once every worker has its GPU, the rows of the GPUs say no less; these say which jobs fit onto a server before
+    that.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    makespan
+        The latest end, in microseconds.
     """
     for loads in _server_loads(eligibility, jobs):
         _add_loads(model, loads, makespan)
@@ -43,13 +67,25 @@ def _server_loads(eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> 
 def add_link_loads(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
 ) -> None:
-    """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
+    """Fit the transfers over each link between the first readiness and the end; none is faster than the link.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    makespan
+        The latest end, in microseconds.
+    """
     for k, link in enumerate(eligibility.operations.cluster.links):
         _add_loads(model, [link_load(eligibility, it, it.links[k], link) for it in jobs if k in it.links], makespan)
 
 
 def _add_loads(model: cp_model.CpModel, loads: Sequence[Load], makespan: cp_model.IntVar) -> None:
-    """The loads of jobs that may run one after the other all fit before the end."""
+    """Fit the loads of jobs that may run one after the other before the end."""
     for works, around in load_rows(loads):
         model.add(sum(works) + around <= makespan)
 
@@ -57,7 +93,19 @@ def _add_loads(model: cp_model.CpModel, loads: Sequence[Load], makespan: cp_mode
 def add_loads_of_period(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], period: cp_model.IntVar
 ) -> None:
-    """In a plan that repeats, the work on a GPU or a server and the transfers over a link fit into one period."""
+    """Fit the work on each GPU and server and the transfers over each link into one period of a plan that repeats.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    period
+        The period, in microseconds.
+    """
     for g in range(len(eligibility.gpus)):
         model.add(sum(gpu_load(eligibility, it, g, sum).work for it in jobs if g in it.here) <= period)
     for loads in _server_loads(eligibility, jobs):

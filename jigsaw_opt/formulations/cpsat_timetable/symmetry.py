@@ -25,7 +25,17 @@ __all__ = ["add_order", "ordered_twin"]
 
 
 def add_order(model: cp_model.CpModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
-    """Order identical jobs, identical servers, and the GPUs of a server."""
+    """Order identical jobs, identical servers, and the GPUs of a server.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    network
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    """
     eligibility = network.eligibility
     for group in identical_jobs(eligibility.operations):
         for j, k in pairwise(group):
@@ -40,7 +50,7 @@ def add_order(model: cp_model.CpModel, network: RoutedNetwork, jobs: Sequence[Jo
 
 
 def _falling(model: cp_model.CpModel, pairs: Iterable[tuple[Expression, Expression]]) -> None:
-    """The list of the first entries is lexicographically no smaller than that of the second ones."""
+    """Require that the list of the first entries is lexicographically no smaller than that of the second ones."""
     equal: list[cp_model.IntVar] = []
     for first, second in pairs:
         still = model.new_bool_var("")
@@ -50,7 +60,15 @@ def _falling(model: cp_model.CpModel, pairs: Iterable[tuple[Expression, Expressi
 
 
 def ordered_twin(network: RoutedNetwork, timetable: Timetable) -> list[tuple[JobPlan, list[int]]]:
-    """For each job, the part of a timetable that it takes in its ordered twin, and the GPUs of its workers there."""
+    """Return for each job the part of a timetable that it takes in its ordered twin, and the GPUs of its workers there.
+
+    Parameters
+    ----------
+    network
+        The instance, its GPUs and routes.
+    timetable
+        Any plan of the instance.
+    """
     plans = list(timetable.jobs)
     for group in identical_jobs(network.eligibility.operations):
         for j, plan in zip(group, sorted((plans[k] for k in group), key=job_end), strict=True):
@@ -61,7 +79,7 @@ def ordered_twin(network: RoutedNetwork, timetable: Timetable) -> list[tuple[Job
 
 
 def _gpu_names(network: RoutedNetwork, placed: Sequence[set[int]]) -> dict[int, int]:
-    """What each GPU is called in the ordered twin, given the GPUs of each job."""
+    """Return the number of each GPU in the ordered twin, given the GPUs of each job."""
     by_server = network.eligibility.by_server
     names: dict[int, int] = {}
     for servers in identical_servers(network):

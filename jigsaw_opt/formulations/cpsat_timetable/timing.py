@@ -21,10 +21,17 @@ __all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
 
 
 def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
-    """Blocks start after the end of the iteration before (specification: barrier).
+    """Let blocks start after the end of the iteration before (specification: barrier).
 
-    Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the
-    inequalities hold without a condition and are strong in the linear relaxation.
+    Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the inequalities
+    hold without a condition and are strong in the linear relaxation.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job; `it.starts` and `it.ends` are filled in, by iteration.
     """
     for i in range(it.job.iterations):
         earliest, latest = it.earliest(i), it.latest(i)
@@ -39,7 +46,22 @@ def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
 
 
 def add_durations(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
-    """Duration of every transfer, by iteration and bucket (specification: transfer)."""
+    """Return the duration of every transfer, by iteration and bucket (specification: transfer).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job; `it.fewest` and `it.shortest` are filled in, by bucket.
+    pace
+        Rate and latency of the job's channel, as order encodings.
+
+    Returns
+    -------
+    list[list[Expression]]
+        ``[iteration][bucket - 1]``, in microseconds; an integer where nothing is left to choose.
+    """
     job = it.job
     buckets = [operation.bucket for operation in job.transfers]
     it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
@@ -89,9 +111,19 @@ def _contributor_steps(
 
 
 def add_exchanges(model: cp_model.CpModel, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
-    """Bucket after bucket, all before the barrier (specification: order, barrier). Only for jobs that may use links:
+    """Order the transfers of an iteration bucket after bucket, all before the barrier (specification: order, barrier).
 
-    the transfers of any other job share no resource, and each of them runs as early as it can.
+    Only jobs that may use links get variables: the transfers of any other job share no resource, and each of them
+    runs as early as it can.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    it
+        Variables of the job; `it.exchanges` is filled in, by iteration and bucket.
+    durations
+        ``[iteration][bucket - 1]``, in microseconds.
     """
     for i, row in enumerate(durations if it.links else ()):
         exchanges = [_exchange(model, it, i, duration, f"{it.job.name}.{i}.{b}") for b, duration in enumerate(row, 1)]
@@ -114,7 +146,19 @@ def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Expre
 def add_readiness(
     model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVariables, durations: Sequence[Sequence[Expression]]
 ) -> None:
-    """A transfer starts when its bucket is ready at every contributor (specification: readiness)."""
+    """Let a transfer start when its bucket is ready at every contributor (specification: readiness).
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model, which receives variables and constraints.
+    eligibility
+        The instance, its GPUs and routes.
+    it
+        Variables of the job.
+    durations
+        ``[iteration][bucket - 1]``, in microseconds.
+    """
     exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
         for g in it.here:
@@ -127,7 +171,7 @@ def add_readiness(
 def _iteration_ends_after(
     model: cp_model.CpModel, it: JobVariables, i: int, g: int, times: Sequence[int], transfers: Sequence[int]
 ) -> None:
-    """The iteration lasts from the start of a block over its end, and over the transfers that its buckets go into."""
+    """Let the iteration last from a block's start over its end, and over the transfers that its buckets go into."""
     tails = tails_us(times, transfers)
     model.add(it.ends[i] >= it.starts[i][g] + sum(tails[d - 1] * literal for d, literal in it.levels[i][g].items()))
 

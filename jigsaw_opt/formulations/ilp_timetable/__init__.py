@@ -113,7 +113,7 @@ def _add_job(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) ->
 
 
 def _add_deadlines(model: AlgebraicModel, jobs: Sequence[JobVariables], step: int, room: float) -> None:
-    """A job ends no later than its deadline, rounded down to a time at which it can end (specification: deadline)."""
+    """End a job no later than its deadline, rounded down to a time at which it can end (specification: deadline)."""
     for it in jobs:
         if it.job.deadline_us is not None:
             latest = it.job.deadline_us // step * step + room
@@ -123,7 +123,7 @@ def _add_deadlines(model: AlgebraicModel, jobs: Sequence[JobVariables], step: in
 def _add_objective(
     model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], objective: Expression
 ) -> None:
-    """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
+    """Set the objective: the latest end of a job, or the weighted sum of all ends (specification: objective)."""
     if eligibility.operations.objective == "weighted_completion":
         model.add(objective == model.total(it.job.weight * it.ends[-1] for it in jobs), "objective")
         return

@@ -21,7 +21,17 @@ ChannelEncoding: TypeAlias = order_encoding.ChannelEncoding["pulp.LpVariable"]
 
 
 def add_links(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> None:
-    """A job uses the links on the routes between neighbours of its ring (specification: ring)."""
+    """Let a job use the links on the routes between neighbours of its ring (specification: ring).
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    network
+        The instance, its GPUs and routes.
+    it
+        Variables of the job; `it.links` is filled in.
+    """
     if it.job.slots < 2 or not network.cluster.links:
         return
     for link, pairs in sorted(network.routes(it.job, tuple(it.used)).items()):
@@ -35,7 +45,7 @@ def add_links(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -
 
 
 def _bridge(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables, link: int, side: frozenset[int]) -> None:
-    """A closed ring crosses the only way between two sides exactly where it has servers on both."""
+    """Let a closed ring cross the only way between two sides exactly where it has servers on both."""
     component = network.eligibility.routes(it.job).component
     part = {component[s] for s in side}
     inside = [s for s in it.used if component[s] in part]
@@ -73,7 +83,22 @@ def _ring_neighbours(
 
 
 def add_channel(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
-    """Smallest rate and largest latency among links and shared fabrics in use (specification: ring)."""
+    """Return the smallest rate and the largest latency among links and shared fabrics in use (specification: ring).
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    network
+        The instance, its GPUs and routes.
+    it
+        Variables of the job, its links among them.
+
+    Returns
+    -------
+    ChannelEncoding
+        Rate in bytes a second and latency in microseconds, as order encodings.
+    """
     if it.job.slots < 2:
         return ChannelEncoding(OrderEncoding((1,), ()), OrderEncoding((0,), ()))
     cluster = network.cluster

@@ -11,7 +11,7 @@ __all__ = ["objective_step", "time_step"]
 
 
 def objective_step(operations: Operations) -> int:
-    """Number of which the objective of every plan without needless waiting is a multiple, in microseconds.
+    """Return a number of which the objective of every plan without needless waiting is a multiple, in microseconds.
 
     That is what divides every time, and for a weighted sum the greatest common divisor of the weights once more.
     """
@@ -20,7 +20,7 @@ def objective_step(operations: Operations) -> int:
 
 
 def time_step(operations: Operations) -> int:
-    """Number of which every time of a plan without needless waiting is a multiple, in microseconds.
+    """Return a number of which every time of a plan without needless waiting is a multiple, in microseconds.
 
     All starts of such a plan are sums of releases and durations, so their greatest common divisor divides them.
     """

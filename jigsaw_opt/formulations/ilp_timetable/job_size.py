@@ -39,7 +39,15 @@ class ProgramSize:
     digits: int = 1
 
     def add(self, rows: int, each: int) -> None:
-        """Count rows with so many coefficients each."""
+        """Count rows with so many coefficients each.
+
+        Parameters
+        ----------
+        rows
+            Number of rows.
+        each
+            Coefficients of each.
+        """
         self.rows += rows
         self.coefficients += rows * each
 
@@ -100,7 +108,21 @@ def add_job(
     gpus: dict[int, int],
     routes: dict[int, list[tuple[int, int]]],
 ) -> JobSize:
-    """Count everything that concerns one job alone."""
+    """Count everything that concerns one job alone, and return what the rest of the size depends on.
+
+    Parameters
+    ----------
+    size
+        Receives the counts.
+    network
+        The instance, its GPUs and routes.
+    job
+        The compiled job.
+    gpus
+        Number of GPUs that it may use, by server.
+    routes
+        By link, the pairs of servers whose route uses it.
+    """
     _add_placement(size, network.eligibility, job, gpus)
     _add_depth(size, job, sum(gpus.values()))
     _add_iterations(size, job.iterations, sum(gpus.values()))

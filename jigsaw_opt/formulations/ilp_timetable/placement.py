@@ -22,7 +22,17 @@ DIGIT = 10**5
 
 
 def add_placement(model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariables) -> None:
-    """As many GPUs as slots, all on servers that routes join (specification: placement)."""
+    """Give the job as many GPUs as slots, all on servers that routes join (specification: placement).
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    eligibility
+        The instance, its GPUs and routes.
+    it
+        Variables of the job; `it.here` and `it.used` are filled in.
+    """
     job, j = it.job, it.number
     it.here = {g: model.binary(f"here_{j}_{g}") for g in eligibility.allowed(job)}
     model.add(model.total(it.here.values()) == job.slots, f"workers_{j}")
@@ -47,7 +57,15 @@ def _one_part(model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariabl
 
 
 def add_depth_rule(model: AlgebraicModel, it: JobVariables) -> None:
-    """One level of every worker in every iteration, by the job's depth rule (specification: depth-rules)."""
+    """Give every worker one level in every iteration, by the job's depth rule (specification: depth-rules).
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    it
+        Variables of the job; `it.levels` is filled in.
+    """
     candidates = candidate_levels(it.job)
     for i in range(it.job.iterations):
         it.levels.append({g: _level_literals(model, f"{it.number}_{i}_{g}", h, candidates) for g, h in it.here.items()})
@@ -97,7 +115,17 @@ def _balance(model: AlgebraicModel, it: JobVariables, totals: Mapping[int, Expre
 
 
 def add_memory(model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
-    """The workers on a GPU fit into its memory (specification: memory)."""
+    """Fit the workers on a GPU into its memory (specification: memory).
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    """
     for g, inside in tight_gpus(eligibility, jobs):
         _memory_of_gpu(model, g, eligibility.memory(g), inside)
 

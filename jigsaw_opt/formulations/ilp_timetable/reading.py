@@ -25,9 +25,19 @@ _Free = dict[tuple[str, int], int]
 
 
 def decisions_of(eligibility: GpuEligibility, jobs: Sequence[JobVariables], value: Value) -> list[JobDecision]:
-    """What a solution decides. Placement and levels are its own; operations run in its order, each as early as it can.
+    """Return what a solution decides, with exact times.
 
-    Its starts serve as priorities only, so the times are exact, and no operation runs later than in the solution.
+    Placement and levels are the solution's own; operations run in its order, each as early as it can. Its starts
+    serve as priorities only, so the times are exact integers, and no operation runs later than in the solution.
+
+    Parameters
+    ----------
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    value
+        Gives the value of a variable in the solution.
     """
     runs = [_JobRun(eligibility, it, value) for it in jobs]
     free: _Free = defaultdict(int)
@@ -72,7 +82,7 @@ class _JobRun:
                 yield _OperationTurn(now, self.it.number, i, position, operation)
 
     def _priorities(self, i: int) -> list[float]:
-        """Starts of blocks and transfers; transfers without variables share nothing and may come last.
+        """Return starts of blocks and transfers; transfers without variables share nothing and may come last.
 
         No transfer comes before its contributors' blocks, however short these are beside the engine's tolerance.
         """

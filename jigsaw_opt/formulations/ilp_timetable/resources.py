@@ -49,7 +49,17 @@ class _Operation(NamedTuple):
 
 
 def add_blocks_disjoint(model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
-    """On a GPU, blocks do not overlap (specification: exclusive)."""
+    """Require that blocks on a GPU do not overlap (specification: exclusive).
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    """
     for g in range(len(eligibility.gpus)):
         inside = [it for it in jobs if g in it.here]
         for one, two in combinations(inside, 2):
@@ -77,7 +87,21 @@ def _blocks(model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariables
 def add_transfers_disjoint(
     model: AlgebraicModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding]
 ) -> None:
-    """On a link, transfers do not overlap. One order for all links that two jobs share (specification: exclusive)."""
+    """Require that transfers over a link do not overlap; one order serves all links that two jobs share.
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    jobs
+        Variables of each job.
+    paces
+        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
+
+    Notes
+    -----
+    Specification: exclusive.
+    """
     operations = [_transfers(it, pace) for it, pace in zip(jobs, paces, strict=True)]
     for one, two in combinations(range(len(jobs)), 2):
         common = sorted(set(jobs[one].links) & set(jobs[two].links))
@@ -128,7 +152,7 @@ def _add_monotone(
     ones: Sequence[_Operation],
     twos: Sequence[_Operation],
 ) -> None:
-    """What comes before an operation comes before all later operations of its job."""
+    """Keep orders consistent: what comes before an operation comes before all later operations of its job."""
     for one in ones:
         for two, later in pairwise(two for two in twos if (one.name, two.name) in first):
             sooner, name = first[one.name, two.name], f"monotone_{first[one.name, two.name].name}_two"

@@ -19,7 +19,19 @@ __all__ = ["add_gpu_loads", "add_link_loads"]
 def add_gpu_loads(
     model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
 ) -> None:
-    """Work on a GPU fits between the first release and the last exchange."""
+    """Fit the work on each GPU between the first release and the last exchange.
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    makespan
+        The latest end, in microseconds.
+    """
     for g in range(len(eligibility.gpus)):
         loads = [gpu_load(eligibility, it, g, model.total) for it in jobs if g in it.here]
         _add_loads(model, f"gpu_load_{g}", loads, makespan)
@@ -28,13 +40,25 @@ def add_gpu_loads(
 def add_link_loads(
     model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
 ) -> None:
-    """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
+    """Fit the transfers over each link between the first readiness and the end; none is faster than the link.
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    makespan
+        The latest end, in microseconds.
+    """
     for k, link in enumerate(eligibility.operations.cluster.links):
         loads = [link_load(eligibility, it, it.links[k], link) for it in jobs if k in it.links]
         _add_loads(model, f"link_load_{k}", loads, makespan)
 
 
 def _add_loads(model: AlgebraicModel, name: str, loads: Sequence[Load], makespan: pulp.LpVariable) -> None:
-    """The loads of jobs that may run one after the other all fit before the end."""
+    """Fit the loads of jobs that may run one after the other before the end."""
     for n, (works, around) in enumerate(load_rows(loads)):
         model.add(model.total(works) + around <= makespan, f"{name}_{n}")

@@ -16,7 +16,17 @@ _LARGEST_CODE = 2**12
 
 
 def add_order(model: AlgebraicModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
-    """Order identical jobs by their ends, and identical servers and the GPUs of a server by their workers."""
+    """Order identical jobs by their ends, and identical servers and the GPUs of a server by their workers.
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    network
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    """
     eligibility = network.eligibility
     for group in identical_jobs(eligibility.operations):
         for j, k in pairwise(group):
@@ -42,7 +52,7 @@ def add_order(model: AlgebraicModel, network: RoutedNetwork, jobs: Sequence[JobV
 def _falling(
     model: AlgebraicModel, name: str, pairs: Iterable[tuple[Expression, Expression]], most: Sequence[int]
 ) -> None:
-    """The list of the first entries is lexicographically no smaller than that of the second ones.
+    """Require that the list of the first entries is lexicographically no smaller than that of the second ones.
 
     Both are read as numbers whose digits are the entries; `most` holds the largest value of each.
     """

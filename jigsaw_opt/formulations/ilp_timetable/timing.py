@@ -20,10 +20,17 @@ __all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
 
 
 def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
-    """Blocks start after the end of the iteration before (specification: barrier).
+    """Let blocks start after the end of the iteration before (specification: barrier).
 
-    Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the
-    inequalities hold without a condition and are strong in the linear relaxation.
+    Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the inequalities
+    hold without a condition and are strong in the linear relaxation.
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    it
+        Variables of the job; `it.starts` and `it.ends` are filled in, by iteration.
     """
     for i in range(it.job.iterations):
         earliest, latest, name = it.earliest(i), it.latest(i), f"{it.number}_{i}"
@@ -38,7 +45,22 @@ def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
 
 
 def add_durations(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
-    """Duration of every transfer, by iteration and bucket (specification: transfer)."""
+    """Return the duration of every transfer, by iteration and bucket (specification: transfer).
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    it
+        Variables of the job; `it.fewest` and `it.shortest` are filled in, by bucket.
+    pace
+        Rate and latency of the job's channel, as order encodings.
+
+    Returns
+    -------
+    list[list[Expression]]
+        ``[iteration][bucket - 1]``, in microseconds; an integer where nothing is left to choose.
+    """
     job = it.job
     buckets = [operation.bucket for operation in job.transfers]
     it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
@@ -80,9 +102,19 @@ def _contributor_steps(
 
 
 def add_exchanges(model: AlgebraicModel, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
-    """Bucket after bucket, all before the barrier (specification: order, barrier). Only for jobs that may use links:
+    """Order the transfers of an iteration bucket after bucket, all before the barrier (specification: order, barrier).
 
-    the transfers of any other job share no resource, and each of them runs as early as it can.
+    Only jobs that may use links get variables: the transfers of any other job share no resource, and each of them
+    runs as early as it can.
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    it
+        Variables of the job; `it.exchanges` is filled in, by iteration and bucket.
+    durations
+        ``[iteration][bucket - 1]``, in microseconds.
     """
     for i, row in enumerate(durations if it.links else ()):
         exchanges = [_exchange(model, it, i, b, duration) for b, duration in enumerate(row, 1)]
@@ -100,7 +132,19 @@ def _exchange(model: AlgebraicModel, it: JobVariables, i: int, bucket: int, dura
 def add_readiness(
     model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariables, durations: Sequence[Sequence[Expression]]
 ) -> None:
-    """A transfer starts when its bucket is ready at every contributor (specification: readiness)."""
+    """Let a transfer start when its bucket is ready at every contributor (specification: readiness).
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    eligibility
+        The instance, its GPUs and routes.
+    it
+        Variables of the job.
+    durations
+        ``[iteration][bucket - 1]``, in microseconds.
+    """
     exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
         for g in it.here:
@@ -111,7 +155,7 @@ def add_readiness(
 
 
 def _iteration_ends_after(model: AlgebraicModel, it: JobVariables, i: int, g: int, times: Sequence[int]) -> None:
-    """The iteration lasts from the start of a block over its end, and over the transfers that its buckets go into."""
+    """Let the iteration last from a block's start over its end, and over the transfers that its buckets go into."""
     tails = tails_us(times, it.shortest)
     tail = model.total(tails[d - 1] * x for d, x in it.levels[i][g].items())
     model.add(it.ends[i] >= it.starts[i][g] + tail, f"tail_{it.number}_{i}_{g}")
@@ -120,7 +164,10 @@ def _iteration_ends_after(model: AlgebraicModel, it: JobVariables, i: int, g: in
 def _bucket_ready(
     model: AlgebraicModel, it: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Expression]
 ) -> None:
-    """A worker whose level does not reach the bucket may start as late as it likes; no worker starts at the barrier."""
+    """Let a bucket's transfer wait for the worker on a GPU if that worker's level reaches it.
+
+    A worker whose level does not reach the bucket may start as late as it likes; no worker starts at the barrier.
+    """
     start, late = it.starts[i][g], it.latest(i) - it.earliest(i)
     for b, ready in enumerate(times, 1):
         if it.exchanges:

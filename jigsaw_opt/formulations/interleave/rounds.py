@@ -35,7 +35,15 @@ class Round(NamedTuple):
 
 
 def group_round(group: Group, timing: Timing) -> Round:
-    """The round of one group."""
+    """Return the round of one group.
+
+    Parameters
+    ----------
+    group
+        Jobs on the same GPUs.
+    timing
+        How the jobs take turns.
+    """
     if len(group) == 1:
         saved = saved_alone_us(group[0]) if timing == "planned" else 0
         return Round(float(group[0].alone_us - saved), (1,), saved > 0)
@@ -47,7 +55,20 @@ def group_round(group: Group, timing: Timing) -> Round:
 
 
 def throughputs(groups: Sequence[Group], timing: Timing) -> NDArray[np.float64]:
-    """Normalised throughput of groups of one size: the sum of the jobs' speeds relative to those alone."""
+    """Return the normalised throughput of groups of one size: the sum of the jobs' speeds relative to those alone.
+
+    Parameters
+    ----------
+    groups
+        At least one group, all of as many jobs.
+    timing
+        How the jobs of a group take turns.
+
+    Returns
+    -------
+    NDArray[np.float64]
+        One number for each group; 1 for a job alone.
+    """
     import numpy as np
 
     size = len(groups[0])
@@ -60,7 +81,15 @@ def throughputs(groups: Sequence[Group], timing: Timing) -> NDArray[np.float64]:
 
 
 def normalised_throughput(groups: Mapping[Group, int], timing: Timing) -> float:
-    """Sum over all jobs of groups, each with its number, of their speed in their group relative to that alone."""
+    """Return the sum of the speeds of all jobs in their groups, each relative to its speed alone.
+
+    Parameters
+    ----------
+    groups
+        Groups, and how many there are of each.
+    timing
+        How the jobs of a group take turns.
+    """
     return sum(number * _throughput(group, group_round(group, timing)) for group, number in groups.items())
 
 

@@ -47,7 +47,7 @@ class GroupPacking:
     capacity: int
 
     def groups(self, solution: Mapping[int, int]) -> Counter[Group]:
-        """The groups of a solution: how often each column is taken, by its index."""
+        """Return the groups of a solution, which says how often each column is taken, by its index."""
         found: Counter[Group] = Counter()
         for column, number in solution.items():
             found[_joined(self.parts, (int(part) for part in self.columns[column] if part >= 0))] += number
@@ -55,7 +55,7 @@ class GroupPacking:
 
 
 def build(parts: Mapping[Group, int], most_parts: int, capacity: int, timing: Timing) -> GroupPacking:
-    """The program over all groups that some parts make up.
+    """Build the program over all groups that some parts make up.
 
     Parameters
     ----------
@@ -108,5 +108,5 @@ def _values(groups: list[Group], timing: Timing) -> NDArray[np.float64]:
 
 
 def _joined(items: Sequence[Group], column: Iterable[int]) -> Group:
-    """The jobs of some parts, in an order that is the same for the same jobs."""
+    """Return the jobs of some parts, in an order that is the same for the same jobs."""
     return tuple(sorted(job for part in column for job in items[part]))

@@ -88,7 +88,7 @@ class _GroupTrial(NamedTuple):
 
 @lru_cache(maxsize=1 << 16)
 def timetable(group: Group) -> GroupTimetable:
-    """The timetable with the largest sum of normalised throughputs that is found.
+    """Return the timetable with the largest sum of normalised throughputs that is found.
 
     Depths are full, or the staircase for every job that allows it, whichever is better.
 
@@ -135,7 +135,7 @@ def _orientations(group: Group) -> Iterator[tuple[_GroupStages, ...]]:
 
 
 def _best(group: Group, depths: Sequence[tuple[_GroupStages, ...]]) -> GroupTimetable:
-    """The most guaranteed_jobs trials are timed, until none left can be better."""
+    """Time the trials of most promise in turn, until none left can be better, and return the best timetable."""
     trials = [trial for stages in depths for trial in _trials(stages)]
     trials.sort(key=lambda trial: _value(group, trial.iterations, trial.least), reverse=True)
     best, value = None, 0.0
@@ -176,7 +176,7 @@ def _halves(loads: Sequence[int], loader: Sequence[int]) -> tuple[int, int]:
 
 
 def _planned(trial: _GroupTrial) -> GroupTimetable:
-    """The least period over the loaders, and over the sequences in which the iterations of a job are spread evenly."""
+    """Return the least period over the loaders, and over the sequences that spread the iterations of a job evenly."""
     period, sequence, loader = min(_periods(trial), key=lambda found: found[0])
     backward = tuple(stages.last > stages.first for stages in trial.stages)
     return GroupTimetable(period, trial.iterations, False, sequence, loader, backward)

@@ -116,14 +116,22 @@ class Needs:
 
 
 def kinds(problem: PackingProblem) -> tuple[tuple[JobKind, ...], tuple[int, ...]]:
-    """The kinds of a problem, and for each class the number of its kind."""
+    """Return the kinds of a problem, and for each class the number of its kind."""
     numbers: dict[JobKind, int] = {}
     of_class = [numbers.setdefault(JobKind(c.model, c.workers, c.depth), len(numbers)) for c in problem.classes]
     return tuple(numbers), tuple(of_class)
 
 
 def site(server_type: ServerType, workers: int) -> CoscheduleSite | None:
-    """What a coschedule of `workers` GPUs takes of servers of a type; None where there are not enough, or no links."""
+    """Return the servers of a type that a coschedule takes; None where there are not enough, or no links.
+
+    Parameters
+    ----------
+    server_type
+        The type.
+    workers
+        GPUs that the coschedule takes.
+    """
     servers = ceil_div(workers, server_type.server.gpus)
     if servers > server_type.count or (servers > 1 and not server_type.bandwidth):
         return None
@@ -133,7 +141,19 @@ def site(server_type: ServerType, workers: int) -> CoscheduleSite | None:
 def coschedule_instance(
     server_type: ServerType, members: Sequence[tuple[JobKind, Model]], place: CoscheduleSite, iterations: int
 ) -> Instance:
-    """The cyclic instance whose plan is a timetable of a coschedule; every job does `iterations` in a period."""
+    """Return the cyclic instance whose plan is a timetable of a coschedule.
+
+    Parameters
+    ----------
+    server_type
+        Where it runs.
+    members
+        Kind and model of each job.
+    place
+        Servers and GPUs that it takes.
+    iterations
+        Iterations of every job in a period.
+    """
     models = {kind.model: model for kind, model in members}
     jobs = tuple(
         Job(f"j{k}", kind.model, kind.workers, iterations, depth=kind.depth) for k, (kind, _) in enumerate(members)
@@ -165,7 +185,20 @@ def coschedules(problem: PackingProblem, number: int, references: Mapping[JobKin
 
 
 def references_us(problem: PackingProblem, known: Iterable[JobKind]) -> dict[JobKind, int]:
-    """Least time of an iteration alone at full depth over all types of servers, of the kinds that some can run."""
+    """Return the least time of an iteration alone at full depth over all types of servers, in microseconds.
+
+    Parameters
+    ----------
+    problem
+        Cluster and queue.
+    known
+        Kinds of jobs.
+
+    Returns
+    -------
+    dict[JobKind, int]
+        By kind; kinds that no type can run are left out.
+    """
     found = {}
     for kind in known:
         able = [measured for t in problem.types if (measured := _KindOnType(problem, t, kind)).fits]
@@ -175,7 +208,17 @@ def references_us(problem: PackingProblem, known: Iterable[JobKind]) -> dict[Job
 
 
 def needs(problem: PackingProblem, number: int, kind: JobKind) -> Needs | None:
-    """What jobs of a kind take on servers of type `number`; None where they cannot run."""
+    """Return what an iteration of a job takes on servers of a type; None where it cannot run there.
+
+    Parameters
+    ----------
+    problem
+        Cluster and queue.
+    number
+        Number of the type.
+    kind
+        Model, workers and depth rule of the job.
+    """
     own = _KindOnType(problem, problem.types[number], kind)
     if not own.fits:
         return None
@@ -184,9 +227,19 @@ def needs(problem: PackingProblem, number: int, kind: JobKind) -> Needs | None:
 
 
 def busy_shares(problem: PackingProblem, known: Iterable[JobKind]) -> dict[JobKind, float]:
-    """Least share of the GPUs' time that a job keeps busy while it makes the progress that it makes alone.
+    """Return the least share of the GPUs' time that a job keeps busy while it makes the progress that it makes alone.
 
-    The least over all types of servers, under its depth rule, for the kinds that some type can run.
+    Parameters
+    ----------
+    problem
+        Cluster and queue.
+    known
+        Kinds of jobs.
+
+    Returns
+    -------
+    dict[JobKind, float]
+        By kind, the least over all types of servers under its depth rule; without kinds that no type can run.
     """
     found = {}
     for kind in known:
@@ -270,7 +323,7 @@ def _have_room(server_type: ServerType, first: _KindOnType, second: _KindOnType)
 
 
 def _pair(first: _KindOnType, second: _KindOnType, references: Mapping[JobKind, int]) -> Iterator[Coschedule]:
-    """The coschedule of two jobs, unless taking turns in longer stretches does as well.
+    """Yield the coschedule of two jobs, unless taking turns in longer stretches does as well.
 
     One iteration of each takes at least the mean time of both on their GPUs, on their links, and of each alone.
     """

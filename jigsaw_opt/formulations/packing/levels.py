@@ -51,7 +51,20 @@ def cheapest_levels(job: OperationGraph, cost: Sequence[int]) -> tuple[int, ...]
 
 
 def with_cheapest_levels(job: OperationGraph, gpu_type: str) -> OperationGraph:
-    """The job with these levels in every iteration instead of a free rule without balance; else as it is."""
+    """Fix the levels of a job with a free rule without balance to those that keep GPUs busy least.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    gpu_type
+        Type of its GPUs.
+
+    Returns
+    -------
+    OperationGraph
+        The job with these levels in every iteration; the job as it is under another rule.
+    """
     if job.rule.multiset is not None or job.rule.balance is not None:
         return job
     levels = cheapest_levels(job, job.blocks[0].duration_us[gpu_type])

@@ -50,7 +50,7 @@ class ServerPattern:
     teams: tuple[tuple[CoscheduledClasses, int], ...]
 
     def jobs(self) -> Counter[int]:
-        """Number of jobs by class, ``a_cp``."""
+        """Count its jobs by class, ``a_cp``."""
         found: Counter[int] = Counter()
         for team, copies in self.teams:
             for number in team.classes:
@@ -117,7 +117,7 @@ class Master:
         return self.types + self.classes + number
 
     def program(self) -> LinearProgram:
-        """The linear relaxation with the columns ``z`` alone; it minimises the negative of the value."""
+        """Return the linear relaxation with the columns ``z`` alone; it minimises the negative of the value."""
         builder = ProgramBuilder()
         columns = builder.add_columns([-cost for cost in self.costs], upper=self.widths)
         rows = [step.rows[0] for step in self.steps]
@@ -135,7 +135,17 @@ class Master:
 
 
 def column(master: Master, pattern: ServerPattern, rates: Rates) -> Column:
-    """The column of a pattern at given rates of its coschedules."""
+    """Return the column of a pattern at given rates of its coschedules.
+
+    Parameters
+    ----------
+    master
+        The rows.
+    pattern
+        What the servers run.
+    rates
+        For each coschedule, the progress of each of its jobs.
+    """
     entries = {master.servers(pattern.type): float(pattern.servers)}
     entries.update((master.jobs(c), float(count)) for c, count in pattern.jobs().items())
     entries.update((master.progress(c), -rate) for c, rate in pattern.progress(rates).items())

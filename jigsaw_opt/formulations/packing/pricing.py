@@ -109,7 +109,17 @@ class Pricing:
             yield self._pattern(prices, fill[-1].teams, 1, fill[-1].value)
 
     def best_teams(self, prices: Prices, rates: Rates, counts: Sequence[int]) -> dict[int, Valued]:
-        """The team of most value by number of GPUs, of those that are worth anything."""
+        """Return the team of most value by number of GPUs, of those that are worth anything.
+
+        Parameters
+        ----------
+        prices
+            Prices of servers and jobs, worth of progress.
+        rates
+            For each coschedule, the progress of each of its jobs.
+        counts
+            Jobs of each class that there are.
+        """
         best: dict[int, Valued] = {}
         terms = {
             kind: [(prices.progress[c], prices.jobs[c], c) for c in own if counts[c]]

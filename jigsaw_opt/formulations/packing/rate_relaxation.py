@@ -40,7 +40,7 @@ class _Flow(NamedTuple):
 
 
 def rate_relaxation(problem: PackingProblem) -> LinearProgram:
-    """The relaxation, which minimises the negative of the value; columns are all ``z``, then all ``y``."""
+    """Build the relaxation, which minimises the negative of the value; columns are all ``z``, then all ``y``."""
     import numpy as np
 
     master, flows = Master(problem), _flows(problem)

@@ -127,14 +127,34 @@ def iteration_us(network: BatchNetwork, job: RingJob, servers: int, sharing: int
 
 
 def speed(batch: Batch, job: RingJob, servers: int, sharing: int) -> int:
-    """Iterations in a slot, ``phi_j``: whole ones only."""
+    """Return the whole iterations that a job does in a slot, ``phi_j``.
+
+    Parameters
+    ----------
+    batch
+        Jobs and servers.
+    job
+        The job.
+    servers
+        Number of servers that it is on.
+    sharing
+        Its ``p_j``, at least 1 where it spans several.
+    """
     return int(batch.slot_us / iteration_us(batch.network, job, servers, sharing))
 
 
 def estimate(batch: Batch, job: RingJob) -> int:
-    """Slots that the job is taken to last before it is placed, ``rho^_j``: iterations times their largest time.
+    """Return the slots that a job is taken to last before it is placed, ``rho^_j``.
 
-    The largest time has all GPUs of the largest server held by jobs on several servers and a server for every worker.
+    That is its iterations times their largest time, which has all GPUs of the largest server held by jobs on several
+    servers and a server for every worker.
+
+    Parameters
+    ----------
+    batch
+        Jobs and servers.
+    job
+        The job.
     """
     slowest = batch.network.outside / degradation(batch.network.contention.alpha, max(batch.gpus))
     return ceil_fraction(job.iterations * _iteration_us(batch.network, job, job.workers, slowest) / batch.slot_us)

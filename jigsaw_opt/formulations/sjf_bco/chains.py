@@ -47,13 +47,31 @@ class ExchangeChain:
 
 
 def conflict_free(chains: Sequence[ExchangeChain], chosen: Sequence[int]) -> bool:
-    """Whether no two of the chosen chains use a link together."""
+    """Return whether no two of the chosen chains use a link together.
+
+    Parameters
+    ----------
+    chains
+        All placed jobs.
+    chosen
+        Numbers of the chosen ones.
+    """
     links = [link for k in chosen for link in chains[k].links]
     return len(links) == len(set(links))
 
 
 def step(chains: Sequence[ExchangeChain], done: Sequence[int], sending: Sequence[int]) -> tuple[int, ...]:
-    """Work done after one more slot, in which all that compute go on, and of the others those in `sending`."""
+    """Return the work done after one more slot, in which all that compute go on, and of the others those in `sending`.
+
+    Parameters
+    ----------
+    chains
+        All placed jobs.
+    done
+        Slots of work that each has done.
+    sending
+        Numbers of the jobs that exchange in this slot.
+    """
     return tuple(
         slots + (slots < chain.slots and (k in sending or not chain.exchanges(slots)))
         for k, (chain, slots) in enumerate(zip(chains, done, strict=True))

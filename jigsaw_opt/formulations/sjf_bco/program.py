@@ -33,13 +33,13 @@ class ScheduleChoice:
     choice: Choice
 
     def chosen(self, values: Sequence[float]) -> int:
-        """Number of the schedule that the values of all columns choose."""
+        """Return the number of the schedule that the values of all columns choose."""
         first = self.choice[0]
         return max(range(len(first)), key=lambda k: values[self.program.column(first[k])])
 
 
 def build(ends: Sequence[Sequence[int]]) -> ScheduleChoice:
-    """The program that chooses one of the listed schedules, ``Y``.
+    """Build the program that chooses one of the listed schedules, ``Y``.
 
     Parameters
     ----------

@@ -44,14 +44,22 @@ class BatchProgress:
         self._speeds: dict[tuple[int, int, int], int] = {}
 
     def copy(self) -> BatchProgress:
-        """The same state, which goes its own way from here."""
+        """Return the same state, which goes its own way from here."""
         twin = BatchProgress(self.batch)
         twin.clock, twin._speeds = self.clock, self._speeds
         twin.running, twin.ends, twin._left = dict(self.running), dict(self.ends), dict(self._left)
         return twin
 
     def start(self, job: int, spread: Spread) -> None:
-        """Let a job run from this slot on."""
+        """Let a job run from this slot on.
+
+        Parameters
+        ----------
+        job
+            Number of the job.
+        spread
+            Its workers on every server.
+        """
         self.running[job] = spread
         self._left[job] = self.batch.jobs[job].iterations
 
@@ -91,9 +99,21 @@ class BatchProgress:
 
 
 def completion(batch: Batch, schedule: BatchSchedule) -> tuple[int, ...] | None:
-    """End of every job, ``T_j``, or None where one does not end within the horizon.
+    """Return the end of every job, ``T_j``, or None where one does not end within the horizon.
 
     A job that starts in slot ``a`` and needs ``n`` slots ends at ``a + n``, the first slot without it.
+
+    Parameters
+    ----------
+    batch
+        Jobs and servers.
+    schedule
+        Where and when every job runs.
+
+    Returns
+    -------
+    tuple[int, ...] | None
+        By job, in slots.
     """
     progress = BatchProgress(batch)
     for job in sorted(range(len(batch.jobs)), key=lambda job: schedule.starts[job]):

@@ -46,7 +46,15 @@ class GpuEligibility:
         return tuple(g for g in range(len(self.gpus)) if self.server(g) in usable)
 
     def may_cross(self, job: OperationGraph, most: int) -> bool:
-        """Whether the workers of `job` may sit on several servers and still end within `most` after its release."""
+        """Return whether the workers of `job` may sit on several servers and still end within `most` after its release.
+
+        Parameters
+        ----------
+        job
+            The compiled job.
+        most
+            Longest time from its release to its end, in microseconds.
+        """
         span = crossing_span_us(self.operations, job, usable_gpus(self.operations, job))
         return span is not None and span <= most
 
@@ -56,11 +64,24 @@ class GpuEligibility:
 
 
 def _with_room(gpus: dict[int, int], routes: Routes, slots: int) -> dict[int, int]:
-    """The servers that are joined to others of them with GPUs for so many workers, their own counted."""
+    """Return the servers that are joined to others of them with GPUs for so many workers, their own counted."""
     kept = {s: n for s, n in gpus.items() if sum(m for r, m in gpus.items() if routes.joined(s, r)) >= slots}
     return kept if len(kept) == len(gpus) else _with_room(kept, routes, slots)
 
 
 def block_us(job: OperationGraph, gpu_type: str) -> tuple[int, ...]:
-    """Duration of a block of `job` on a GPU type by level; all slots are alike."""
+    """Return the duration of a block of `job` on a GPU type by level; all slots are alike.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    gpu_type
+        Type of the GPU.
+
+    Returns
+    -------
+    tuple[int, ...]
+        In microseconds; the entry of level ``d`` is ``d - 1``.
+    """
     return job.blocks[0].duration_us[gpu_type]

@@ -29,21 +29,70 @@ class Load(NamedTuple):
 
 
 def gpu_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], g: int, total: _Total) -> Load:
-    """Blocks of a job on a GPU."""
+    """Return the load that the blocks of a job put on a GPU.
+
+    Parameters
+    ----------
+    eligibility
+        The instance, its GPUs and routes.
+    it
+        Variables of the job.
+    g
+        Number of the GPU.
+    total
+        Adds expressions of the engine up.
+
+    Returns
+    -------
+    Load
+        Times in microseconds; the work is a linear expression.
+    """
     times = block_us(it.job, eligibility.gpu_type(g))
     work = total(times[d - 1] * literal for levels in it.levels for d, literal in levels[g].items())
     return Load(it.window.release, work, _least_tail(it, times), _least_end(it))
 
 
 def server_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], s: int) -> Load:
-    """Even share of a server's GPUs in all blocks of a job that sits on one server only, rounded down."""
+    """Return the even share of a server's GPUs in all blocks of a job that sits on one server only, rounded down.
+
+    Parameters
+    ----------
+    eligibility
+        The instance, its GPUs and routes.
+    it
+        Variables of the job.
+    s
+        Number of the server.
+
+    Returns
+    -------
+    Load
+        Times in microseconds; the work is a linear expression.
+    """
     times = block_us(it.job, eligibility.operations.cluster.servers[s].gpu_type)
     share = least_work_us(it.job, times) // len(eligibility.by_server[s])
     return Load(it.window.release, share * it.used[s], _least_tail(it, times), _least_end(it))
 
 
 def link_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], literal: Any, link: Link) -> Load:
-    """Transfers of a job where `literal` says that they use the link; over it, none is faster than the link."""
+    """Return the load of a job's transfers where `literal` says that they use the link; none is faster than the link.
+
+    Parameters
+    ----------
+    eligibility
+        The instance, its GPUs and routes.
+    it
+        Variables of the job.
+    literal
+        Says whether the job uses the link.
+    link
+        The link, with its bandwidth and latency.
+
+    Returns
+    -------
+    Load
+        Times in microseconds; the work is a linear expression.
+    """
     job, channel = it.job, Channel((), link.bandwidth, link.latency_us)
     work = job.iterations * sum(
         max(least, job.transfer_us(b, it.fewest[b - 1], channel)) for b, least in enumerate(it.shortest, 1)

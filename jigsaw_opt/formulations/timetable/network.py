@@ -46,7 +46,15 @@ class RoutedNetwork:
         return sides
 
     def routes(self, job: OperationGraph, servers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
-        """For each link, the pairs of the given servers between which the route of a job uses it."""
+        """Return for each link the pairs of the given servers between which the route of a job uses it.
+
+        Parameters
+        ----------
+        job
+            The compiled job, with its route policy.
+        servers
+            Numbers of the servers.
+        """
         pairs: dict[int, list[tuple[int, int]]] = {}
         for pair in combinations(servers, 2):
             # A walk that keeps a policy may use a link twice.
@@ -55,9 +63,19 @@ class RoutedNetwork:
         return pairs
 
     def side(self, job: OperationGraph, link: int) -> frozenset[int] | None:
-        """Servers on one side of a link that routes of a job use exactly from one side to the other; None of another.
+        """Return the servers on one side of a link that routes of a job use exactly from one side to the other.
 
-        Under a policy, they may use it from one side to the same.
+        Parameters
+        ----------
+        job
+            The compiled job. Under a route policy, its routes may use a link from one side to the same side.
+        link
+            Number of the link.
+
+        Returns
+        -------
+        frozenset[int] | None
+            None where the link is no such bridge for the job.
         """
         return self.sides.get(link) if job.route_policy is None else None
 

@@ -51,7 +51,24 @@ class ChannelEncoding(Generic[Variable]):
 
 
 def transfer_expression(job: OperationGraph, pace: ChannelEncoding[Variable], bucket: int, contributors: int) -> Any:
-    """Duration of a transfer with a known number of contributors; an integer where the pace is fixed."""
+    """Return the duration of a transfer with a known number of contributors; an integer where the channel is fixed.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    pace
+        Rate and latency of its channel, as order encodings.
+    bucket
+        Number of the bucket, from 1.
+    contributors
+        Number of workers that contribute to it.
+
+    Returns
+    -------
+    Any
+        In microseconds: payload time at the rate, and one latency for each step of the ring.
+    """
     moves = [job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
     steps = contributors + job.slots - 2
     waits = [steps * latency for latency in pace.latency.values]
@@ -59,8 +76,15 @@ def transfer_expression(job: OperationGraph, pace: ChannelEncoding[Variable], bu
 
 
 def encoded_value(values: Sequence[int], steps: Sequence[Any]) -> Any:
-    """Value at the step reached on an order encoding, as a linear expression; an integer on an order encoding without
-    steps."""
+    """Return the value at the step reached on an order encoding, as a linear expression; an integer without steps.
+
+    Parameters
+    ----------
+    values
+        Values from the best to the worst.
+    steps
+        Literals of the steps between neighbours; one that holds implies all before it.
+    """
     total: Any = values[0]
     for (above, below), step in zip(pairwise(values), steps, strict=True):
         total = total + (below - above) * step

@@ -71,7 +71,15 @@ class JobVariables(Generic[Variable, Expression]):
         return not eligibility.may_cross(self.job, self.window.deadline - self.window.release)
 
     def on_server(self, eligibility: GpuEligibility, server: int) -> Sequence[Variable]:
-        """Placement variables of the GPUs of one server."""
+        """Return the placement variables of the GPUs of one server.
+
+        Parameters
+        ----------
+        eligibility
+            The instance, its GPUs and routes.
+        server
+            Number of the server.
+        """
         return [literal for g, literal in self.here.items() if eligibility.server(g) == server]
 
     def earliest(self, i: int) -> int:
@@ -79,7 +87,7 @@ class JobVariables(Generic[Variable, Expression]):
         return self.window.release + i * self.window.iteration
 
     def latest(self, i: int) -> int:
-        """Iteration `i` ends no later, in microseconds."""
+        """Return the latest end of iteration `i`, in microseconds."""
         return self.window.deadline - (self.job.iterations - 1 - i) * self.window.iteration
 
     def certain(self, bucket: int) -> bool:
@@ -94,7 +102,15 @@ class JobVariables(Generic[Variable, Expression]):
 def tight_gpus(
     eligibility: GpuEligibility, jobs: Sequence[JobVariables[Variable, Expression]]
 ) -> Iterator[tuple[int, list[JobVariables[Variable, Expression]]]]:
-    """GPUs whose memory the jobs that may sit on them can exceed, with these jobs."""
+    """Yield the GPUs whose memory the jobs that may sit on them can exceed, with these jobs.
+
+    Parameters
+    ----------
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    """
     for g in range(len(eligibility.gpus)):
         inside = [it for it in jobs if g in it.here]
         if most_bytes(it.job for it in inside) > eligibility.memory(g):

@@ -36,7 +36,7 @@ class Window:
 
 
 def interval_count(operations: Operations) -> int:
-    """Number of optional intervals of the CP-SAT model, a measure of its size: some fewer where links are alike."""
+    """Count the optional intervals of the CP-SAT model, a measure of its size: some fewer where links are alike."""
     links = len(operations.cluster.links)
     return _INTERVALS_OF_OPERATION[operations.horizon] * sum(
         job.iterations * (sum(usable_gpus(operations, job).values()) + len(job.transfers) * links)
@@ -45,25 +45,33 @@ def interval_count(operations: Operations) -> int:
 
 
 def readiness_count(operations: Operations) -> int:
-    """Number of conditions that a bucket is ready at a worker of some level on some GPU, a measure of its size."""
+    """Count the conditions that a bucket is ready at a worker of some level on some GPU, a measure of size."""
     return sum(
         readiness_of(job, sum(usable_gpus(operations, job).values())) for job in operations.jobs if job.transfers
     )
 
 
 def readiness_of(job: OperationGraph, places: int) -> int:
-    """The same of one job, whose workers may be in so many places."""
+    """Count these conditions of one job.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    places
+        Number of GPUs that its workers may be on.
+    """
     return job.iterations * places * job.levels * len(candidate_levels(job))
 
 
 def serial_limit(operations: Operations) -> int:
-    """An objective that some plan reaches if there is any: all operations in turn, as slowly as can be."""
+    """Return an objective that some plan reaches if there is any: all operations in turn, as slowly as can be."""
     end = serial_end(operations)
     return end * sum(job.weight for job in operations.jobs) if operations.objective == "weighted_completion" else end
 
 
 def serial_end(operations: Operations) -> int:
-    """A moment by which a plan without needless waiting has ended: all operations in turn, as slowly as can be."""
+    """Return a moment by which a plan without needless waiting has ended: operations in turn, as slow as can be."""
     servers, links = operations.cluster.servers, operations.cluster.links
     rate = min([server.fabric_bandwidth for server in servers] + [link.bandwidth for link in links])
     latency = max([server.fabric_latency_us for server in servers] + [link.latency_us for link in links])
