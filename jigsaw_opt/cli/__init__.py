@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _exit_code(argv: list[str] | None) -> int:
-    """The one place where exceptions become lines and exit codes; those left are bugs."""
+    """Run a command and return its exit code: the one place where exceptions become lines; the rest are bugs."""
     from jigsaw_opt.cli.arguments import parser_of
     from jigsaw_opt.cli.logs import shown_logs
     from jigsaw_opt.cli.output import flush, print_error
@@ -110,7 +110,7 @@ def _exit_code(argv: list[str] | None) -> int:
 
 
 def _told(error: Exception) -> JigsawError | None:
-    """What the system or the interpreter refused, in one line; None where it is a bug."""
+    """Return what the system or the interpreter refused, in one line; None where it is a bug."""
     from jigsaw_opt.errors import JigsawError, MissingEngineError, reason_of
 
     match error:
@@ -132,13 +132,13 @@ def _told(error: Exception) -> JigsawError | None:
 
 
 def _spelled(name: str, value: object) -> str:
-    """What the command line calls an argument of the library, which needs no value where that is true."""
+    """Return what the command line calls an argument of the library, which needs no value where that is true."""
     option = _SPELLED.get(name, "--" + name.replace("_", "-"))
     return option if value is None or value is True else f"{option} {value}"
 
 
 def _is_nowhere() -> bool:
-    """Whether the current folder has been deleted."""
+    """Return whether the current folder has been deleted."""
     import os
 
     try:

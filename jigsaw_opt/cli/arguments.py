@@ -13,7 +13,7 @@ __all__ = ["parser_of"]
 
 
 def parser_of(names: Iterable[str]) -> argparse.ArgumentParser:
-    """The parser of all arguments.
+    """Return the parser of all arguments.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def tasks_of(arguments: argparse.Namespace, problems: Problems) -> tuple[SweepTask, ...]:
-    """The tasks that the arguments ask for.
+    """Return the tasks that the arguments ask for.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def tasks_of(arguments: argparse.Namespace, problems: Problems) -> tuple[SweepTa
 
 
 def _listed(problems: Problems, option: str, text: str, read: Callable[[str], T]) -> list[T]:
-    """The values between commas, each once."""
+    """Return the values between commas, each once."""
     values: dict[T, None] = {}
     for part in text.split(","):
         with problems.of(option):
@@ -65,7 +65,7 @@ def _listed(problems: Problems, option: str, text: str, read: Callable[[str], T]
 
 
 def _with_objectives(problems: Problems, text: str | None, entries: list[Entry]) -> list[Entry]:
-    """The entries whose instance has one of the objectives between commas; all where none are given."""
+    """Return the entries whose instance has one of the objectives between commas; all where none are given."""
     if text is None:
         return entries
     wanted = _listed(problems, "--objectives", text, _objective)
@@ -117,7 +117,7 @@ def _seconds(text: str) -> float:
 
 
 def _entries(source: str) -> list[Entry]:
-    """The instances of a set, or the one of any other source."""
+    """Return the instances of a set, or the one of any other source."""
     from jigsaw_opt.documents import exists
     from jigsaw_opt.instances import load, names, sets
     from jigsaw_opt.instances.sources import instance_from

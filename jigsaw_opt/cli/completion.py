@@ -92,7 +92,7 @@ def _options(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
 
 
 def _instances(parser: argparse.ArgumentParser) -> Sequence[str]:
-    """Names of the bundled instances, where a command takes one."""
+    """Return names of the bundled instances, where a command takes one."""
     from jigsaw_opt.instances.catalogue import names
 
     asked = ("instance", "instances", "documents")

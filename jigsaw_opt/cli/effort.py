@@ -24,7 +24,7 @@ def add_effort_of_all(parser: argparse._ActionsContainer) -> None:
 
 
 def effort(arguments: argparse.Namespace, **others: Any) -> Options:
-    """The options of a solve, of what was given: limits, seed and threads.
+    """Return the options of a solve, of what was given: limits, seed and threads.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ _WAITS = {"release": "not yet released", "before": "waits for its first phase", 
 def as_json(
     instance: Instance, plan: Plan, jobs: Sequence[JobExplanation], gains: Sequence[JobChange] | None, reason: Bound
 ) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     told = {
         "objective": instance.objective,
         "value": plan.objective,
@@ -56,7 +56,7 @@ def _job_as_json(job: JobExplanation) -> dict[str, Any]:
 
 
 def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation], reason: Bound) -> None:
-    """A line a job: the shares of its critical chain."""
+    """Print a line for each job: the shares of its critical chain."""
     shown = [kind for kind in KINDS if any(job.time_us[kind] for job in jobs)]
     ends = "end us" if instance.horizon == "finite" else "period us"
     headers = ["job", ends, *(TITLES[kind] for kind in shown), "longest wait"]
@@ -97,7 +97,7 @@ def _print_end(job: JobExplanation | JobStretches) -> None:
 
 
 def _print_gains(instance: Instance, gains: Sequence[JobChange]) -> None:
-    """What each change alone gains; one sentence where none of them makes any difference."""
+    """Print what each change alone gains; one sentence where none makes any difference."""
     if not any(it.gain_us for it in gains):
         print(f"None of these alone changes anything, the order kept: {', '.join(it.change for it in gains)}.")
         return
@@ -120,7 +120,7 @@ def _print_workers(job: JobExplanation) -> None:
 
 
 def print_times(times: Sequence[JobTime]) -> None:
-    """A line a job of a simulation, the slowest first."""
+    """Print a line for each job of a simulation, the slowest first."""
     headers = ["job", "completion s", "queued", "running", "paused", "alone s", "runs longer by s", "restarts"]
     rows = []
     for it in sorted(times, key=lambda it: -it.completion_us):
@@ -145,7 +145,7 @@ def _chain_lines(job: JobExplanation) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _sentence(step: NamedStep, last: NamedStep) -> str:
-    """What a step is, or the first and the last of its repeats are."""
+    """Return what a step is, or the first and the last of its repeats are."""
     first, end = (f"{it.operation}, iteration {it.iteration}" for it in (step, last))
     what = first if first == end else f"{first} ... {end}"
     if step.kind in ("compute", "exchange"):
@@ -162,7 +162,7 @@ def _share(us: int, explained_us: int) -> str:
 
 
 def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
-    """What is proven of the plan and why, in a few sentences."""
+    """Print what is proven of the plan and why, in a few sentences."""
     exact = calculation(instance.objective, reason.proof)
     told = bound_text(instance.objective, reason, plan.bound)
     print(told + (f" Exactly: {exact}." if exact else ""))
@@ -174,7 +174,7 @@ def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
 
 
 def phases_as_json(plan: Plan, jobs: Sequence[JobStretches]) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     return {"value": plan.objective, "bound": plan.bound, "jobs": [_stretches_as_json(job) for job in jobs]}
 
 
@@ -189,7 +189,7 @@ def _stretch_as_json(it: Stretch) -> dict[str, Any]:
 
 
 def print_phases_overview(jobs: Sequence[JobStretches]) -> None:
-    """A line a job: the shares of its time since its release, and its longest wait."""
+    """Print a line for each job: the shares of its time since its release, and its longest wait."""
     headers = ("job", "end us", "phases", "in them", _WAITS["before"], _WAITS["seam"], "longest wait")
     print_table(headers, map(_overview_row, jobs), headers[1:-1])
 
@@ -204,7 +204,7 @@ def _overview_row(job: JobStretches) -> list[str]:
 
 
 def print_phases_of_job(job: JobStretches) -> None:
-    """The stretches of a job in order of time, and what it does in each phase."""
+    """Print the stretches of a job in order of time, and what it does in each phase."""
     _print_end(job)
     rows = [(f"{it.start_us:,}", f"{it.end_us - it.start_us:,}", _words(it)) for it in job.stretches]
     print_table(("from us", "for us", "where it is"), rows, ("from us", "for us"))

@@ -145,7 +145,7 @@ def _tell_others(instance: Instance, pipeline: int) -> None:
 
 
 def _recomputing(stages: Sequence[int]) -> str:
-    """Which stages compute activations again, as the beginning of a sentence."""
+    """Return which stages compute activations again, as the beginning of a sentence."""
     from jigsaw_opt.text import named
 
     one = len(stages) == 1

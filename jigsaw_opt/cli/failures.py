@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan, RemainingWork | None]:
-    """What the arguments say; everything that is wrong with them is told at once."""
+    """Return what the arguments say; everything that is wrong with them is told at once."""
     from jigsaw_opt.cli.source import checked_plan
     from jigsaw_opt.solvers.resolve.remaining import remaining_at
 
@@ -169,7 +169,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 def _absolute(
     rest: RemainingWork, effect: FailureEffect, repair: FailureRepair | None
 ) -> tuple[FailureEffect, FailureRepair | None]:
-    """The same with the jobs that have ended before in the objectives."""
+    """Return the same with the jobs that have ended before in the objectives."""
     effect = replace(effect, objective=rest.total(effect.objective))
     if repair is None or repair.objective is None:
         return effect, repair

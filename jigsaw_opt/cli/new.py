@@ -127,7 +127,7 @@ def _ask(arguments: argparse.Namespace) -> None:
 
 
 def _request(arguments: argparse.Namespace) -> OwnRequest:
-    """The words, read.
+    """Return the words as they were parsed.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Prob
 
 
 def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read | None:
-    """What is read, or None with what is wrong added."""
+    """Return the value that is read; where it is wrong, add the problem and return None."""
     from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 
     try:
@@ -246,7 +246,7 @@ def _known_cluster(words: str) -> Cluster | None:
 
 
 def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """A measured model by its name; what it holds is checked with the instance."""
+    """Return a measured model by its name; what it holds is checked with the instance."""
     from jigsaw_opt.documents.parsing import parsed
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import UsageError

@@ -40,7 +40,7 @@ def note(message: str) -> None:
 
 
 def answer(question: str) -> str:
-    """A line from the terminal; the question goes to standard error, as data may go to standard output."""
+    """Return a line from the terminal; the question goes to standard error, as data may go to standard output."""
     print(printable(question), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()
 
@@ -80,7 +80,7 @@ def print_problems(problems: Sequence[Problem]) -> None:
 
 
 def _list(lines: Sequence[object], where: str) -> None:
-    """The first lines, and the last one, which may say that there are still more."""
+    """Print the first lines, and the last one, which may say that there are still more."""
     for line in lines[:_SHOWN_PROBLEMS]:
         note(f"  {line}")
     if len(lines) > _SHOWN_PROBLEMS:

@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
             self.error(", ".join(told))
 
     def _options_among(self, words: Sequence[str]) -> Iterator[str]:
-        """The long options among the words, up to a subcommand, which has its own."""
+        """Yield the long options among the words, up to a subcommand, which has its own."""
         own = takewhile(lambda word: word != "--", words)
         if self._subparsers is not None:
             own = takewhile(lambda word: word.startswith("-"), own)
@@ -66,7 +66,7 @@ def _after(hint: str) -> str:
 
 
 def file_or_stdout(text: str) -> Path | None:
-    """The file that an option names, or None for ``-``, which is standard output."""
+    """Return the file that an option names, or None for ``-``, which is standard output."""
     return None if text == "-" else Path(text)
 
 

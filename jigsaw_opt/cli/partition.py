@@ -261,7 +261,7 @@ def _print_outer(found: Partition) -> None:
 
 
 def _reason(found: Partition) -> str:
-    """What bounds the pace."""
+    """Return what bounds the pace."""
     outer = [it for it in found.outer if it.level == len(found.levels)]
     slowest = max(outer, key=lambda it: it.time_s)
     first, end = slowest.stages

@@ -143,7 +143,7 @@ def _require_job(arguments: argparse.Namespace) -> None:
 
 
 def _partition(arguments: argparse.Namespace) -> Partition | None:
-    """The partition, where one is given; no costs beside it."""
+    """Return the partition, where one is given; no costs beside it."""
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.partition.document import decode_partition
@@ -160,7 +160,7 @@ def _partition(arguments: argparse.Namespace) -> Partition | None:
 
 
 def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> PipelineLayout:
-    """GPUs of the stages: in turn, or there and back for V-shaped schedules."""
+    """Return GPUs of the stages: in turn, or there and back for V-shaped schedules."""
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 

@@ -92,7 +92,7 @@ def _write(arguments: argparse.Namespace, measured: ModelProfile, model: Model) 
 def _measured(
     arguments: argparse.Namespace,
 ) -> tuple[ModelProfile | None, Model | None, LinkProfile | None, str]:
-    """The profile of the model, the model with its times, the all-reduces, and what the device is called."""
+    """Return the profile of the model, the model with its times, the all-reduces, and what the device is called."""
     import torch
 
     from jigsaw_opt.executor.devices import device_name, device_of

@@ -17,7 +17,7 @@ __all__ = ["progress"]
 
 @contextmanager
 def progress(quiet: bool, verbose: bool, limit: float | None = None) -> Iterator[Report | None]:
-    """A consumer of the progress stream: one live line on a terminal, plain lines if `verbose`, else None.
+    """Yield a consumer of progress reports: a live line on a terminal, plain lines if `verbose`, else None.
 
     Parameters
     ----------

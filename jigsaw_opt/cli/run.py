@@ -135,7 +135,7 @@ def _parts(path: Path, instance: Instance, plan: Plan) -> dict[str, Any]:
 
 
 def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> str:
-    """What an interrupted run has kept, and how to go on."""
+    """Return what an interrupted run has kept, and how to go on."""
     from jigsaw_opt.text import named
 
     measured = "nothing was measured" if interrupted.found is None else "what was measured is told above"
@@ -164,7 +164,7 @@ def _write(found: Replay | None, arguments: argparse.Namespace) -> None:
 
 
 def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
-    """The instance, and the path of the plan."""
+    """Return the instance, and the path of the plan."""
     from jigsaw_opt.errors import UsageError
 
     given = [it for it in (arguments.instance, arguments.first, arguments.second) if it is not None]
@@ -230,7 +230,7 @@ def _is_unlimited(arguments: argparse.Namespace) -> bool:
 
 
 def _settings(arguments: argparse.Namespace) -> ReplaySettings:
-    """How to carry it out; what is out of range is told before any file is read."""
+    """Return how to carry it out; what is out of range is told before any file is read."""
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.replay.request import ReplaySettings
 

@@ -62,7 +62,7 @@ def _print_summary(replay: Replay) -> None:
 
 
 def _print_rates(replay: Replay) -> None:
-    """What every job got, and how much longer the foreground takes beside the others."""
+    """Print what every job got, and how much longer the foreground takes beside the others."""
     rows = [(name, *(_rate(rate) for rate in it.rates())) for name, it in replay.cycles.items()]
     print()
     print_table(("job", "iterations a second planned", "measured"), rows, ("iterations a second planned", "measured"))

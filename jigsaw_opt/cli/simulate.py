@@ -122,7 +122,7 @@ def _until_us(hours: float | None) -> int | None:
 
 @contextmanager
 def _shown(simulation: Simulation, quiet: bool) -> Iterator[Callable[[], None] | None]:
-    """A progress bar on a terminal, or None."""
+    """Yield the update of a progress bar on a terminal, or None."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

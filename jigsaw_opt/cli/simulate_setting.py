@@ -144,7 +144,7 @@ def tell_reading(settings: Iterable[Setting]) -> None:
 
 
 def inputs_of(arguments: argparse.Namespace, workloads: Iterable[str]) -> list[str]:
-    """Names of the files that a simulation reads, and words that are no files, which do no harm."""
+    """Return names of the files that a simulation reads, and words that are no files, which do no harm."""
     failures = arguments.failures.partition(",checkpoint=")[0]
     words = (*workloads, arguments.cluster, arguments.performance, failures)
     return [*words, *(word.partition(":")[2] for word in words)]

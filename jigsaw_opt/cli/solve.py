@@ -144,7 +144,7 @@ def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | 
 
 @contextmanager
 def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
-    """What writes lines to a file, or None where there is none."""
+    """Yield a function that writes lines to a file, or None where there is none."""
     if path is None:
         yield None
         return
@@ -154,7 +154,7 @@ def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
 
 
 def _parameter(text: str) -> tuple[str, Parameter]:
-    """A name and its value: an integer, a number, true or false, or else text."""
+    """Return a name and its value: an integer, a number, true or false, or else text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise UsageError(f"--engine-parameter is NAME=VALUE, not {text!r}")
@@ -198,12 +198,12 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options,
 
 
 def _is_of_memory(conflict: Conflict) -> bool:
-    """Whether jobs that it names together may have plans if each holds memory for some of the time only."""
+    """Return whether jobs that it names together may have plans if each holds memory for some of the time only."""
     return conflict.kind in ("memory", "search") and len(conflict.jobs) > 1
 
 
 def _exit_code(result: Result, output: Path | None) -> int:
-    """What the result comes to; says so where it is no fault of the instance that there is no better one."""
+    """Return what the result comes to; says so where it is no fault of the instance that there is no better one."""
     from jigsaw_opt.cli.output import ended, note
     from jigsaw_opt.errors import EngineDiedError
 

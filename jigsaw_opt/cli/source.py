@@ -29,7 +29,7 @@ __all__ = [
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
-    """An instance, and a plan for it that passes the check.
+    """Return an instance, and a plan for it that passes the check.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:
 
 
 def of_another(instance: Instance, plan: Plan) -> str | None:
-    """That a plan is of an instance of another name and content; None where it claims to be of this one."""
+    """Tell that a plan is of another instance, by name and content; None where it claims to be of this one."""
     from jigsaw_opt.documents import instance_sha256
 
     if plan.instance == instance.name or plan.instance_sha256 == instance_sha256(instance):
@@ -86,7 +86,7 @@ def picture_of(instance: Instance, plan: Plan, replay_path: Path | None = None) 
 
 
 def replay_of(plan: Plan, path: Path | None) -> Replay | None:
-    """The replay of a plan, if one is named.
+    """Return the replay of a plan, if one is named.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def replay_of(plan: Plan, path: Path | None) -> Replay | None:
 def model_parts_of(
     instance: Instance, job: int, stages: int, partition_path: Path, layers_path: Path | None = None
 ) -> ModelParts:
-    """The modules of each stage of a pipeline, by the partition that it was made of.
+    """Return the modules of each stage of a pipeline, by the partition that it was made of.
 
     Parameters
     ----------

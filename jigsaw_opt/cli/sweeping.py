@@ -32,7 +32,7 @@ def configure_engine(parser: argparse._ActionsContainer) -> None:
 
 
 def engine_of(arguments: argparse.Namespace) -> SweepEngine:
-    """The engine that the arguments ask for.
+    """Return the engine that the arguments ask for.
 
     Raises
     ------

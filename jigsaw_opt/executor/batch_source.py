@@ -80,7 +80,7 @@ class BatchSource:
         return {"passes": self._passes, "taken": self._taken, "begin": self._begin, "generators": own}
 
     def likeness(self) -> dict[str, Any]:
-        """What a state is like."""
+        """Return what a state is like."""
         return {"passes": 0, "taken": 0, "begin": ANYTHING, "generators": [ANYTHING] * len(self._generators)}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -138,7 +138,7 @@ def generators_kept(loader: Any) -> Iterator[None]:
 
 
 def is_function(loader: Any) -> bool:
-    """Whether a loader is a function that gives an iterable, not one itself."""
+    """Return whether a loader is a function that gives an iterable, not one itself."""
     return callable(loader) and not hasattr(loader, "__iter__")
 
 

@@ -69,11 +69,11 @@ class Replica:
         return nullcontext()
 
     def state(self) -> dict[str, Any]:
-        """What training depends on beside the model: nothing."""
+        """Return what training depends on beside the model: nothing."""
         return {}
 
     def likeness(self) -> dict[str, Any]:
-        """What a state is like."""
+        """Return what a state is like."""
         return {}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ class Replica:
 
 
 def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0) -> Replica:
-    """The replica that the `executor` entry of `model` describes, equal for equal seeds.
+    """Return the replica that the `executor` entry of `model` describes, equal for equal seeds.
 
     Parameters
     ----------

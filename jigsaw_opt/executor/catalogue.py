@@ -69,7 +69,7 @@ _DATA = {"mlp": ("synthetic", "digits"), "gpt": ("synthetic", "text")}
 
 
 def resolve(zoo: str, given: Mapping[str, Any], place: Place, report: Report) -> tuple[str, dict[str, Any]]:
-    """The family of `zoo` and all its arguments.
+    """Return the family of `zoo` and all its arguments.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def _check_type(value: object, default: Value, place: Place, report: Report) -> 
 
 
 def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report: Report) -> None:
-    """What the types alone do not say."""
+    """Check what the types alone do not say."""
     data, options = arguments.get("data"), _DATA.get(family, ())
     if data not in (None, *options):
         report.add_misspelt((place, "data"), f"no data is called {quoted(str(data))}", str(data), options)
@@ -226,7 +226,7 @@ def _check_models(instance: Instance, trusted: Collection[str], report: Report) 
 
 
 def _check_own(entry: Mapping[str, Any], place: Place, report: Report) -> None:
-    """What the structure does not say of a training of the user's own."""
+    """Check what the structure does not say of a training of the user's own."""
     if ":" not in entry["train"]:
         report.add((place, "train"), f"must be module:function; is {quoted(entry['train'])}")
     for name in sorted(entry["arguments"].keys() & set(_GIVEN)):

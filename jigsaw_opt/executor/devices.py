@@ -10,7 +10,7 @@ __all__ = ["device_name", "device_of"]
 
 
 def device_of(kind: str) -> torch.device:
-    """The device of a kind, ``cpu`` or ``cuda``.
+    """Return the device of a kind, ``cpu`` or ``cuda``.
 
     Raises
     ------
@@ -25,6 +25,6 @@ def device_of(kind: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """What a device is called, as a name in documents."""
+    """Return what a device is called, as a name in documents."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return name.lower().replace(" ", "-").replace("/", "-")

@@ -31,7 +31,7 @@ class Averaging(Enum):
     """The number of workers: segments near the input, which few workers reach, learn more slowly."""
 
     def divisor(self, levels: Sequence[int], bucket: int) -> int:
-        """What the sum of the gradients of `bucket`, from 1, is divided by where workers go to `levels`."""
+        """Return what the sum of the gradients of `bucket`, from 1, is divided by where workers go to `levels`."""
         return contributors(levels, bucket) if self is Averaging.AVG_W_COUNT else len(levels)
 
 

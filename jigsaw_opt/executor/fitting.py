@@ -26,7 +26,7 @@ def fit_two(rows: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
 
 
 def isotonic(values: Sequence[float]) -> list[float]:
-    """The sequence that never falls and is nearest to `values` in squares: neighbours that fall are pooled."""
+    """Return the sequence that never falls and is nearest to `values` in squares: neighbours that fall are pooled."""
     pools: list[tuple[float, int]] = []
     for value in values:
         total, count = value, 1

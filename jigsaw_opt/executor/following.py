@@ -164,7 +164,7 @@ class _SharedStore:
         return int(self._ask(lambda: self._store.add(key, amount)))
 
     def check(self, key: str) -> bool:
-        """Whether a value has been written."""
+        """Return whether a value has been written."""
         return bool(self._ask(lambda: self._store.check([key])))
 
     def _ask(self, call: Callable[[], Any]) -> Any:
@@ -223,7 +223,7 @@ class PlanTurns:
             )
 
     def follows(self, job: object) -> bool:
-        """Whether a training whose levels are those of `job` waits for these turns."""
+        """Return whether a training whose levels are those of `job` waits for these turns."""
         return job is self._order.jobs[self._place.job] or job == self._order.jobs[self._place.job]
 
     def begin_block(self, iteration: int) -> None:

@@ -34,7 +34,7 @@ class LeveledModel(nn.Module, ABC):
 
     @abstractmethod
     def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Mean loss of `batch`, one number; `enter` is called with the index of each piece before it runs."""
+        """Return mean loss of `batch`, one number; `enter` is called with the index of each piece before it runs."""
 
     @property
     def depth(self) -> int:
@@ -46,7 +46,7 @@ class LeveledModel(nn.Module, ABC):
         return tuple(p for bucket in self.bucket_parameters()[level:] for p in bucket)
 
     def partial_loss(self, batch: Any, level: int, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Mean loss of `batch`, with a graph that reaches down to `level` and no further.
+        """Return mean loss of `batch`, with a graph that reaches down to `level` and no further.
 
         Parameters
         ----------

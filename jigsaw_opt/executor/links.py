@@ -55,7 +55,7 @@ class LinkFit:
         return max(1, min(_MOST, round(1e6 / self.byte_us))) if self.byte_us else _MOST
 
     def time_us(self, sample: AllReduceSample) -> float:
-        """What the fit says of a sample."""
+        """Return what the fit says of a sample."""
         return self.latency_us * sample.steps + self.byte_us * sample.volume
 
     def residual(self, sample: AllReduceSample) -> float:

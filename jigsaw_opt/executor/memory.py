@@ -14,7 +14,7 @@ __all__ = ["saved_by_segment", "saved_bytes"]
 
 
 def saved_bytes(model: LeveledModel, batch: Any, level: int) -> tuple[int, ...]:
-    """Bytes that a block at `level` saves for its backward pass, by segment, as `saved_by_segment` counts them.
+    """Return bytes that a block at `level` saves for its backward pass, by segment, as `saved_by_segment` counts them.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def saved_bytes(model: LeveledModel, batch: Any, level: int) -> tuple[int, ...]:
 def saved_by_segment(
     forward: Callable[[Callable[[int], None]], Tensor], parameters: Iterable[nn.Parameter], segments: int
 ) -> tuple[int, ...]:
-    """Bytes that a forward pass saves for the backward pass, by segment.
+    """Return bytes that a forward pass saves for the backward pass, by segment.
 
     A storage that several segments save counts once, for the one nearest the output. So the sum over the last
     segments of a full pass is what a pass to their level saves, as activations are counted (specification: memory).

@@ -80,14 +80,14 @@ def loss_of(model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, An
 
 
 def is_wrapped(model: nn.Module) -> bool:
-    """Whether a module exchanges the gradients of the one within it, which then has to be given in its place."""
+    """Return whether a module exchanges the gradients of the one within it, which then has to be given in its place."""
     from jigsaw_opt.executor.partial import PartialBackprop
 
     return isinstance(model, (PartialBackprop, nn.parallel.DistributedDataParallel))
 
 
 def needs_closure(optimiser: Optimizer) -> bool:
-    """Whether a step computes the loss itself, as `LBFGS` does, by a function that it is given."""
+    """Return whether a step computes the loss itself, as `LBFGS` does, by a function that it is given."""
     closure = signature(type(optimiser).step).parameters.get("closure")
     return closure is not None and closure.default is closure.empty
 

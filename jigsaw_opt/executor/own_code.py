@@ -109,7 +109,7 @@ def own_line(error: BaseException) -> str | None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is of this package, of torch, or of Python's library."""
+    """Return whether a file is of this package, of torch, or of Python's library."""
     if any(path.is_relative_to(one) for one in _OURS):
         return True
     return path.is_relative_to(_STANDARD) and not any(path.is_relative_to(one) for one in _LIBRARIES)

@@ -81,7 +81,7 @@ def training_fields(name: str, made: Any) -> dict[str, Any]:
 
 
 def _wrong(field: str, value: Any) -> Collection[str]:
-    """What is wrong with a field of a training."""
+    """Return what is wrong with a field of a training."""
     kind = f"of type {type(value).__name__}"
     if field == "model":
         if not isinstance(value, nn.Module):
@@ -108,7 +108,7 @@ def _wrong(field: str, value: Any) -> Collection[str]:
 
 
 def _is_plain(state: Any) -> bool:
-    """Whether a state is read back from a file without running code."""
+    """Return whether a state is read back from a file without running code."""
     data = BytesIO()
     try:
         torch.save(state, data)

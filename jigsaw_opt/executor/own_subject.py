@@ -113,7 +113,7 @@ def _is_in_stages(found: Mapping[str, Any]) -> bool:
 
 
 def _whole(found: Mapping[str, Any]) -> OwnSubject:
-    """The stages of a pipeline as one model, whose modules they are, with an optimiser of all its parameters."""
+    """Return the stages of a pipeline as one model, whose modules they are, with an optimiser of all its parameters."""
     model, optimiser = found["model"], found.get("optimiser")
     if isinstance(model, (list, tuple)) and all(isinstance(stage, nn.Module) for stage in model):
         model = nn.Sequential(*model)

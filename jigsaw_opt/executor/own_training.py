@@ -61,7 +61,7 @@ class OwnModel(LeveledModel):
         return self._buckets
 
     def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Mean loss of a batch."""
+        """Return mean loss of a batch."""
         return loss_of(self.module, *inputs_and_targets(batch, self.loss is None), self.loss)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -105,11 +105,11 @@ class OwnRecipe:
             self.schedule.step()
 
     def kept_state(self, model: nn.Module, optimiser: Optimizer) -> Mapping[Any, Any]:
-        """What the optimiser keeps of each parameter now."""
+        """Return what the optimiser keeps of each parameter now."""
         return dict(optimiser.state_dict()["state"])
 
     def likeness(self, model: nn.Module, optimiser: Optimizer) -> dict[str, Any]:
-        """What a state of the optimiser and the schedule is like."""
+        """Return what a state of the optimiser and the schedule is like."""
         schedule = {} if self.schedule is None else {"schedule": ANYTHING}
         return {"optimiser": dict.fromkeys(optimiser.state_dict(), ANYTHING), **schedule}
 
@@ -160,7 +160,7 @@ class OwnReplica:
         return own | {"loss": dict(loss.state_dict())} if isinstance(loss := self.model.loss, nn.Module) else own
 
     def likeness(self) -> dict[str, Any]:
-        """What a state is like."""
+        """Return what a state is like."""
         generators = dict.fromkeys(self._generators, ANYTHING)
         return self.state() | {"generators": generators, "loader": self._source.likeness()}
 

@@ -215,7 +215,7 @@ class _RankProcesses(AbstractContextManager["_RankProcesses"]):
         return True
 
     def is_interrupted(self) -> bool:
-        """Whether `results` has to stop the processes."""
+        """Return whether `results` has to stop the processes."""
         return self._interrupted or self._heard.poll()
 
     def results(self) -> list[Any]:

@@ -76,7 +76,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
 
 
 def _stages(request: ReplayRequest, entry: Mapping[str, Any]) -> StagedRun:
-    """What processes carry out of the job in stages.
+    """Return what processes carry out of the job in stages.
 
     Raises
     ------

@@ -49,7 +49,7 @@ class SegmentedModel(LeveledModel):
         self._buckets = tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
 
     def cut(self, level: int) -> int:
-        """Number of segments that a backward pass to `level` leaves out; `level` 0 leaves out all."""
+        """Return number of segments that a backward pass to `level` leaves out; `level` 0 leaves out all."""
         return len(self.segments) - (self.levels[level - 1] if level else 0)
 
     def own_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
@@ -79,7 +79,7 @@ class SegmentedModel(LeveledModel):
         return inputs
 
     def loss_of(self, batch: Batch, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Mean loss of a pair of inputs and targets."""
+        """Return mean loss of a pair of inputs and targets."""
         values, targets = batch
         for index, segment in enumerate(self.segments):
             if enter is not None:

@@ -34,7 +34,7 @@ def spread(times_us: Iterable[float]) -> Spread:
 
 
 def work_us(device: torch.device) -> float:
-    """Microseconds from some fixed moment, for timing work that the calling thread has `device` do.
+    """Return microseconds from some fixed moment, for timing work that the calling thread has `device` do.
 
     On CUDA it waits for the device and tells the time. On a CPU it tells the time that the thread has run, so that
     other programs on the machine are not measured; where torch uses several threads, it tells the time.
@@ -45,7 +45,7 @@ def work_us(device: torch.device) -> float:
 
 
 def wall_us(device: torch.device) -> float:
-    """The time when everything that `device` was asked for is done, in microseconds from some fixed moment."""
+    """Return the time when everything that `device` was asked for is done, in microseconds from some fixed moment."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return perf_counter() * 1e6

@@ -57,7 +57,7 @@ class TrainingRecipe:
         optimiser.step()
 
     def kept_state(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> Mapping[Any, Any]:
-        """What the optimiser keeps of each parameter once it has taken a step, found without memory or arithmetic.
+        """Return what the optimiser keeps of each parameter after a step, found without memory or arithmetic.
 
         Options that only choose how a step is computed change nothing of it and need real devices.
         """
@@ -71,11 +71,11 @@ class TrainingRecipe:
         return dict(imagined.state_dict()["state"])
 
     def likeness(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-        """What a state is like after a step, but for the values of the tensors."""
+        """Return what a state is like after a step, but for the values of the tensors."""
         return {"optimiser": {**optimiser.state_dict(), "state": self.kept_state(model, optimiser)}}
 
     def state(self) -> dict[str, Any]:
-        """What goes on beside the optimiser: nothing."""
+        """Return what goes on beside the optimiser: nothing."""
         return {}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -115,7 +115,7 @@ class Worker:
         self._lane = transfer_stream(device)
 
     def block(self, level: int, ready: Ready) -> Tensor:
-        """The next iteration's block: the step with the gradients exchanged before, forward, backward to `level`.
+        """Run the next iteration's block: the step with gradients exchanged before, forward, backward to `level`.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class Worker:
         return sum(t.nbytes for t in (*self.model.parameters(), *self.model.buffers(), *self.buckets.buffers, *state))
 
     def trained_state(self, iteration: int) -> dict[str, Any]:
-        """What `state` gives after so many iterations, at least one, but for the values of the tensors."""
+        """Return what `state` gives after so many iterations, at least one, but for the values of the tensors."""
         return {
             "iteration": iteration,
             "model": dict(self.model.state_dict()),

@@ -13,7 +13,7 @@ _MOST_SETS = 60_000
 
 
 def closed_sets(before: Sequence[int]) -> list[int]:
-    """All sets that hold what comes before any of theirs, smaller ones first; sets are bits of a number.
+    """Return all sets that hold what comes before any of theirs, smaller ones first; sets are bits of a number.
 
     Parameters
     ----------

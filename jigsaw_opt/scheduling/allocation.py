@@ -44,7 +44,7 @@ class Share:
         return self.depths[self.jobs.index(job)] if self.depths else FullDepth()
 
     def without(self, job: int) -> Share:
-        """The same GPUs once `job` has ended."""
+        """Return the same GPUs once `job` has ended."""
         kept = [k for k, other in enumerate(self.jobs) if other != job]
         filled = kept[:1] == [0] and len(kept) > 1
         return Share(
@@ -55,19 +55,19 @@ class Share:
         )
 
     def plain(self) -> Plain:
-        """The share as it stands in a snapshot."""
+        """Return the share as it stands in a snapshot."""
         depths = [depth.keyed() for depth in self.depths]
         return {"jobs": list(self.jobs), "gpus": list(self.gpus), "depths": depths, "slowdown": self.slowdown}
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         jobs, gpus = listed(limits.job, 1), listed(limits.gpu, 1)
         return fields(jobs=jobs, gpus=gpus, depths=listed(DEPTH), slowdown=optional(number(1, MOST_SLOWDOWN)))
 
     @classmethod
     def restored(cls, tree: Plain) -> Share:
-        """The share that `plain` gave."""
+        """Return the share that `plain` gave."""
         depths = tuple(decode_depth(dict(depth)) for depth in tree["depths"])
         return cls(tuple(tree["jobs"]), tuple(tree["gpus"]), depths, tree["slowdown"])
 

@@ -115,11 +115,11 @@ class ClusterState:
         return self.asked or (self.wake_us is not None and self.wake_us <= self.now_us)
 
     def used(self, queue: str) -> int:
-        """GPUs that jobs of a queue ask for, without those that wait for room in its quota."""
+        """Return GPUs that jobs of a queue ask for, without those that wait for room in its quota."""
         return sum(job.active.job.gpus for job in self.jobs.values() if job.queue == queue and not job.held)
 
     def observation(self) -> Observation:
-        """What a policy would see now; what it sees does not change while it decides."""
+        """Return what a policy would see now; what it sees does not change while it decides."""
         jobs = {index: replace(job.active) for index, job in self.jobs.items() if not job.held}
         arrived, ended, stopped = map(tuple, (self.news.arrived, self.news.ended, self.news.stopped))
         return Observation(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down, frozenset(self.dead))
@@ -263,7 +263,7 @@ class ClusterState:
     # Decisions ----------------------------------------------------------------------------------------------
 
     def cut(self, share: Share) -> bool:
-        """Whether no route of links that are up joins the servers of a share."""
+        """Return whether no route of links that are up joins the servers of a share."""
         part_of = self.setting.part_of(frozenset(self.dead))
         return len({part_of[self.setting.server_of[gpu]] for gpu in share.gpus}) > 1
 
@@ -273,7 +273,7 @@ class ClusterState:
         return max(Counter(part_of[self.setting.server_of[gpu]] for gpu in gpus).values(), default=0)
 
     def remaining(self, shares: Iterable[Share]) -> tuple[tuple[Share, ...], list[int]]:
-        """What can run of a decision that was made earlier, and the jobs that cannot for what has failed since."""
+        """Return the shares of an earlier decision that can run, and the jobs that cannot for what failed since."""
         kept: list[Share] = []
         without: list[int] = []
         down = self.down
@@ -341,7 +341,7 @@ class ClusterState:
         )
 
     def assignments(self) -> Mapping[str, JobAssignment]:
-        """What each job that runs has, by name."""
+        """Return what each job that runs has, by name."""
         found: dict[str, JobAssignment] = {}
         for share in self.shares:
             names = {index: self.jobs[index].active.job.name for index in share.jobs}

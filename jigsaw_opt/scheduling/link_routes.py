@@ -30,11 +30,11 @@ class LinkRoutes:
         self._left = self._whole
 
     def whole(self, gpus: tuple[int, ...]) -> Channel | None:
-        """What a job on these GPUs uses while all links are up; None on one server, or where no route joins them."""
+        """Return the channel of a job while all links are up; None on one server, or where no route joins them."""
         return self._whole.channel(gpus, self._server_of)
 
     def channel(self, gpus: tuple[int, ...], dead: frozenset[int] = _NONE) -> Channel | None:
-        """What it uses while the links `dead` are down; None where it uses none, or no route is left."""
+        """Return what it uses while the links `dead` are down; None where it uses none, or no route is left."""
         whole = self.whole(gpus)
         if whole is None or dead.isdisjoint(whole.links):  # a least route stays the least while others fail
             return whole
@@ -43,7 +43,7 @@ class LinkRoutes:
         return self._left.channel(gpus, self._server_of)
 
     def detour(self, gpus: tuple[int, ...], dead: frozenset[int]) -> float:
-        """How much slower its exchanges are than with all links, when it is alone."""
+        """Return how much slower its exchanges are than with all links, when it is alone."""
         whole, left = self.whole(gpus), self.channel(gpus, dead)
         return 1.0 if whole is None or left is None else max(1.0, whole.rate / left.rate)
 
@@ -59,7 +59,7 @@ class _LinksUp:
         self._channels: dict[tuple[int, ...], Channel | None] = {}
 
     def channel(self, gpus: tuple[int, ...], server_of: Sequence[int]) -> Channel | None:
-        """What a job uses, with its links by their numbers in the whole cluster; None on one server."""
+        """Return what a job uses, with its links by their numbers in the whole cluster; None on one server."""
         if gpus not in self._channels:
             workers = Counter(server_of[gpu] for gpu in gpus)
             found = self._routes.channel(workers) if len(workers) > 1 else None

@@ -53,7 +53,7 @@ class LiveJob:
             self.active.done = min(self.active.work - 1, done)
 
     def forget_pace(self) -> None:
-        """What was measured no longer holds."""
+        """Forget the measured pace: it no longer holds."""
         self.reported_us, self.pace = None, 0
 
 
@@ -84,7 +84,7 @@ class News:
             self.ended.append(index)
 
     def after(self, earlier: News) -> News:
-        """All that is new if the policy has forgotten what it was told `earlier`."""
+        """Return all that is new if the policy has forgotten what it was told `earlier`."""
         gone = set(self.ended)
         arrived = [index for index in earlier.arrived if index not in gone]
         ended = [index for index in self.ended if index not in earlier.arrived]

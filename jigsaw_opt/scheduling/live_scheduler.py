@@ -228,7 +228,7 @@ class LiveScheduler:
             raise UsageError(f"{self._asked.name} is still deciding about {job!r}")
 
     def state(self) -> Plain:
-        """All that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/2``.
+        """Return all that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/2``.
 
         A decision that is late is waited for and taken first.
         """
@@ -307,7 +307,7 @@ class LiveScheduler:
         return unread
 
     def _step(self, now_us: int, budget_s: float | None, late: bool | None) -> PlanChange:
-        """A step; `late` tells, of one that is done again, whether its policy was late."""
+        """Return a step; `late` tells, of one that is done again, whether its policy was late."""
         state = self._state
         state.advance(now_us)
         if not self._asked.is_asked and state.due:

@@ -65,32 +65,32 @@ def check_arguments(**given: tuple[object, Shape]) -> None:
 
 
 def whole(high: int = MOST, low: int = 0) -> Shape:
-    """An integer from `low` to `high`."""
+    """Return an integer from `low` to `high`."""
     return {"type": "integer", "minimum": low, "maximum": high}
 
 
 def number(low: float, high: float) -> Shape:
-    """A number from `low` to `high`."""
+    """Return a number from `low` to `high`."""
     return {"type": "number", "minimum": low, "maximum": high}
 
 
 def optional(shape: Shape) -> Shape:
-    """A value of that shape, or null."""
+    """Return a value of that shape, or null."""
     return {**shape, "type": [shape["type"], "null"]}
 
 
 def listed(of: Shape, least: int = 0, most: int | None = None) -> Shape:
-    """A list of values of one shape, of so many."""
+    """Return a list of values of one shape, of so many."""
     return {"type": "array", "items": of, "minItems": least} | ({} if most is None else {"maxItems": most})
 
 
 def rows(columns: int, of: Shape) -> Shape:
-    """A list of lists of so many values."""
+    """Return a list of lists of so many values."""
     return listed(listed(of, columns, columns))
 
 
 def fields(**shapes: Shape) -> Shape:
-    """An object of exactly these keys."""
+    """Return an object of exactly these keys."""
     return {"type": "object", "additionalProperties": False, "required": list(shapes), "properties": shapes}
 
 
@@ -100,7 +100,7 @@ def conforms(value: Plain, shape: Shape, place: Place, report: Report) -> None:
 
 
 def checked(value: Plain, shape: Shape) -> Plain:
-    """A value that has the shape.
+    """Return the value if it has the shape.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def checked(value: Plain, shape: Shape) -> Plain:
 
 @cache
 def _definitions() -> Mapping[str, Any]:
-    """Where references lead: the definitions of instances."""
+    """Return where references lead: the definitions of instances."""
     return shipped("instance")
 
 

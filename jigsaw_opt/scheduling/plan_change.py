@@ -46,14 +46,14 @@ class JobAssignment:
 
     @staticmethod
     def shape() -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         text: Shape = {"type": "string"}
         slowdown = optional(number(1, MOST_SLOWDOWN))
         return fields(job=text, gpus=listed(text, 1), depth=DEPTH, partners=listed(text), slowdown=slowdown)
 
     @classmethod
     def restored(cls, tree: Plain) -> JobAssignment:
-        """The assignment that `plain` gave."""
+        """Return the assignment that `plain` gave."""
         depth = decode_depth(dict(tree["depth"]))
         return cls(tree["job"], tuple(tree["gpus"]), depth, tuple(tree["partners"]), tree["slowdown"])
 
@@ -119,7 +119,7 @@ class PlanChange:
 def changes(
     before: Mapping[str, JobAssignment], after: Mapping[str, JobAssignment], reasons: Mapping[str, str], policy: str
 ) -> Iterator[JobStart | JobStop | JobMove]:
-    """What leads from one state of what runs to another, both by names of jobs.
+    """Yield what leads from one state of what runs to another, both by names of jobs.
 
     Parameters
     ----------

@@ -121,11 +121,11 @@ class ClusterSetting:
         return self._joined.parts(dead)
 
     def pools_up(self, dead: frozenset[int]) -> tuple[tuple[GpuPool, ...], ...]:
-        """What each of the `pools` falls into while the links `dead` are down, under its number."""
+        """Return what each of the `pools` falls into while the links `dead` are down, under its number."""
         return self._joined.split(self.pools, dead)
 
     def most_joined(self, down: frozenset[int], dead: frozenset[int]) -> dict[str, int]:
-        """The most GPUs of each type that one job can have while GPUs are `down` and links are `dead`."""
+        """Return the most GPUs of each type that one job can have while GPUs are `down` and links are `dead`."""
         part_of, counts = self.part_of(dead), Counter[tuple[str, int]]()
         for server, gpus in enumerate(self.gpus_of):
             up = len(gpus) - len(down.intersection(gpus))
@@ -138,13 +138,13 @@ class ClusterSetting:
         return len(self.server_of)
 
     def gpus_up(self, gpu_type: str, down: frozenset[int]) -> int:
-        """How many GPUs of a type are not among those that are `down`."""
+        """Return how many GPUs of a type are not among those that are `down`."""
         servers = self.cluster.servers
         dead = sum(servers[self.server_of[gpu]].gpu_type == gpu_type for gpu in down)
         return sum(server.gpus for server in servers if server.gpu_type == gpu_type) - dead
 
     def restart_of(self, job: TraceJob) -> int:
-        """Time without progress when `job` starts on other GPUs."""
+        """Return time without progress when `job` starts on other GPUs."""
         own = self.performance.restart_us(job)
         return self.restart_us if own is None else own
 
@@ -195,7 +195,7 @@ class JobState:
         return self.work - self.done
 
     def plain(self) -> Plain:
-        """The job as it stands in a snapshot, without what it runs in and what follows from the job itself."""
+        """Return the job as it stands in a snapshot, without what it runs in and what follows from the job itself."""
         return {
             "job": self.index,
             "done": self.done,
@@ -206,14 +206,14 @@ class JobState:
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         return fields(
             job=limits.job, done=whole(), gpu_us=limits.service, run_us=limits.time, starts=whole(limits.rounds)
         )
 
     @classmethod
     def restored(cls, tree: Plain, job: TraceJob, work: int) -> JobState:
-        """The job that `plain` gave, waiting."""
+        """Return the job that `plain` gave, waiting."""
         return cls(tree["job"], job, work, tree["done"], tree["gpu_us"], tree["run_us"], None, tree["starts"])
 
 
@@ -282,7 +282,7 @@ class Resumable(Scheduler, Protocol):
     """A policy at work that can be put aside, and with it the simulation."""
 
     def state(self) -> Plain:
-        """What it has to remember: values of JSON, without anything that follows from the setting and the moment."""
+        """Return what it has to remember: values of JSON that follow from neither setting nor observation."""
 
     def restore(self, state: Plain, observation: Observation) -> None:
         """Go on, from the beginning, as the one that gave `state`.
@@ -353,13 +353,13 @@ class Policy(Protocol):
 
 
 def names() -> tuple[str, ...]:
-    """Names of all registered policies, sorted; none of them is loaded."""
+    """Return names of all registered policies, sorted; none of them is loaded."""
     return registered(GROUP)
 
 
 @cache
 def find(name: str) -> Policy:
-    """The policy registered as `name`.
+    """Return the policy registered as `name`.
 
     Raises
     ------
@@ -374,12 +374,12 @@ def find(name: str) -> Policy:
 
 
 def loadable_policies() -> dict[str, Policy]:
-    """All registered policies by name but those that do not load, of which a warning is logged."""
+    """Return all registered policies by name but those that do not load, of which a warning is logged."""
     return dict(loadable(lambda name: (name, find(name)), names()))
 
 
 def choose(given: str | Policy) -> tuple[Policy, dict[str, str]]:
-    """A policy and all its options: the first value of each, or as in ``gavel:objective=max_sum`` where it is text.
+    """Return a policy and all its options: first values, or as in ``gavel:objective=max_sum`` from text.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class PolicyAtWork:
             self._scheduler.learn(ended)
 
     def decide(self, observation: Observation) -> Decision:
-        """What it says; nothing of it is checked."""
+        """Return what the document says, unchecked."""
         return self._scheduler.decide(observation)
 
     def check(self, shares: Sequence[Share], observation: Observation, when: str) -> None:
@@ -65,7 +65,7 @@ class PolicyAtWork:
         check_up(self._setting, observation.jobs, shares, observation.down, observation.dead, when)
 
     def state(self) -> Plain:
-        """What it has to remember.
+        """Return what the policy has to remember, as values of JSON.
 
         Raises
         ------

@@ -103,7 +103,7 @@ class _RemedyTrials:
         return time.monotonic() >= self._end
 
     def starts(self, thought: Remedy) -> bool:
-        """Whether it starts the job; then it is noted."""
+        """Return whether it starts the job; then it is noted."""
         trial, name = self._twin(), self._job.active.job.name
         for event in thought.events:
             trial.handle(event)
@@ -178,7 +178,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _repairs(state: ClusterState, job: LiveJob) -> list[Remedy]:
-    """Servers and links that come back, and a larger quota."""
+    """Return remedies by repair: servers and links that come back, and a larger quota."""
     now, cluster = state.now_us, state.setting.cluster
     servers = [cluster.servers[k].name for k in sorted(state.lost | state.drained)]
     links = [cluster.links[k].name for k in sorted(state.dead)]
@@ -192,7 +192,7 @@ def _repairs(state: ClusterState, job: LiveJob) -> list[Remedy]:
 
 
 def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
-    """Jobs that wait are cancelled, and those that run end, by the time at which that is expected."""
+    """Return cancellations of jobs that wait and ends of jobs that run, by the time at which these are expected."""
     now, found, running = state.now_us, list[Remedy](), list[Remedy]()
     for other in state.jobs.values():
         name = other.active.job.name
@@ -223,7 +223,7 @@ def end_us(state: ClusterState, job: LiveJob) -> int | None:
 
 
 def span(time_us: int) -> str:
-    """A time in words, as in ``17 min``."""
+    """Return a time in words, as in ``17 min``."""
     seconds = time_us / 1e6
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:

@@ -113,7 +113,7 @@ class StartPrediction:
         return f"in {low} or later" if high is None else f"in {low}" if low == high else f"in {low} to {high}"
 
     def plain(self) -> Plain:
-        """Return all figures as values of JSON."""
+        """Return all figures of the prediction as values of JSON."""
         intervals = {f"{share:.0%}".removesuffix("%"): list(self.interval_us(share)) for share in _SHARES}
         return {
             "job": self.job,

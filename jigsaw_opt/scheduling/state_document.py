@@ -60,7 +60,7 @@ def check_step(entry: Plain) -> None:
 
 
 def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
-    """A state as values of JSON.
+    """Return a state as values of JSON.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _job(job: LiveJob) -> Plain:
 def decode_state(
     tree: Plain, inputs: str, setting: PolicySetting, perform: Callable[[Cluster], Performance]
 ) -> tuple[ClusterState, Plain]:
-    """The state of a document, and what the policy remembers.
+    """Return the state of a document, and what the policy remembers.
 
     Parameters
     ----------

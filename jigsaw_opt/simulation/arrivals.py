@@ -98,7 +98,7 @@ class Arrivals:
         return None
 
     def _has_room(self, index: int) -> bool:
-        """Whether a job waits for no other, and its array has room; then it takes a place there."""
+        """Return whether a job waits for no other, and its array has room; then it takes a place there."""
         job = self._jobs[index]
         if self._before.get(index):
             return False

@@ -61,7 +61,7 @@ class Blocks:
         self._wanted = [False] * setting.gpu_count
 
     def place(self, teams: Iterable[Team]) -> dict[Team, tuple[int, ...]]:
-        """GPUs of every team that finds room."""
+        """Return GPUs of every team that finds room."""
         found: dict[Team, tuple[int, ...]] = {}
         waiting = sorted(teams, key=lambda team: -team.gpus)
         for team in waiting:
@@ -77,7 +77,7 @@ class Blocks:
         return found
 
     def _own(self, team: Team) -> tuple[int, ...] | None:
-        """GPUs of a job of the team that suit all of it."""
+        """Return GPUs of a job of the team that suit all of it."""
         servers = set(self._servers[team.type])
         blocks = (self._held[job] for job in team.jobs if job in self._held)
         suiting = (block for block in blocks if len(block) == team.gpus)
@@ -113,7 +113,7 @@ class Blocks:
         return None
 
     def _within(self, own: range, count: int) -> list[tuple[range, tuple[int, ...]]]:
-        """The blocks of a server whose GPUs are all free."""
+        """Return the blocks of a server whose GPUs are all free."""
         step = count if len(own) % count == 0 else 1
         starts = range(own.start, own.stop - count + 1, step)
         blocks = (tuple(range(start, start + count)) for start in starts)

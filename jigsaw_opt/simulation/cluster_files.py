@@ -33,7 +33,7 @@ _WITH_OPTIONS = "nvidia-smi"
 
 
 def cluster_in_words(text: str) -> Cluster | None:
-    """A cluster as on the command line: ``FORMAT[,OPTIONS]:FILE``, or as `grid` reads it; None where it is neither.
+    """Read a cluster as on the command line: ``FORMAT[,OPTIONS]:FILE``, or as `grid`; None for neither.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def cluster_in_words(text: str) -> Cluster | None:
 
 
 def read_sinfo(data: bytes | str, source: str) -> Cluster:
-    """The nodes that Slurm knows, each once.
+    """Return the nodes that Slurm knows, each once.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def _add_node(lines: Lines, number: int, cells: list[str], servers: dict[str, Se
 
 
 def read_graphml(data: bytes | str, source: str) -> Cluster:
-    """The servers, switches and links of a graph.
+    """Return the servers, switches and links of a graph.
 
     Raises
     ------

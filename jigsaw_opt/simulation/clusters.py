@@ -54,7 +54,7 @@ def require_count(gpus: int, text: str) -> None:
 
 
 def grid(text: str) -> Cluster | None:
-    """A cluster from text as in ``16x4:v100`` or ``6x4:aws+3x8:rtx``: servers x GPUs of each, and their type.
+    """Return a cluster from text as in ``16x4:v100`` or ``6x4:aws+3x8:rtx``: servers x GPUs of each, and their type.
 
     All servers stand behind one switch at 10 Gb/s. A type with a data sheet here, in letters of any case, has its
     memory and fabric, any other 16 GB and 12 GB/s.
@@ -81,17 +81,17 @@ def grid(text: str) -> Cluster | None:
 
 
 def begins_as_grid(text: str) -> bool:
-    """Whether a text that `grid` does not read was most likely meant for it."""
+    """Return whether a text that `grid` does not read was most likely meant for it."""
     return _BEGINNING.match(text) is not None
 
 
 def behind_one_switch(servers: Sequence[Server]) -> Cluster:
-    """Servers behind one switch at 10 Gb/s."""
+    """Return servers behind one switch at 10 Gb/s."""
     return star(servers, LINK_BANDWIDTH, 0)
 
 
 def typed_server(name: str, gpu_type: str, gpus: int) -> Server:
-    """A server with the memory and fabric of its type's data sheet, or else 16 GB and 12 GB/s."""
+    """Return a server with the memory and fabric of its type's data sheet, or else 16 GB and 12 GB/s."""
     gpu_type = type_name(gpu_type)
     if gpu_type in GPU_TYPES:
         return server(name, gpu_type, gpus)

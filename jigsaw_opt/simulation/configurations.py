@@ -23,7 +23,7 @@ class Configured:
 
 
 def all_configurations(setting: ClusterSetting) -> tuple[Configured, ...]:
-    """The configurations of every type of GPU, in the order of the cluster.
+    """Return the configurations of every type of GPU, in the order of the cluster.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class _Type:
                 self.hold(index, tuple(sorted(taken)))
 
     def _part_for(self, wanted: Configured) -> Sequence[int]:
-        """The servers to choose from: all for one server, else those of the part that has most room without evictions.
+        """Return the servers to choose from: all for one, else those of the part with most room without evictions.
 
         There are none where no part has room for the configuration.
         """
@@ -116,7 +116,7 @@ class _Type:
         return found
 
     def _server_for(self, count: int, part: Sequence[int], taken: list[int]) -> tuple[int | None, list[int]]:
-        """The server of a part that `count` GPUs fill best, and the jobs that had to leave it."""
+        """Return the server of a part that `count` GPUs fill best, and the jobs that had to leave it."""
         free = {k: self._free[k] for k in part if self._free[k].isdisjoint(taken)}
         fitting = [k for k, gpus in free.items() if len(gpus) >= count]
         if fitting:
@@ -130,7 +130,7 @@ class _Type:
         return None, []
 
     def _leaving(self, server: int, count: int) -> list[int] | None:
-        """The smallest jobs of a server whose GPUs make `count` with those free, all smaller than that; or None."""
+        """Return the smallest jobs of a server whose GPUs make `count` with those free, or None."""
         room = len(self._free[server])
         on_it = [k for k, gpus in self.held.items() if len(gpus) < count and self._server_of[gpus[0]] == server]
         leaving: list[int] = []

@@ -53,7 +53,7 @@ class LinkContention:
 
 
 def contention_of(given: str | Contention | Division, cluster: Cluster) -> Contention | None:
-    """The contention named as in ``fair`` or ``degraded:0.2``, or by how links are divided; None for ``exclusive``.
+    """Return the contention named as in ``fair`` or ``degraded:0.2``, or by link use; None for ``exclusive``.
 
     Raises
     ------

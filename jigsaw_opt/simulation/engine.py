@@ -105,7 +105,7 @@ class Simulation:
                 self._decide()
 
     def close(self) -> SimulationOutcome:
-        """The records, with those of the jobs that have not ended; the simulation cannot go on after this."""
+        """Return the records, with those of the jobs that have not ended; the simulation cannot go on after this."""
         for running in self._under_way.running.values():
             running.settle(self.now_us)
             self._event_log.stint(running, self.now_us)
@@ -124,7 +124,7 @@ class Simulation:
         return self._policy.resumable
 
     def state(self) -> Plain:
-        """The state as plain values, without anything that follows from the setting.
+        """Return the state as plain values, without anything that follows from the setting.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class Simulation:
         report.raise_if_any()
 
     def _restore_shares(self, state: Plain) -> None:
-        """What runs, with the paces that it had: they hold until the engine asks for others."""
+        """Restore what runs, with its paces: they hold until the engine asks for others."""
         shares = tuple(map(Share.restored, state["shares"]))
         check_shares(self.setting, self._active, shares, (), f"at {self.now_us} us", remains=True)
         for share in shares:
@@ -210,7 +210,7 @@ class Simulation:
     # Time ---------------------------------------------------------------------------------------------------
 
     def _next_us(self) -> int:
-        """The time of the next event."""
+        """Return the time of the next event."""
         times = self._own_times()
         if (submit_us := self._arrivals.next_us) is not None:
             times.append(submit_us)
@@ -219,7 +219,7 @@ class Simulation:
         return max(self.now_us, min(times))
 
     def _own_times(self) -> list[int]:
-        """Times of the next end or change of pace, decision, and failure or repair, which never lie behind."""
+        """Return times of the next end or change of pace, decision, and failure or repair, which never lie behind."""
         times = (self._under_way.next_us(), self._decision_us(), self._failing.next_us)
         return [time_us for time_us in times if time_us is not None]
 
@@ -393,7 +393,7 @@ class Simulation:
         return True
 
     def _watch_idleness(self, decision: Decision) -> None:
-        """A policy that wakes itself without ever running anything would go on for ever."""
+        """Fail where a policy wakes itself for ever without running anything."""
         alone = self._arrivals.next_us is None
         self._idle_rounds = self._idle_rounds + 1 if alone and not decision.shares else 0
         if self._idle_rounds > _IDLE_ROUNDS:

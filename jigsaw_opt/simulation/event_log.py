@@ -25,7 +25,7 @@ class Meter:
     since_us: int = 0
 
     def at(self, now_us: int) -> int:
-        """The integral up to now."""
+        """Return the integral up to now."""
         return self.total + self.value * (now_us - self.since_us)
 
     def set(self, value: int, now_us: int) -> None:
@@ -33,17 +33,17 @@ class Meter:
         self.total, self.since_us, self.value = self.at(now_us), now_us, value
 
     def plain(self) -> Plain:
-        """The integral up to the last change; what the number is can be seen from the jobs."""
+        """Return the integral up to the last change; what the number is can be seen from the jobs."""
         return {"total": self.total, "since_us": self.since_us}
 
     @staticmethod
     def shape(limits: NumberLimits, most: int) -> Shape:
-        """What `plain` gives of a number that is at most `most`."""
+        """Return the schema of what `plain` gives, of a number that is at most `most`."""
         return fields(total=whole(most * limits.now_us), since_us=limits.time)
 
     @classmethod
     def restored(cls, tree: Plain, value: int) -> Meter:
-        """The meter that `plain` gave, of a number that is now `value`."""
+        """Return the meter that `plain` gave, of a number that is now `value`."""
         return cls(value, tree["total"], tree["since_us"])
 
 
@@ -56,17 +56,17 @@ class JobStatistics:
     done: int = 0
 
     def plain(self) -> Plain:
-        """The notes as they stand in a snapshot; work done is that of the job."""
+        """Return the notes as they stand in a snapshot; work done is that of the job."""
         return {"crowd_before": self.crowd_before, "start_us": self.start_us}
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         return fields(crowd_before=whole(limits.jobs * limits.now_us), start_us=optional(limits.time))
 
     @classmethod
     def restored(cls, tree: Plain, done: int) -> JobStatistics:
-        """The notes that `plain` gave, of a job that has done so much."""
+        """Return the notes that `plain` gave, of a job that has done so much."""
         return cls(tree["crowd_before"], tree["start_us"], done)
 
 
@@ -85,13 +85,13 @@ class Trigger:
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         jobs = listed(limits.job)
         return fields(asked=TRUTH, wake_us=optional(whole(MOST)), arrived=jobs, ended=jobs)
 
     @classmethod
     def restored(cls, tree: Plain) -> Trigger:
-        """The trigger that `plain` gave."""
+        """Return the trigger that `plain` gave."""
         return cls(tree["asked"], tree["wake_us"], list(tree["arrived"]), list(tree["ended"]))
 
 
@@ -162,7 +162,7 @@ class EventLog:
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         return fields(
             outcome=SimulationOutcome.shape(limits),
             crowd=Meter.shape(limits, limits.jobs),
@@ -172,7 +172,7 @@ class EventLog:
 
     @classmethod
     def restored(cls, tree: Plain, setting: Setting, active: int, gpus: int) -> EventLog:
-        """The event_log that `plain` gave, with so many jobs active and GPUs held now."""
+        """Return the event log that `plain` gave, with so many jobs active and GPUs held now."""
         jobs, performance = setting.workload.jobs, setting.performance
         outcome = SimulationOutcome.restored(
             tree["outcome"], lambda index: (performance.work(jobs[index]), performance.alone_us(jobs[index]))

@@ -58,7 +58,7 @@ class Failing:
         return self._setting.part_of(self.dead)
 
     def stops(self, gpus: Iterable[int]) -> bool:
-        """Whether a job on these GPUs has to stop: one is down, or no links that are up join its servers."""
+        """Return whether a job on these GPUs has to stop: one is down, or no links that are up join its servers."""
         part_of, server_of = self.part_of, self._setting.server_of
         return not self.down.isdisjoint(gpus) or len({part_of[server_of[gpu]] for gpu in gpus}) > 1
 
@@ -106,7 +106,7 @@ class Failing:
     # Putting aside ------------------------------------------------------------------------------------------
 
     def plain(self, under_way: RunningShares, event_log: EventLog) -> Plain:
-        """A key of the state: how many events there were, and what follows from no event; no key without failures."""
+        """Return a key of the state: how many events there were, and the rest; no key without failures."""
         if self._setting.failures is None:
             return {}
         own = {
@@ -119,7 +119,7 @@ class Failing:
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives under its key."""
+        """Return the schema of what `plain` gives under its key."""
         loss = fields(job=limits.job, stops=whole(), gpu_us=limits.service)
         return fields(events=whole(), stopped=listed(limits.job), losses=listed(loss), saved=rows(2, whole()))
 

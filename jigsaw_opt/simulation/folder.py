@@ -49,7 +49,7 @@ def require_place(folder: Path, resume: bool = False, force: bool = False) -> No
 
 
 def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
-    """A simulation at its beginning, or where the snapshot in the folder left it.
+    """Return a simulation at its beginning, or where the snapshot in the folder left it.
 
     Raises
     ------

@@ -55,7 +55,7 @@ class _Unstated:
 
 
 def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Cluster:
-    """The cluster of equal machines of which the text shows one.
+    """Return the cluster of equal machines of which the text shows one.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def _options(text: str) -> _Unstated:
 
 
 def _with(options: _Unstated, key: str, value: str) -> _Unstated | None:
-    """The options with one more; None where there is none such."""
+    """Return the options with one more; None where there is none such."""
     if key == "type":
         return replace(options, gpu_type=value.lower())
     if key == "machines":
@@ -139,7 +139,7 @@ def _matrix(lines: Lines) -> tuple[list[str], dict[str, tuple[int, list[str]]]]:
 
 
 def _pairs(lines: Lines, names: Sequence[str], rows: Mapping[str, tuple[int, list[str]]]) -> Pairs:
-    """The connection of each two GPUs, with what is wrong with the matrix noted."""
+    """Return the connection of each two GPUs, with what is wrong with the matrix noted."""
     if not names:
         lines.add(None, "has no line that begins with GPU0, as nvidia-smi topo -m prints it")
     for name in dict.fromkeys([*names, *rows]):
@@ -172,7 +172,7 @@ def _check_row(lines: Lines, names: Sequence[str], name: str, number: int, row: 
 
 
 def _islands(count: int, pairs: Pairs, rates: Mapping[str, int]) -> Iterator[tuple[int, int | None]]:
-    """Number of GPUs of each server, and the rate of its fabric; None where it has one GPU.
+    """Yield number of GPUs of each server, and the rate of its fabric; None where it has one GPU.
 
     Connections are taken from the fastest on, as Kruskal does: the last that joins two parts is the slowest needed.
     """
@@ -213,7 +213,7 @@ def _server(name: str, gpus: int, rate: int | None, options: _Unstated) -> Serve
 
 
 def _joined(hosts: Sequence[Cluster], rate: int) -> Cluster:
-    """All machines behind one switch, or the only one alone."""
+    """Return all machines behind one switch, or the only one alone."""
     servers = tuple(server for host in hosts for server in host.servers)
     inner = tuple(link for host in hosts for link in host.links)
     switches = tuple(switch for host in hosts for switch in host.switches)

@@ -57,7 +57,7 @@ class JobTime:
 
 
 def job_times(folder: Path) -> list[JobTime]:
-    """The times of all jobs of a simulation that ended, in the order of the workload.
+    """Return the times of all jobs of a simulation that ended, in the order of the workload.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def job_times(folder: Path) -> list[JobTime]:
 
 
 def times_as_json(times: Sequence[JobTime]) -> dict[str, Any]:
-    """All figures."""
+    """Return the times of all jobs as values of JSON, in microseconds."""
     return {
         "jobs": [asdict(it) | {"completion_us": it.completion_us, "slower_us": it.slower_us} for it in times],
     }

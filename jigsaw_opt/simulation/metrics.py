@@ -114,7 +114,7 @@ def _longest_wait(setting: Setting, outcome: SimulationOutcome) -> tuple[int, in
 
 
 def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary:
-    """The measures of a simulation that was closed.
+    """Return the measures of a simulation that was closed.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class _ByKind(TypedDict):
 
 
 def _by_kind(setting: Setting, outcome: SimulationOutcome) -> _ByKind:
-    """The measures of foreground and of background jobs; None where there is no foreground."""
+    """Return the measures of foreground and of background jobs; None where there is no foreground."""
     jobs = setting.workload.jobs
     front = [record for record in outcome.jobs if jobs[record.index].foreground]
     back = [record for record in outcome.jobs if front and not jobs[record.index].foreground]
@@ -202,7 +202,7 @@ class _ByFailures(TypedDict):
 
 
 def _by_failures(setting: Setting, outcome: SimulationOutcome, capacity_us: int, held_us: int) -> _ByFailures:
-    """Where the GPU time went: useful, lost, idle and down add up to that of the cluster."""
+    """Return where the GPU time went: useful, lost, idle and down add up to that of the cluster."""
     losses = outcome.losses.values()
     first_us = setting.workload.jobs[0].submit_us
     down_us = down_gpu_us(setting.failures, setting.cluster, first_us, outcome.end_us)
@@ -218,7 +218,7 @@ def _by_failures(setting: Setting, outcome: SimulationOutcome, capacity_us: int,
 
 
 def completion_us(setting: Setting, record: JobRecord) -> int:
-    """Time from the submission of a job that ended to its end."""
+    """Return time from the submission of a job that ended to its end."""
     assert record.finish_us is not None
     return record.finish_us - setting.workload.jobs[record.index].submit_us
 
@@ -249,7 +249,7 @@ def restarts_so_far(outcome: SimulationOutcome) -> list[int]:
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """The least value that at least `share` of the values do not exceed; None of none."""
+    """Return the least value that at least `share` of the values do not exceed; None of none."""
     if not values:
         return None
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

@@ -16,7 +16,7 @@ _SECOND_US = 1_000_000
 
 
 def with_models(workload: Workload, performance: Performance, models: Sequence[str], seed: int) -> Workload:
-    """The workload with a model drawn for every job, each as likely as the others.
+    """Return the workload with a model drawn for every job, each as likely as the others.
 
     A job gets as many iterations as last, alone at full depth on the GPUs that it asks for, as long as the trace says
     (its iterations are seconds, or what its model says). It keeps its name, submission and GPUs, so the mix by GPUs is
@@ -49,7 +49,7 @@ def with_models(workload: Workload, performance: Performance, models: Sequence[s
 
 
 def _with_model(job: TraceJob, performance: Performance, models: Sequence[str], draw: random.Random) -> TraceJob | str:
-    """The job with a model, or why it can have none."""
+    """Return the job with a model, or why it can have none."""
     if job.iterations is None:
         return f"job {job.name!r} has no duration"
     order = draw.sample(models, len(models))

@@ -33,7 +33,7 @@ class ListedEvents:
     listed: tuple[OutageEvent, ...]
 
     def of(self, _cluster: Cluster) -> Iterator[OutageEvent]:
-        """All events."""
+        """Yield the listed events."""
         return iter(self.listed)
 
 
@@ -59,7 +59,7 @@ class RandomEvents:
     seed: int
 
     def of(self, cluster: Cluster) -> Iterator[OutageEvent]:
-        """The events of a cluster in order of time, without end; they depend on nothing but names and seed."""
+        """Yield the events of a cluster in order of time, without end; they depend on nothing but names and seed."""
         servers = [self._part("server", k, one.name, self.mtbf_us) for k, one in enumerate(cluster.servers)]
         links = [
             self._part("link", k, one.name, self.links_us)
@@ -96,7 +96,7 @@ class Failures:
 
 
 def server_outages(failures: Failures | None, cluster: Cluster, end_us: int) -> Iterator[tuple[int, int, int]]:
-    """The number of each server that is down, and from when to when, up to a time."""
+    """Yield the number of each server that is down, and from when to when, up to a time."""
     if failures is None:
         return
     since = dict[int, int]()

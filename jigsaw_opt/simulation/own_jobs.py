@@ -109,7 +109,7 @@ class OwnRequest:
 
 
 def own_job(text: str) -> OwnJob:
-    """A job from words such as ``train:resnet50:4:100`` or ``train:resnet50@128:4:2h``.
+    """Return a job from words such as ``train:resnet50:4:100`` or ``train:resnet50@128:4:2h``.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def own_job(text: str) -> OwnJob:
 
 
 def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool = True) -> list[OwnJob]:
-    """Jobs with deadlines from words such as ``2d``, of all jobs, and ``train=2h``, of one, which goes before.
+    """Return jobs with deadlines from words such as ``2d``, of all jobs, and ``train=2h``, of one, which goes before.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def _us(found: re.Match[str]) -> int:
 
 
 def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
-    """The jobs of a workload; those that state only their duration have the model `model`.
+    """Return the jobs of a workload; those that state only their duration have the model `model`.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def _of_trace(job: TraceJob, model: str) -> OwnJob:
 
 
 def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]:
-    """The instance that was asked for, and what it states that nobody said.
+    """Return the instance that was asked for, and what it states that nobody said.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def _iterations(job: OwnJob, pace_us: int) -> int:
 
 
 def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
-    """What is wrong with the words that concern the whole instance."""
+    """Check the words that concern the whole instance, and add what is wrong."""
     for what, value, known in (
         ("depth", request.depth, CHOICES),
         ("objective", request.objective, get_args(Objective)),
@@ -264,7 +264,7 @@ def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
 
 
 def _cluster(request: OwnRequest, problems: list[Problem]) -> Cluster | None:
-    """The cluster, or None with what is wrong with its words."""
+    """Return the cluster, or None with what is wrong with its words."""
     try:
         cluster = cluster_in_words(request.cluster)
     except UsageError as error:
@@ -314,7 +314,7 @@ def _network(word: str) -> tuple[str, int]:
 
 
 def _data_sheets(word: str, cluster: Cluster, problems: list[Problem]) -> bool:
-    """Whether all types of GPUs have figures to estimate from."""
+    """Return whether all types of GPUs have figures to estimate from."""
     unknown = sorted({server.gpu_type for server in cluster.servers} - set(GPU_TYPES))
     for kind in unknown:
         hint = f"known are {', '.join(GPU_TYPES)}; others take a measured profile"
@@ -323,12 +323,12 @@ def _data_sheets(word: str, cluster: Cluster, problems: list[Problem]) -> bool:
 
 
 def _key(word: str) -> str:
-    """What the document calls an estimated model."""
+    """Return what the document calls an estimated model."""
     return estimate_name(*_network(word))
 
 
 def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model]) -> Instance:
-    """The instance, with one iteration of jobs by duration.
+    """Return the instance, with one iteration of jobs by duration.
 
     Raises
     ------

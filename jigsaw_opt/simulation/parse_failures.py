@@ -20,7 +20,7 @@ _REQUIRED = ("mtbf", "mttr")
 
 
 def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures | None:
-    """The failures named as in ``mtbf=100,mttr=2,links=500,checkpoint=600``, or ``FILE`` or ``FILE,checkpoint=600``.
+    """Return failures from ``mtbf=100,mttr=2,links=500,checkpoint=600``, ``FILE`` or ``FILE,checkpoint=600``.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def are_times(text: str) -> bool:
 
 
 def _times(text: str, required: Sequence[str] = ()) -> dict[str, int]:
-    """Times in microseconds by word."""
+    """Return times in microseconds by word."""
     times: dict[str, int] = {}
     problems: list[str] = []
     for word in text.split(","):
@@ -87,7 +87,7 @@ def _microseconds(text: str, unit_us: int) -> int:
 
 
 def _listed(file: str, cluster: Cluster) -> ListedEvents:
-    """The events of a file, by the numbers of servers and links."""
+    """Return the events of a file, by the numbers of servers and links."""
     numbers = {
         "server": {server.name: k for k, server in enumerate(cluster.servers)},
         "link": {link.name: k for k, link in enumerate(cluster.links)},

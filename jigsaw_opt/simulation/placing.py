@@ -91,7 +91,7 @@ def by_priority(
 def _consolidated(
     setting: ClusterSetting, order: Sequence[JobState], down: Collection[int], dead: frozenset[int]
 ) -> tuple[Share, ...]:
-    """Each job in turn keeps its GPUs, or has some that nobody holds, or some of jobs that come later."""
+    """Return shares: each job in turn keeps its GPUs, or gets unheld ones, or ones of jobs that come later."""
     open_to = FreeGpus(setting, (), down, dead)
     unheld = FreeGpus(setting, [active.share for active in order if active.share is not None], down, dead)
     shares: list[Share] = []
@@ -271,7 +271,7 @@ class FreeGpus:
             self.count += 1
 
     def has(self, gpus: Iterable[int]) -> bool:
-        """Whether all of `gpus` are free."""
+        """Return whether all of `gpus` are free."""
         return all(gpu in self._free[self._server_of[gpu]] for gpu in gpus)
 
     def remove(self, gpus: Iterable[int]) -> None:

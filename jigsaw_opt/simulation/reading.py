@@ -236,7 +236,7 @@ def _wide(gpus: int | None) -> int | None:
 
 
 def _with_foreground(workload: Workload, gpus: int | None) -> Workload:
-    """The workload with all jobs of at least so many GPUs in the foreground."""
+    """Return the workload with all jobs of at least so many GPUs in the foreground."""
     if gpus is None:
         return workload
     jobs = (replace(job, foreground=job.foreground or job.gpus >= gpus) for job in workload.jobs)
@@ -251,7 +251,7 @@ def _microseconds(what: str, seconds: float) -> int:
 
 
 def _cluster(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str, Model] | None]:
-    """The cluster, and the models of the instance that it comes from."""
+    """Return the cluster, and the models of the instance that it comes from."""
     cluster, models = _cluster_as_given(given)
     require_no_caps(cluster.power_caps, "a simulation keeps none")
     return cluster, models
@@ -290,7 +290,7 @@ def _hinting(hint: str, source: str) -> Iterator[None]:
 
 
 def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str, Model] | None) -> Performance | None:
-    """The performance model; None where its figures stand in the trace, which is to be read first."""
+    """Return the performance model; None where its figures stand in the trace, which is to be read first."""
     given = asked["performance"]
     performance: Performance | None = None
     if isinstance(given, str):
@@ -324,7 +324,7 @@ def _kind_and_source(text: str) -> tuple[str, Path | None]:
 def _joined(
     asked: Mapping[str, Any], cluster: Cluster, workload: Workload, performance: Performance | None
 ) -> tuple[Workload, Performance]:
-    """What each takes from the other: the model its figures from the trace, the jobs a drawn model."""
+    """Return what each takes from the other: the model its figures from the trace, the jobs a drawn model."""
     if performance is None:
         performance = performance_of(*_kind_and_source(asked["performance"]), cluster, workload.stages, asked["speeds"])
     if asked["draw_models"] and isinstance(performance, Profiled):
@@ -364,7 +364,7 @@ def _checked(asked: Mapping[str, Any], accept: Accept) -> Workload:
 
 
 def _accepting(asked: Mapping[str, Any], cluster: Cluster, performance: Performance | None) -> Accept:
-    """What is wrong with a job: more GPUs than there are, or nothing that the performance model knows."""
+    """Return what is wrong with a job: more GPUs than there are, or nothing that the performance model knows."""
     most, mixed = most_gpus_for(cluster), len({server.gpu_type for server in cluster.servers}) > 1
 
     def problems(job: TraceJob) -> Sequence[str]:

@@ -46,7 +46,7 @@ class JobRecord:
     crowd: float
 
     def plain(self) -> Plain:
-        """A job that ended, without what follows from the job itself."""
+        """Return a job that ended, without what follows from the job itself."""
         return {
             "job": self.index,
             "start_us": self.start_us,
@@ -58,7 +58,7 @@ class JobRecord:
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         return fields(
             job=limits.job,
             start_us=limits.time,
@@ -70,7 +70,7 @@ class JobRecord:
 
     @classmethod
     def restored(cls, tree: Plain, work: int, alone_us: int) -> JobRecord:
-        """The record that `plain` gave, of a job with so much work, all of it done."""
+        """Return the record that `plain` gave, of a job with so much work, all of it done."""
         restarts, crowd = tree["restarts"], float(tree["crowd"])
         times = tree["start_us"], tree["finish_us"]
         return cls(tree["job"], *times, work, work, tree["gpu_us"], restarts, alone_us, crowd)
@@ -171,7 +171,7 @@ class SimulationOutcome:
         return held
 
     def plain(self) -> Plain:
-        """All records; rounds, stints and uses are rows of numbers in the order of their parameters."""
+        """Return all records; rounds, stints and uses are rows of numbers in the order of their parameters."""
         return {
             "jobs": [record.plain() for record in self.jobs],
             "rounds": [astuple(record) for record in self.rounds],
@@ -181,13 +181,13 @@ class SimulationOutcome:
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         jobs = listed(JobRecord.shape(limits))
         return fields(jobs=jobs, rounds=rows(7, whole()), stints=rows(4, whole()), uses=rows(3, whole()))
 
     @classmethod
     def restored(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> SimulationOutcome:
-        """The records that `plain` gave; `whole_of` tells the work of a job and the time that all of it takes alone."""
+        """Restore the records that `plain` gave; `whole_of` tells a job's work and the time that it takes alone."""
         jobs = [JobRecord.restored(record, *whole_of(record["job"])) for record in tree["jobs"]]
         rounds, stints = [RoundRecord(*row) for row in tree["rounds"]], [Stint(*row) for row in tree["stints"]]
         return cls(0, jobs, rounds, stints, [ServerUse(*row) for row in tree["uses"]])

@@ -19,7 +19,7 @@ __all__ = ["check_state", "held_gpus"]
 
 
 def _some(**shapes: Shape) -> Shape:
-    """An object of these keys and others."""
+    """Return an object of these keys and others."""
     return {**fields(**shapes), "additionalProperties": True}
 
 
@@ -64,7 +64,7 @@ def check_state(tree: Plain, setting: Setting, idle_rounds: int, place: Place) -
 
 
 def held_gpus(tree: Plain) -> int:
-    """GPUs that are held in a state of the right shape."""
+    """Return GPUs that are held in a state of the right shape."""
     return sum(len(share["gpus"]) for share in tree["shares"])
 
 
@@ -113,7 +113,7 @@ def _jobs(trees: Iterable[Plain]) -> list[int]:
 
 
 def _once(jobs: Sequence[int], among: Iterable[int]) -> bool:
-    """Whether all jobs are different and among others."""
+    """Return whether all jobs are different and among others."""
     return len(set(jobs)) == len(jobs) and set(jobs) <= set(among)
 
 

@@ -41,12 +41,12 @@ _DIGITS = {"iterations_done": 6, "fairness": 4, "slowdown": 4}
 
 
 def jobs_of(setting: Setting, outcome: SimulationOutcome) -> DataTable:
-    """A row a job that was submitted, in the order of the workload."""
+    """Return a row a job that was submitted, in the order of the workload."""
     return _columns(_JOBS, _job_rows(setting, outcome))
 
 
 def rounds_of(outcome: SimulationOutcome) -> DataTable:
-    """A row a round in which the policy was asked; ``policy_us`` alone differs from run to run."""
+    """Return a row a round in which the policy was asked; ``policy_us`` alone differs from run to run."""
     return _columns(_ROUNDS, _round_rows(outcome))
 
 

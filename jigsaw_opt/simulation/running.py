@@ -86,17 +86,17 @@ class Running:
         return max(self.settled_us, self.ready_us) - (-left // self.pace.rate)
 
     def plain(self) -> Plain:
-        """The job as it stands in a snapshot, without what follows from its share and its figures."""
+        """Return the job as it stands in a snapshot, without what follows from its share and its figures."""
         return {"job": self.active.index, "start_us": self.start_us, "settled_us": self.settled_us}
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         return fields(job=limits.job, start_us=limits.time, settled_us=limits.time)
 
     @classmethod
     def begun(cls, active: JobState, setting: Setting, done: int, start_us: int, settled_us: int) -> Running:
-        """A job that holds GPUs from `start_us` on; its pace is still to be set."""
+        """Return a job that holds GPUs from `start_us` on; its pace is still to be set."""
         ready_us = start_us + setting.restart_of(active.job)
         every_us = None if setting.failures is None else setting.failures.checkpoint_us
         return cls(
@@ -118,7 +118,7 @@ class Timers:
         heapq.heappush(self._heap, (running.next_us(), running.active.index, running.timer))
 
     def next_us(self, running: dict[int, Running]) -> int | None:
-        """The earliest time, or None where nothing runs."""
+        """Return the earliest time, or None where nothing runs."""
         while self._heap and not _valid(self._heap[0], running):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -68,7 +68,7 @@ class RunningShares:
             self._time(share, now_us)
 
     def _factors(self, shares: Sequence[Share]) -> Sequence[float]:
-        """How much longer the exchanges of each share take because of the others, or of links that are down."""
+        """Return how much longer the exchanges of each share take because of the others, or of links that are down."""
         contention, placements = self._setting.contention, [share.gpus for share in shares]
         if contention is not None:
             return contention.factors(placements, self.dead)

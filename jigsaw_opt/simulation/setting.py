@@ -81,7 +81,7 @@ class Setting(ClusterSetting):
         return [f"jobs with {what}, which policy {name!r} does not read: {n:,}" for what, n in having.items() if n]
 
     def inputs(self) -> str:
-        """Text that tells equal simulations from others."""
+        """Return text that tells equal simulations from others."""
         figures = hashlib.sha256(_without_later(repr(self.performance.figures)).encode()).hexdigest()
         contention = self.words.get("contention", told(self.contention))
         parts = (self.cluster, self.workload, self.performance.name, figures, contention)

@@ -66,7 +66,7 @@ class SimulationResult:
         return f"SimulationResult(jobs={jobs}, mean_completion_h={shown}, finished={self.finished})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the measures that are known, by name."""
+        """Return what a notebook shows: the measures that are known, by name."""
         measures = {name: value for name, value in asdict(self.summary).items() if value is not None}
         return html_table(
             {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in measures.items()}

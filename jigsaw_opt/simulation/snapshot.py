@@ -29,7 +29,7 @@ _SHAPE = fields(
 
 
 def snapshot(simulation: Simulation, inputs: str) -> bytes:
-    """The state of a simulation as a document.
+    """Return the state of a simulation as a document.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def snapshot(simulation: Simulation, inputs: str) -> bytes:
 
 
 def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulation:
-    """The simulation of a snapshot.
+    """Return the simulation of a snapshot.
 
     Parameters
     ----------

@@ -215,7 +215,7 @@ class Advisor:
         self._run(every, record, engine, report, stopped)
 
     def advice(self, record: Record) -> Advice:
-        """What the rows that are there say."""
+        """Return what the rows that are there say."""
         best = self._best(record)
         tasks = {task.key for by_seed in self._tasks.values() for task in by_seed.values()}
         every = [] if best is None else self._effects(best, record)
@@ -281,7 +281,7 @@ class Advisor:
         sweep(tasks, engine, record, done, stopped)
 
     def _tasks_of(self, changes: _Changes) -> dict[int, SweepTask]:
-        """A task a seed, remembered."""
+        """Return a task a seed, remembered."""
         if changes not in self._tasks:
             parts = dict(changes)
             compared = parts.keys() == {"policy"} and parts["policy"] in self.policies
@@ -292,7 +292,7 @@ class Advisor:
         return self._tasks[changes]
 
     def _fitting(self) -> Iterable[str]:
-        """Names of policies that work with what is simulated."""
+        """Return names of policies that work with what is simulated."""
         for name in names():
             try:
                 simulation_of(self.settings[self.seeds[0]].under(name))
@@ -313,7 +313,7 @@ class Advisor:
         return min(ranks, key=lambda words: ranks[words], default=None)
 
     def _rank(self, figures: Mapping[str, MeanInterval], seeds: Sequence[int]) -> tuple[int, float]:
-        """The lower the better: policies that were simulated with fewer seeds come behind."""
+        """Return the rank of a policy, lower is better; policies that were simulated with fewer seeds come behind."""
         if self.measure not in figures:
             return 0, 0.0
         mean = figures[self.measure].mean
@@ -366,7 +366,7 @@ class Advisor:
         return found
 
     def _effects(self, best: str, record: Record) -> list[Effect]:
-        """Changes of the best policy's settings that were simulated, the greatest first."""
+        """Return simulated changes of the best policy's settings, the greatest first."""
         others = (Variant("policy", best, words, True, "policy", words) for words in self.policies if words != best)
         before = self._rows(_changes_of(best), record)
         effects = []
@@ -387,7 +387,7 @@ def _figures(rows: _Rows) -> dict[str, MeanInterval]:
 
 
 def _changes(before: _Rows, after: _Rows) -> dict[str, MeanInterval]:
-    """Changes of the measures in per cent of the mean before, over the seeds that both have."""
+    """Return changes of the measures in per cent of the mean before, over the seeds that both have."""
     seeds = before.keys() & after.keys()
     found: dict[str, MeanInterval] = {}
     for name in MEASURES:

@@ -38,7 +38,7 @@ _ALL = 100.0
 
 
 def headline(advice: Advice) -> str:
-    """The answer in a sentence."""
+    """Return the answer in a sentence."""
     name, _, unit = MEASURES[advice.measure].partition(", ")
     unit = unit and f" {unit}"
     if advice.best is None:
@@ -164,17 +164,17 @@ def _otherwise(advice: Advice, unit: str) -> str:
 
 
 def doubt(change: MeanInterval) -> str:
-    """What is said behind a change that chance may have made; nothing where one run gives no interval."""
+    """Return what is said behind a change that chance may have made; nothing where one run gives no interval."""
     return "" if change.clear or not isfinite(change.half) else ", which may be chance"
 
 
 def settings_that_matter(advice: Advice) -> tuple[Effect, ...]:
-    """The settings with the greatest effects, at most three, without those that change nothing."""
+    """Return the settings with the greatest effects, at most three, without those that change nothing."""
     return tuple(effect for effect in advice.effects if effect.percent.mean)[:_SHOWN]
 
 
 def in_percent(change: MeanInterval) -> str:
-    """A change in per cent with its 95 % confidence interval, or why there is none."""
+    """Return a change in per cent with its 95 % confidence interval, or why there is none."""
     if not isfinite(change.half):
         return f"{_signed(change.mean)} % (one run, no interval)"
     if not change.half:
@@ -189,7 +189,7 @@ def _signed(percent: float) -> str:
 
 
 def assumed(advisor: Advisor, advice: Advice) -> dict[str, str]:
-    """What the figures rest on, each with its name."""
+    """Return what the figures rest on, each with its name."""
     found = dict(assumptions(advisor.settings[advisor.seeds[0]], advisor.policies))
     figures = (figure for it in advice.policies for figure in it.figures.values())
     return {**found, "seeds": seeds_told(advisor.seeds, figures)}

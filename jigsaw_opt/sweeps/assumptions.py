@@ -35,7 +35,7 @@ _KNOW_LENGTHS = ("interleave", "jigsaw", "sjf_bco", "srtf")
 
 
 def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[str, str]]:
-    """What the figures rest on, each with its name; what the seeds say is told by `seeds_told`.
+    """Yield what the figures rest on, each with its name; what the seeds say is told by `seeds_told`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _models(setting: Setting) -> str:
 
 
 def seeds_told(seeds: Sequence[int], figures: Iterable[MeanInterval]) -> str:
-    """What the seeds say of chance.
+    """Return what the seeds say of chance.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def seeds_told(seeds: Sequence[int], figures: Iterable[MeanInterval]) -> str:
 
 
 def assumed_in_sweep(tasks: Sequence[SweepTask], rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """What a sweep rests on, each with its name: once where all workloads have it in common.
+    """Yield what a sweep rests on, each with its name: once where all workloads have it in common.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class LocalEngine:
     def run(
         self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
     ) -> Generator[TaskOutcome, None, None]:
-        """The outcome of every task, in the order in which they end, until it is stopped."""
+        """Yield the outcome of every task, in the order in which they end, until it is stopped."""
         _CONTEXT.set_forkserver_preload(sorted({task.function.__module__ for task in tasks}))
         waiting = deque((task, 1) for task in tasks)
         running: dict[Connection, _Attempt] = {}
@@ -90,7 +90,7 @@ class _Attempt:
         sender.close()
 
     def outcome(self) -> TaskOutcome:
-        """What came of it, once the pipe has something to read or has ended."""
+        """Return what came of it, once the pipe has something to read or has ended."""
         values: Mapping[str, Any] | None = None
         with suppress(EOFError, OSError):
             values = self.receiver.recv()
@@ -131,7 +131,7 @@ def _work(sender: Connection, function: Any, arguments: tuple[Any, ...]) -> None
 
 
 def _end_with_driver() -> None:
-    """A driver that was killed cannot end its processes, so they watch it."""
+    """Watch the driver and end with it: a driver that was killed cannot end its processes."""
     driver = multiprocessing.parent_process()
     assert driver is not None
     driver.join()

@@ -54,7 +54,7 @@ class RayEngine:
     def run(
         self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
     ) -> Generator[TaskOutcome, None, None]:
-        """The outcome of every task, in the order in which they end, until it is stopped.
+        """Yield the outcome of every task, in the order in which they end, until it is stopped.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class RayEngine:
         return remote(**options)(task.function).remote(*task.arguments)
 
     def _require_cores(self) -> None:
-        """A task that fits no node would wait for ever."""
+        """Refuse a task that fits no node: it would wait for ever."""
         import ray
 
         nodes: Any = ray.nodes

@@ -22,7 +22,7 @@ class MeanInterval:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> MeanInterval:
-        """The interval of at least one value, by Student's t."""
+        """Return the interval of at least one value, by Student's t."""
         free = len(values) - 1
         if not free or not all(map(isfinite, values)):
             return cls(fmean(values), inf)
@@ -30,7 +30,7 @@ class MeanInterval:
 
     @classmethod
     def of_changes(cls, pairs: Sequence[tuple[float, float]]) -> MeanInterval | None:
-        """Changes from the first to the second of each pair in per cent of the mean first; None where that is 0."""
+        """Return the interval of the change of each pair, in per cent of the mean first value; None where that is 0."""
         scale = fmean(old for old, _ in pairs) if pairs else 0.0
         return cls.of([100 * (new - old) / scale for old, new in pairs]) if scale else None
 

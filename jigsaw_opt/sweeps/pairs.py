@@ -35,7 +35,7 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of the mean by the percentile bootstrap, always with the same draws; None below two values."""
+    """Return the 95 % percentile-bootstrap interval of the mean, with fixed draws; None below two values."""
     import numpy as np
 
     if len(values) < 2:

@@ -104,7 +104,7 @@ class Record:
 
 
 def read_rows(path: Path, is_row: IsRow) -> dict[str, dict[str, Any]]:
-    """The rows of a record that nobody goes on with, by key; the file stays as it is.
+    """Return the rows of a record that nobody goes on with, by key; the file stays as it is.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def read_rows(path: Path, is_row: IsRow) -> dict[str, dict[str, Any]]:
 
 
 def _rows(path: Path, data: bytes, is_row: IsRow) -> dict[str, dict[str, Any]]:
-    """The rows of all whole lines; the last one may be cut."""
+    """Return the rows of all whole lines; the last one may be cut."""
     rows: dict[str, dict[str, Any]] = {}
     report = Report()
     with collection_paused():
@@ -143,12 +143,12 @@ def _row(line: bytes, is_row: IsRow) -> dict[str, Any] | None:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value of a row is a number that can be reckoned with."""
+    """Return whether a value of a row is a number that can be reckoned with."""
     return isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST
 
 
 def _may_be_cut(rest: bytes) -> bool:
-    """Whether what follows the last line is the beginning of a row, and no file of another kind."""
+    """Return whether what follows the last line is the beginning of a row, and no file of another kind."""
     return rest[: len(_START)] == _START[: len(rest)]
 
 

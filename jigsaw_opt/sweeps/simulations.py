@@ -88,7 +88,7 @@ def measure(setting: Setting, with_jobs: bool = False) -> dict[str, Any]:
 
 
 def is_row(row: Mapping[str, Any]) -> bool:
-    """Whether a row has an error, or all measures and each a number or None; whatever else is no text is one too.
+    """Return whether a row has an error, or all measures, each a number or None.
 
     Times of jobs may be there, and are whole numbers then.
     """
@@ -110,7 +110,7 @@ def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rows_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows with what they are of first."""
+    """Return the rows with what they are of first."""
     table = DataTable.of([{name: row[name] for name in row if name not in _HIDDEN} for row in rows], _LABELS)
     return csv_text(table.columns, table.rows)
 

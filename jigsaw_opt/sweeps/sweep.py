@@ -46,12 +46,12 @@ def sweep(
 
 
 def unfinished(tasks: Sequence[SweepTask], record: Record) -> list[SweepTask]:
-    """The tasks without a row, in their order."""
+    """Return the tasks without a row, in their order."""
     return [task for task in tasks if task.key not in record.rows]
 
 
 def rows_of(tasks: Sequence[SweepTask], record: Record) -> list[dict[str, Any]]:
-    """The rows that are there of these tasks, in the tasks' order; rows of other tasks are left out.
+    """Return the rows that are there of these tasks, in the tasks' order; rows of other tasks are left out.
 
     What a row says of its task is taken from the task: a row may have been written under another name.
     """

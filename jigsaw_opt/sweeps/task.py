@@ -65,7 +65,7 @@ class SweepEngine(Protocol):
     def run(
         self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
     ) -> Generator[TaskOutcome, None, None]:
-        """The outcome of every task, each once, in the order in which they end.
+        """Yield the outcome of every task, each once, in the order in which they end.
 
         A task whose process dies is tried again. Closing the generator ends all that is under way, and so does
         `stopped` soon after it says yes, which it may be asked at any time.

@@ -42,7 +42,7 @@ class Variant:
 
 
 def variants(parts: Mapping[str, Any]) -> Iterator[Variant]:
-    """Every simulation that differs from another in one setting, the policy itself aside.
+    """Yield every simulation that differs from another in one setting, the policy itself aside.
 
     Options of the policy take each of their other values, the round and the time of a start a quarter and four times
     theirs, contention its other kinds, time limits what `limit_variants` says; failures, where there are any, are left
@@ -77,7 +77,7 @@ def variants(parts: Mapping[str, Any]) -> Iterator[Variant]:
 
 
 def limit_variants(policy: str) -> Iterator[Variant]:
-    """Every change of the jobs' time limits where a policy, in words, reads them."""
+    """Yield every change of the jobs' time limits where a policy, in words, reads them."""
     for words in TIME_LIMITS if reads_limits(policy) else ():
         yield Variant("time limits", AS_STATED, words, False, "time_limits", words)
 
@@ -88,11 +88,11 @@ def reads_limits(policy: str) -> bool:
 
 
 def policy_words(name: str, known: Mapping[str, object], options: Mapping[str, str]) -> str:
-    """A policy in words as `choose` reads them, without options that have their first value."""
+    """Return a policy in words as `choose` reads them, without options that have their first value."""
     defaults = choose(name)[1]
     return ":".join([name, *(f"{key}={options[key]}" for key in known if options[key] != defaults[key])])
 
 
 def _others(seconds: float, where_none: float) -> tuple[float, ...]:
-    """A time a quarter and four times as long; one that is not there is given a usual length."""
+    """Return a time a quarter and four times as long; one that is not there is given a usual length."""
     return tuple(factor * seconds for factor in _FACTORS) if seconds else (where_none,)

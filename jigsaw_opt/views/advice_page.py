@@ -15,7 +15,7 @@ __all__ = ["advice_html"]
 
 
 def advice_html(document: Mapping[str, Any]) -> str:
-    """The page: the answer, policies side by side with intervals, the settings that matter most, what was assumed.
+    """Return the page: the answer, policies with intervals, the settings that matter most, what was assumed.
 
     Names from the workload are data to the page and never markup.
 
@@ -39,7 +39,7 @@ def advice_html(document: Mapping[str, Any]) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """The same with every text printable."""
+    """Return the same with every text printable."""
     match value:
         case str():
             return printable(value)

@@ -70,7 +70,7 @@ _MEASURES = (
 
 
 def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) -> str:
-    """The page: gap profile, mean gap over time, and tables with each solver and time limit side by side.
+    """Return the page: gap profile, mean gap over time, and tables with each solver and time limit side by side.
 
     Names of instances and solvers are data to the page and never markup.
 
@@ -129,7 +129,7 @@ def _against(folder: str, judged: Against) -> dict[str, object]:
 
 
 def _solvers(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """What the solvers that are installed say of themselves."""
+    """Return what the solvers that are installed say of themselves."""
     found = dict.fromkeys(str(row["solver"]) for row in rows)
     known = loadable_solvers()
     return [(printable(name), known[name].display_name) for name in found if name in known]
@@ -145,7 +145,7 @@ def _percent(row: Row) -> float:
 
 
 def _axis(profile: Mapping[str, Sequence[float]], least: float) -> list[float]:
-    """Where any line of a profile may rise."""
+    """Return where any line of a profile may rise."""
     values = {max(least, value) for own in profile.values() for value in own if isfinite(value)}
     return sorted({least, *values})
 
@@ -162,7 +162,7 @@ def _profile(rows: Sequence[Row], gaps: Sequence[float]) -> list[float]:
 
 
 def _moments(rows: Sequence[Row]) -> list[float]:
-    """Seconds at equal distances on a logarithmic axis, until the last run has ended."""
+    """Return seconds at equal distances on a logarithmic axis, until the last run has ended."""
     end = max((_end(row) for row in rows), default=_LEAST_SECONDS)
     return [_LEAST_SECONDS * (end / _LEAST_SECONDS) ** (k / (_MOMENTS - 1)) for k in range(_MOMENTS)]
 
@@ -173,7 +173,7 @@ def _end(row: Row) -> float:
 
 
 def _curve(rows: Sequence[Row], moments: Sequence[float]) -> list[float | None]:
-    """Mean certified gap of the runs in percent at each moment; nothing after the last of them has ended."""
+    """Return mean certified gap of the runs in percent at each moment; nothing after the last of them has ended."""
     end, known = max(map(_end, rows)), [[*_steps(row)] for row in rows]
     return [
         100 * fmean(next(gap for at, gap in reversed(steps) if at <= moment) for steps in known)
@@ -193,7 +193,7 @@ def _steps(row: Row) -> Iterator[tuple[float, float]]:
 
 
 def _instances(rows: Sequence[Row], lines: Sequence[str]) -> Iterator[dict[str, object]]:
-    """Every instance with the median over seeds of its certified gap, a solver and time limit at a time."""
+    """Yield every instance with the median over seeds of its certified gap, a solver and time limit at a time."""
     found: dict[str, dict[str, list[float]]] = {}
     called = {row["instance_sha256"]: row["instance"] for row in rows}
     for row in rows:

@@ -17,7 +17,7 @@ _MOST_RIVALS = 3
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A sentence a time limit and measure: the best solver, by how much, and whether chance would do the same."""
+    """Yield a sentence a time limit and measure: the best solver, by how much, and whether chance would do the same."""
     lines = by_line(rows)
     for winner in winners(rows):
         if winner.rivals:
@@ -51,7 +51,7 @@ def _compared(winner: Winner) -> str:
 
 
 def _rival(change: Change) -> str:
-    """How the winner stands to a rival; a ratio is that of the winner by the rival."""
+    """Return how the winner stands to a rival; a ratio is that of the winner by the rival."""
     equal = change.instances - change.better - change.worse
     split = f"better on {change.better}, worse on {change.worse}, equal on {equal}"
     doubt = "may be chance" if change.verdict == "no clear change" else "is beyond chance"

@@ -26,7 +26,7 @@ def severity(effect: FailureEffect) -> int:
 
 
 def rank(effect: FailureEffect) -> tuple[int, ...]:
-    """The greater the worse: what breaks the most guarantees, then what stops the most jobs, then what costs most."""
+    """Return the rank of a failure, greater is worse: broken guarantees, then stopped jobs, then cost."""
     cost = 0 if effect.stopped or effect.objective is None else effect.objective
     return severity(effect), len(effect.broken), len(effect.stopped), cost, len(effect.rerouted)
 
@@ -34,7 +34,7 @@ def rank(effect: FailureEffect) -> tuple[int, ...]:
 def worst_first(
     found: Iterable[tuple[FailureEffect, FailureRepair | None]],
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
-    """The effects with their repairs, in the order of `rank`; those alike stay in theirs."""
+    """Return the effects with their repairs, in the order of `rank`; those alike stay in theirs."""
     return sorted(found, key=lambda it: rank(it[0]), reverse=True)
 
 
@@ -55,11 +55,11 @@ class FailureDescription:
         self._unit, self._meaning = OBJECTIVES[instance.objective]
 
     def plan(self) -> str:
-        """The objective of the plan, and what that is."""
+        """Return the objective of the plan, and what that is."""
         return f"{self._name} of the plan: {self._amount(self._objective)} ({self._meaning}; less is better)"
 
     def worst(self, effects: Sequence[FailureEffect]) -> str:
-        """The worst failure of a single part, in a sentence, and those that are as bad."""
+        """Return the worst failure of a single part, in a sentence, and those that are as bad."""
         single = sorted((it for it in effects if len(it.failed) == 1), key=rank, reverse=True)
         if not single or not severity(single[0]):
             return "No single failure touches a job."
@@ -69,11 +69,11 @@ class FailureDescription:
         return f"The worst single failure is {self.failed(single[0])}: {change}{self.happens(single[0])}.{others}"
 
     def failed(self, effect: FailureEffect) -> str:
-        """What failed."""
+        """Return what failed."""
         return " + ".join(f"{part.kind} {printable(part.name)}" for part in effect.failed)
 
     def happens(self, effect: FailureEffect) -> str:
-        """What becomes of the jobs."""
+        """Return what becomes of the jobs."""
         return "; ".join(self._parts(effect)) or "no job is touched"
 
     def _parts(self, effect: FailureEffect) -> Iterator[str]:
@@ -87,7 +87,7 @@ class FailureDescription:
                 yield f"{len(names):,} of {counted(self._jobs, 'job')} {verb}: {named(names)}"
 
     def outcome(self, effect: FailureEffect) -> str:
-        """The objective with the order kept; without a change where jobs are missing from it."""
+        """Return the objective with the order kept; without a change where jobs are missing from it."""
         left = self._jobs - len(effect.stopped)
         if effect.objective is None:
             return "the order does not repeat" if left else "no job is left"
@@ -96,7 +96,7 @@ class FailureDescription:
         return self._changed(effect.objective)
 
     def repair(self, repair: FailureRepair) -> str:
-        """The objective of a repaired plan; without a change where jobs are missing from it."""
+        """Return the objective of a repaired plan; without a change where jobs are missing from it."""
         if repair.objective is None:
             return f"no plan: {repair.status}"
         if not repair.unplaced:

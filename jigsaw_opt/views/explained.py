@@ -39,13 +39,13 @@ _MOST_WAITS = 5
 
 
 def wait_text(step: NamedStep) -> str:
-    """What a step that is a wait waits for, and who has it."""
+    """Return what a step that is a wait waits for, and who has it."""
     holder = f", held by {step.by}" if step.by else ""
     return TITLES[step.kind] + (f": {step.on}{holder}" if step.on else "")
 
 
 def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation | JobStretches] | None = None) -> Picture:
-    """The picture of a plan with the stories of its jobs and the reason of its bound.
+    """Return the picture of a plan with the stories of its jobs and the reason of its bound.
 
     Stories of a phased plan are those of its periods, which are pictures of their own.
 
@@ -70,7 +70,7 @@ def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation | JobStretch
 
 
 def _last_to_end(drawn: Picture) -> Iterator[JobExplanation]:
-    """All jobs, the last to end first, until their chains are long enough together."""
+    """Yield all jobs, the last to end first, until their chains are long enough together."""
     ends = dict.fromkeys((job.name for job in drawn.instance.jobs), 0)
     for lane in drawn.lanes:
         for it in lane.intervals:
@@ -87,7 +87,7 @@ def _last_to_end(drawn: Picture) -> Iterator[JobExplanation]:
 
 
 def told_proof(objective: str, bound: Bound, searched: int) -> dict[str, object]:
-    """The sentences of a bound, its calculation, and what it rests on by name, as the page takes them.
+    """Return the sentences of a bound, its calculation, and what it rests on by name, as the page takes them.
 
     `searched` is the bound that the solver of the plan has proven.
     """
@@ -98,7 +98,7 @@ def told_proof(objective: str, bound: Bound, searched: int) -> dict[str, object]
 
 
 def told_story(job: JobExplanation) -> dict[str, object]:
-    """Where the time of a job goes, as the page takes it: by title and kind, its longest waits, its chain.
+    """Return where the time of a job goes, as the page takes it: by title and kind, its longest waits, its chain.
 
     A step is the name of its operation behind its iteration, with what is said of what it waited for.
     """
@@ -116,7 +116,7 @@ def told_story(job: JobExplanation) -> dict[str, object]:
 
 
 def _steps(job: JobExplanation) -> Iterator[tuple[str, str]]:
-    """Each operation of the chain, with what is said of it."""
+    """Yield each operation of the chain, with what is said of it."""
     before: list[str] = []
     for step in job.chain:
         if step.kind in ("compute", "exchange"):

@@ -22,7 +22,7 @@ SEVERITIES = ("no job is touched", "jobs are rerouted", "jobs stop", "guarantees
 def failures_html(
     instance: Instance, objective: int, found: Iterable[tuple[FailureEffect, FailureRepair | None]]
 ) -> str:
-    """The page: servers, switches and links in the colour of what their failure does at worst, and a table.
+    """Return the page: servers, switches and links in the colour of what their failure does at worst, and a table.
 
     Names from the instance are data to the page and never markup.
 
@@ -61,7 +61,7 @@ def failures_html(
 
 
 def positions(cluster: Cluster) -> dict[str, tuple[float, float]]:
-    """By name of a server or switch, its place in the unit square, the top at 0.
+    """Return for each name of a server or switch its place in the unit square, the top at 0.
 
     Servers are at the bottom and each switch so many rows above as links lead to the nearest server, in each row in the
     order of their neighbours below. Without switches, servers are on a circle.

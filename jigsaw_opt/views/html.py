@@ -21,7 +21,7 @@ _MOST_EXPLAINED = 20
 
 
 def timeline_html(picture: Picture) -> str:
-    """The page: a lane a GPU, a link and the memory that a GPU holds over time, with hover, zoom and highlighted jobs.
+    """Return the page: a lane for each GPU, link and GPU memory over time, with hover, zoom and highlights.
 
     Of a phased plan the phases of every job are on one axis, and a click shows a period as such a page.
     Names from the instance are data to the page and never markup.
@@ -33,7 +33,7 @@ def timeline_html(picture: Picture) -> str:
 
 
 def timeline_data(picture: Picture) -> dict[str, object]:
-    """What the page is made of; a bound of 0 says nothing, and is none."""
+    """Return what the page is made of; a bound of 0 says nothing, and is none."""
     plan, proven = picture.plan, picture.proven
     return {
         "name": printable(picture.instance.name),
@@ -59,7 +59,7 @@ def _facts(picture: Picture) -> tuple[tuple[str, str], ...]:
 
 
 def _phases_data(picture: Picture) -> dict[str, object]:
-    """What the page of a phased plan is made of."""
+    """Return what the page of a phased plan is made of."""
     plan, instance, proven = picture.plan, picture.instance, picture.proven
     phases = list(plan.all_phases())
     return {
@@ -83,7 +83,7 @@ def _phases_data(picture: Picture) -> dict[str, object]:
 
 
 def _rows(picture: Picture) -> Iterator[dict[str, object]]:
-    """A row for each lane, with the start and end of each phase and its number among all."""
+    """Yield a row for each lane, with the start and end of each phase and its number among all."""
     for lane in picture.lanes:
         job, parts = lane.intervals[0].job, [(it.start_us, it.end_us, it.number) for it in lane.intervals]
         row = {"group": lane.group, "job": job, "name": printable(lane.name), "colour": picture.colours[job]}
@@ -91,7 +91,7 @@ def _rows(picture: Picture) -> Iterator[dict[str, object]]:
 
 
 def _phase(picture: Picture, placed: tuple[int, int, Phase], explained: bool) -> dict[str, object]:
-    """A phase as the page takes it: what it is, what each of its jobs does in a period, and the period as a page."""
+    """Return a phase as the page takes it: what it is, what each job does in a period, and the period's page."""
     g, p, phase = placed
     drawn = period_picture(picture, phase)
     gpus = [lane for lane in drawn.lanes if lane.kind == "gpu"]
@@ -131,7 +131,7 @@ def _jobs(picture: Picture) -> Iterator[dict[str, object]]:
 
 
 def _racks(cluster: Cluster) -> dict[str, str]:
-    """By server the switch that stands for its rack; empty where servers are on one switch or on several each."""
+    """Return for each server the switch of its rack; empty where servers are on one switch, or on several each."""
     switches, servers = set(cluster.switches), {server.name for server in cluster.servers}
     racks: dict[str, str] = {}
     for link in cluster.links:
@@ -143,7 +143,7 @@ def _racks(cluster: Cluster) -> dict[str, str]:
 
 
 def _lanes(picture: Picture) -> Iterator[dict[str, object]]:
-    """Every lane, and behind a GPU what is taken of its memory."""
+    """Yield every lane, and behind a GPU what is taken of its memory."""
     for lane in picture.lanes:
         yield {"name": printable(lane.name), "kind": lane.kind, "intervals": lane.intervals}
         use = picture.memory.get(lane.name) if lane.kind == "gpu" else None

@@ -74,7 +74,7 @@ def drawn_image(
 
 
 def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int = 120) -> bytes:
-    """The timeline as bytes of a file, blocks shaded by level.
+    """Return the timeline as bytes of a file, blocks shaded by level.
 
     Raises
     ------

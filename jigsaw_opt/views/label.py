@@ -11,7 +11,7 @@ __all__ = ["label", "plain_text"]
 
 
 def label(name: str) -> str:
-    """What to give matplotlib so that it draws `name`: between two dollar signs it would look for a formula."""
+    """Return what to give matplotlib so that it draws `name`: between two dollar signs it would look for a formula."""
     return printable(name).replace("$", r"\$")
 
 

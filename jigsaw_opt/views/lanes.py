@@ -243,7 +243,7 @@ class ClusterLanes:
                     yield lane, Interval(done.start_us, done.end_us, index, number, operation, level)
 
     def _lanes_of(self, graph: ShapedGraph, job: _Job, operation: int) -> list[Lane]:
-        """GPUs of a block, links of a transfer."""
+        """Return GPUs of a block, links of a transfer."""
         gpus = [job.gpus[slot] for slot in graph.takes_part[operation]]
         if operation < graph.blocks:
             return [self.gpus[gpu] for gpu in gpus]
@@ -280,7 +280,7 @@ def picture(instance: Instance, plan: Plan) -> Picture:
 
 
 def _phase_lanes(instance: Instance, plan: Plan) -> tuple[Lane, ...]:
-    """A lane for each job, group by group."""
+    """Return a lane for each job, group by group."""
     lanes: dict[tuple[int, int], Lane] = {}
     for number, (g, _, phase) in enumerate(plan.all_phases()):
         for job in phase.numbers_in(instance):

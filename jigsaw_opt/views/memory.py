@@ -82,7 +82,7 @@ def _changes(graph: ShapedGraph, plan: ShapedJobPlan, period_us: int | None) -> 
 
 
 def _steps(changes: Counter[int], always: int, end_us: int) -> tuple[MemoryStep, ...]:
-    """What is taken between two changes each."""
+    """Return what is taken between two changes each."""
     times = sorted({0, end_us, *(moment for moment, size in changes.items() if size)})
     taken = accumulate((changes[moment] for moment in times), initial=always)
     next(taken)

@@ -65,7 +65,7 @@ def _by_job(picture: Picture) -> dict[tuple[int, bool], list[Drawn]]:
 
 
 def _needs(edges: _Edges | None) -> Callable[[Interval, dict[int, list[Drawn]]], Iterable[Drawn]]:
-    """What an operation waits for, among those of its job by iteration; `edges` are those of a shape."""
+    """Return what an operation waits for, among those of its job by iteration; `edges` are those of a shape."""
 
     def of_shape(it: Interval, rounds: dict[int, list[Drawn]]) -> Iterable[Drawn]:
         wanted = {(before, it.iteration - lag) for before, after, lag in edges or () if after == it.number}
@@ -75,7 +75,7 @@ def _needs(edges: _Edges | None) -> Callable[[Interval, dict[int, list[Drawn]]],
                     yield one
 
     def of_training(it: Interval, rounds: dict[int, list[Drawn]]) -> Iterable[Drawn]:
-        """The barrier before a block; before a transfer, those before it and the blocks that reach its bucket.
+        """Return the barrier before a block; before a transfer, those before it and the blocks that reach its bucket.
 
         Such a block may still run.
         """

@@ -15,7 +15,7 @@ _PART = re.compile(r"\{\{([\w./]+\.(?:css|js|txt))\}\}")
 
 
 def template(name: str) -> str:
-    """A page of this folder in the frame of all, with ``{{title}}`` and ``{{data}}`` where these belong.
+    """Return a page of this folder in the frame of all, with ``{{title}}`` and ``{{data}}`` where these belong.
 
     Files of this folder that it names, as in ``{{look.css}}``, are put in their places, so it needs no other file.
     """
@@ -28,7 +28,7 @@ def _text(name: str) -> str:
 
 
 def filled(name: str, title: str, data: object) -> str:
-    """A page of this folder with a title and data in their places; neither is markup, whatever names are in them.
+    """Return a page of this folder with a title and data in their places, both escaped.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def _process(lane: Lane) -> str:
 
 
 def _processes(picture: Picture) -> dict[str, int]:
-    """Number of each process by its name, in the order of the lanes."""
+    """Return number of each process by its name, in the order of the lanes."""
     return {name: number for number, name in enumerate(dict.fromkeys(map(_process, picture.lanes)), _MEMORY + 1)}
 
 
@@ -92,7 +92,7 @@ def _phase_args(placed: tuple[int, int, Phase], job: str, measured: MeasuredPhas
 
 
 def _flows(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """An arrow for each operation that waits for another one, which begins and ends within both."""
+    """Yield an arrow for each operation that waits for another one, which begins and ends within both."""
     for number, (before, after) in enumerate(last_needs(picture)):
         start_us = after.interval.start_us
         for phase, one, moment in (("s", before, min(before.interval.end_us, start_us)), ("f", after, start_us)):
@@ -102,7 +102,7 @@ def _flows(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[str,
 
 
 def _taken(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """A counter for each process: how many of its lanes are taken."""
+    """Yield a counter for each process: how many of its lanes are taken."""
     changes = defaultdict[str, Counter[int]](Counter)
     for lane in picture.lanes:
         for interval in lane.intervals:
@@ -119,7 +119,7 @@ def _taken(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[str,
 
 
 def _memory(picture: Picture) -> Iterator[dict[str, Any]]:
-    """A counter for each GPU that holds memory over time; its last value is 0, at the end."""
+    """Yield a counter for each GPU that holds memory over time; its last value is 0, at the end."""
     if picture.memory:
         yield {"ph": "M", "name": "process_name", "pid": _MEMORY, "tid": 0, "args": {"name": "memory"}}
     for gpu, use in picture.memory.items():

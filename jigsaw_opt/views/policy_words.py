@@ -12,6 +12,6 @@ __all__ = ["described"]
 
 
 def described(policies: Iterable[str]) -> list[tuple[str, str]]:
-    """The installed ones among some policies, in words as in ``las:threshold=8``: each name once, and what it does."""
+    """Return each installed policy among some, in words as in ``las:threshold=8``, once, and what it does."""
     asked, known = dict.fromkeys(words.partition(":")[0] for words in policies), set(names())
     return [(printable(it.name), it.display_name) for it in loadable(find, [it for it in asked if it in known])]

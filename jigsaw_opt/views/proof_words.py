@@ -73,7 +73,7 @@ def _lead(objective: str, value: int) -> str:
 
 
 def calculation(objective: str, proof: Proof) -> str:
-    """The calculation of a proof with exact numbers and their unit; empty where it is a search."""
+    """Return the calculation of a proof with exact numbers and their unit; empty where it is a search."""
     done = printable(proof.arithmetic)
     if " <= " in done:
         return f"an objective of one less would need {done}, which is false"
@@ -83,7 +83,7 @@ def calculation(objective: str, proof: Proof) -> str:
 
 
 def _reasons(proof: Proof, begins: bool) -> Iterator[str]:
-    """What each name among the terms adds to the calculation, and where it `begins` at once, that too."""
+    """Yield what each name among the terms adds to the calculation, and where it `begins` at once, that too."""
     terms = proof.terms
     among = next((term.amount for term in terms if term.name in _SHARED), 1)
     for name in dict.fromkeys(term.name for term in terms if term.name not in _UNSAID):

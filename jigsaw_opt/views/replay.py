@@ -73,7 +73,7 @@ def _phases_picture(drawn: Picture, replay: Replay) -> Picture:
 def _passes(
     interval: Interval, job: JobPlan | ShapedJobPlan, first: int, plan: Plan, found: Timeline
 ) -> Iterator[Interval]:
-    """A planned interval in every pass in which its iteration was carried out."""
+    """Yield a planned interval in every pass in which its iteration was carried out."""
     for turn, origin in _origins(plan, found):
         iteration = turn * len(job.iterations) + interval.iteration
         if iteration >= first:
@@ -82,7 +82,7 @@ def _passes(
 
 
 def _origins(plan: Plan, found: Timeline) -> list[tuple[int, int]]:
-    """Passes that were carried out, and what their planned times count from."""
+    """Return passes that were carried out, and what their planned times count from."""
     if plan.period_us is not None:
         begun = min(m.first_iteration // len(job.iterations) for job, m in zip(plan.jobs, found.jobs, strict=True))
         return [(turn, turn * plan.period_us) for turn in range(begun, found.passes)]

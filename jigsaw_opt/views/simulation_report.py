@@ -27,7 +27,7 @@ _Interval = tuple[int, int, float]
 
 
 def simulation_html(setting: Setting, outcome: SimulationOutcome, summary: SimulationSummary, title: str) -> str:
-    """The page: distribution of completion times, GPUs in use, queue and restarts over time, a timeline of all jobs.
+    """Return the page: completion times, GPUs in use, queue and restarts over time, a timeline of all jobs.
 
     Names from the trace are data to the page and never markup.
     """
@@ -71,7 +71,7 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
 
 
 def _servers(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, object]]:
-    """Mean GPUs of each server that are held over time."""
+    """Return mean GPUs of each server that are held over time."""
     return [
         {"name": printable(server.name), "gpus": server.gpus, "values": _binned(uses, outcome.end_us, _SERVER_BINS)}
         for server, uses in zip(setting.cluster.servers, server_uses(setting, outcome), strict=True)
@@ -92,7 +92,7 @@ def _charts(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, obje
 
 
 def _down(setting: Setting, end_us: int) -> list[dict[str, object]]:
-    """GPUs of servers that are down over time; nothing where none ever is."""
+    """Return GPUs of servers that are down over time; nothing where none ever is."""
     outages = server_outages(setting.failures, setting.cluster, end_us)
     gpus = [(down_us, up_us, setting.cluster.servers[server].gpus) for server, down_us, up_us in outages]
     chart = {"name": "GPUs down", "unit": "GPUs", "most": setting.gpu_count, "values": _binned(gpus, end_us)}
@@ -100,13 +100,13 @@ def _down(setting: Setting, end_us: int) -> list[dict[str, object]]:
 
 
 def _steps(rounds: Sequence[RoundRecord], values: Sequence[int], end_us: int) -> Iterable[_Interval]:
-    """A value that each round sets."""
+    """Return intervals (start, end, value) of a value that each round sets, in microseconds."""
     times = [*(record.time_us for record in rounds[1:]), end_us]
     return ((record.time_us, until, value) for record, until, value in zip(rounds, times, values, strict=False))
 
 
 def _use(outcome: SimulationOutcome) -> Iterable[_Interval]:
-    """Mean GPUs held between two rounds; after the last one, what the jobs held in all and is left."""
+    """Return mean GPUs held between two rounds; after the last one, what the jobs held in all and is left."""
     before = 0
     for record in outcome.rounds:
         if record.time_us > before:

@@ -38,7 +38,7 @@ class JobTimes(NamedTuple):
 
 
 def job_times(setting: Setting, outcome: SimulationOutcome) -> list[JobTimes]:
-    """The times of each job, in the order of the records."""
+    """Return the times of each job, in the order of the records."""
     held = outcome.held_us()
     return [_times(setting, record, held[record.index], outcome.end_us) for record in outcome.jobs]
 
@@ -76,7 +76,7 @@ def findings(setting: Setting, outcome: SimulationOutcome) -> list[str]:
 
 
 def _latest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
-    """Where the time of the job went that ends last."""
+    """Yield where the time of the job went that ends last."""
     ended = [record for record in outcome.jobs if record.finish_us is not None]
     left = len(outcome.jobs) - len(ended)
     if left:
@@ -115,7 +115,7 @@ def _unfair(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _idlest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
-    """The server with the greatest share of its GPU time up and held by nobody, from the first submission on."""
+    """Yield the server with the greatest share of its GPU time up and held by nobody, from the first submission on."""
     begin_us = setting.workload.jobs[0].submit_us
     span_us = outcome.end_us - begin_us
     if span_us <= 0:
@@ -137,6 +137,6 @@ def _job(setting: Setting, record: JobRecord) -> str:
 
 
 def waits(setting: Setting, outcome: SimulationOutcome, most: int) -> Sequence[tuple[JobRecord, JobTimes]]:
-    """The jobs that wait longest, the longest first."""
+    """Return the jobs that wait longest, the longest first."""
     pairs = zip(outcome.jobs, job_times(setting, outcome), strict=True)
     return sorted((pair for pair in pairs if pair[1].waiting), key=lambda pair: -pair[1].waiting)[:most]

@@ -23,7 +23,7 @@ _NEITHER = frozenset({"jobs", "foreground_jobs", "rounds", "gpu_hours", "mean_gp
 
 
 def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, str]] = ()) -> str:
-    """The page: every workload with its policies, their means over the seeds, 95 % intervals, and what was assumed.
+    """Return the page: each workload's policies, their means over seeds, 95 % intervals, what was assumed.
 
     Names from workloads are data to the page and never markup.
 
@@ -63,7 +63,7 @@ def _better(key: str) -> str:
 
 
 def _policies(own: Mapping[str, Sequence[Row]], measures: Sequence[str]) -> list[dict[str, object]]:
-    """Each policy with its mean of each measure, and the change from the best mean, paired by seed."""
+    """Return each policy with its mean of each measure, and the change from the best mean, paired by seed."""
     figures: dict[str, dict[str, dict[str, object]]] = {policy: {} for policy in own}
     for key in measures:
         for policy, (mean, best, change) in compared(own, key, _sign(key)).items():

@@ -32,7 +32,7 @@ class Standing(NamedTuple):
 
 
 def compared(own: Mapping[str, Sequence[Mapping[str, Any]]], key: str, sign: int) -> dict[str, Standing]:
-    """How the policies stand that have values of a measure.
+    """Return how the policies stand that have values of a measure.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def _by_seed(rows: Iterable[Mapping[str, Any]], key: str) -> dict[int, float]:
 
 
 def verdicts(measure: str, workloads: Sequence[tuple[str, Mapping[str, Standing]]]) -> Iterator[str]:
-    """A sentence a workload: the best policy, by how much, and whether chance would do the same.
+    """Yield a sentence a workload: the best policy, by how much, and whether chance would do the same.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ _HOLE = "·"
 
 
 def timeline_text(picture: Picture, columns: int = 72) -> str:
-    """Rows of `columns` cells; a cell names the job that has most of it, a dot is a hole.
+    """Return rows of `columns` cells; a cell names the job that has most of it, a dot is a hole.
 
     Jobs are lettered in the order of the instance; letters repeat after 62 jobs. Rows of a phased plan are its jobs by
     group; a cell is lettered if the job is in a phase there, and below them all phases are told.
@@ -39,7 +39,7 @@ def timeline_text(picture: Picture, columns: int = 72) -> str:
 
 
 def phase_text(placed: tuple[int, int, Phase]) -> str:
-    """A phase with its start and end, its period, its repetitions, and what each job does in one."""
+    """Return a phase with its start and end, its period, its repetitions, and what each job does in one."""
     g, p, phase = placed
     done = ", ".join(f"{printable(job.name)} {len(job.iterations)}" for job in phase.jobs)
     times = f"{duration(phase.start_us)} to {duration(phase.end_us)}"
@@ -48,7 +48,7 @@ def phase_text(placed: tuple[int, int, Phase]) -> str:
 
 
 def _cells(lane: Lane, end: int, columns: int) -> list[str]:
-    """The job with the largest share of each cell, unless a hole has more; on the lane of a job, wherever it is."""
+    """Return the job with the largest share of each cell, unless a hole has more."""
     shares: list[dict[int, int]] = [{} for _ in range(columns)]
     for interval in lane.intervals:
         first = interval.start_us * columns // end

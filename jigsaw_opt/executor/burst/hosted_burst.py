@@ -90,7 +90,7 @@ class HostedBurst(HostedStages):
                     gradient = self._moved(back, samples, (gpus, self._gpus[layer - 1]), layer)
 
     def _moved(self, held: Tensor | None, samples: int, ways: tuple[int, int], layer: int) -> Tensor | None:
-        """Samples of the input of a layer, or of its gradient, on other processes."""
+        """Move samples of the input of a layer, or of its gradient, to other processes."""
         if self.rank >= max(ways) or ways[0] == ways[1]:
             return held
         return reshard(held, samples, ways, self._rows[layer], self._groups[max(self._gpus)])
@@ -105,7 +105,7 @@ class HostedBurst(HostedStages):
             yield
 
     def _row_of_each(self) -> list[Tensor]:
-        """What a sample of the input of each layer is like, which the first process, which has all, finds out."""
+        """Return what a sample of each layer's input is like; the first process, which has all layers, finds out."""
         told: list[Any] = [None]
         before = self.worker.state()
         inputs, _ = self.worker.begin(lcm(*self._gpus))

@@ -191,7 +191,7 @@ def _raised(model: nn.Module, inputs: Any, raising: list[nn.Module]) -> Iterator
 
 
 def is_raised(value: Tensor, inputs: list[Tensor]) -> bool:
-    """Whether a tensor was made to require a gradient within a model that has these inputs."""
+    """Return whether a tensor was made to require a gradient within a model that has these inputs."""
     is_made_here = not isinstance(value, nn.Parameter) and all(value is not given for given in inputs)
     return value.requires_grad and value.is_leaf and is_made_here
 

@@ -71,7 +71,7 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
 
 
 def _of_plan(job: JobPlan, depth: int, workers: int, warm_up: int, granularity: int) -> LevelRule:
-    """The levels of a plan's iterations, again and again."""
+    """Return the levels of a plan's iterations, again and again."""
     if (warm_up, granularity) != (0, 1):
         raise UsageError("a plan says the levels of each iteration: leave warm_up and granularity out")
     if len(job.gpus) != workers:

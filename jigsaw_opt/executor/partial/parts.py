@@ -56,7 +56,7 @@ class ModelParts:
 
 
 def are_cuts(cuts: Any) -> bool:
-    """Whether these are names, whatever they are, or a number of cuts."""
+    """Return whether these are names, whatever they are, or a number of cuts."""
     return cuts >= 0 if isinstance(cuts, int) else isinstance(cuts, Collection) and not isinstance(cuts, str)
 
 
@@ -118,14 +118,14 @@ def _in_order(model: nn.Module, order: ForwardOrder, cuts: Sequence[str]) -> lis
 
 
 def _backward_us(order: ForwardOrder, cuts: Sequence[str]) -> tuple[int, ...]:
-    """Times of the parts between some cuts in a backward pass, from the input to the output."""
+    """Return times of the parts between some cuts in a backward pass, from the input to the output."""
     used = [(order.uses[p], us) for p, us in order.gradients_us.items() if p in order.uses]
     ends = [max((us for moment, us in used if moment > order.calls[cut]), default=0.0) for cut in cuts]
     return tuple(round(later - end) for later, end in pairwise([order.end_us, *ends, 0.0]))
 
 
 def _found(model: nn.Module, order: ForwardOrder, count: int) -> list[str]:
-    """Names of the `count` cuts that share the time about evenly, with trained parameters in every part.
+    """Return names of the `count` cuts that share the time about evenly, with trained parameters in every part.
 
     Modules whose names differ in numbers alone stand at the same place of a repeated block. They are taken, the largest
     such blocks first, where the longest part is at most `NEARLY` times as long as with cuts anywhere.

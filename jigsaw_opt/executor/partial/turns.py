@@ -14,7 +14,7 @@ class Turns(Protocol):
     """When a worker's blocks and exchanges may begin."""
 
     def follows(self, job: object) -> bool:
-        """Whether a training whose levels are those of `job` waits for these turns."""
+        """Return whether a training whose levels are those of `job` waits for these turns."""
 
     def begin_block(self, iteration: int) -> None:
         """Return when the block of an iteration may begin."""

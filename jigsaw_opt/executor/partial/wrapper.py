@@ -346,7 +346,7 @@ class PartialBackprop(ModuleWrapper):
             running.end()
 
     def _unhooked(self) -> dict[str, Any]:
-        """What a copy gets: it finds the parts anew, for its parameters have no hooks."""
+        """Return what a copy gets: it finds the parts anew, for its parameters have no hooks."""
         copy = PartialBackprop.__new__(PartialBackprop)
         copy.__dict__.update(self.__dict__)
         copy._forget()
@@ -360,7 +360,7 @@ class PartialBackprop(ModuleWrapper):
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled; raise `UsageError` where the processes or the levels cannot be."""
+        """Return what is pickled; raise `UsageError` where the processes or the levels cannot be."""
         if self._group is not None:
             raise UsageError("a wrapper with a process group of its own cannot be pickled: save its state_dict()")
         if "<" in getattr(self._levels, "__qualname__", ""):

@@ -79,7 +79,7 @@ class HostedPipeline(HostedStages):
                 self.notes += compare_sent(stage.stage_index, stage.sent_bytes, self.parts)
 
     def saved_bytes(self) -> int:
-        """What is saved at most for the micro-batches in flight."""
+        """Return what is saved at most for the micro-batches in flight."""
         kept, saved = (
             {it.stage_index: getattr(it, name) for it in self._stages} for name in ("kept_bytes", "saved_bytes")
         )

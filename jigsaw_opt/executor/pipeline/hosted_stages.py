@@ -88,7 +88,7 @@ class HostedStages(StageHost):
         raise NotImplementedError
 
     def saved_bytes(self) -> int:
-        """What forward passes save at most for backward passes, as far as it was counted."""
+        """Return what forward passes save at most for backward passes, as far as it was counted."""
         return 0
 
     def wait(self) -> None:

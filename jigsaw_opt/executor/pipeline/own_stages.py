@@ -179,7 +179,7 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
 
 
 def _part(children: Sequence[tuple[str, nn.Module]]) -> nn.Sequential:
-    """A part of a `Sequential`, whose modules keep their names."""
+    """Return a part of a `Sequential`, whose modules keep their names."""
     part = nn.Sequential()
     for name, child in children:
         part.add_module(name, child)

@@ -85,7 +85,7 @@ _TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parents[1])
 
 
 def _is_of_a_message(error: BaseException) -> bool:
-    """Whether the innermost line that raised an error is one that talks to other processes."""
+    """Return whether the innermost line that raised an error is one that talks to other processes."""
     innermost = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     return error.__cause__ is None and any(innermost.is_relative_to(folder) for folder in _TALKING)
 

@@ -102,7 +102,7 @@ class StageWorker:
         return {name: copied(part, copies) for name, part in whole.items()}
 
     def trained_state(self, iteration: int) -> dict[str, Any]:
-        """What `state` gives after so many iterations, but for the values of the tensors."""
+        """Return what `state` gives after so many iterations, but for the values of the tensors."""
         schedule = {} if self.own.schedule is None else {"schedule": ANYTHING}
         optimiser = dict.fromkeys(self.own.optimiser.state_dict(), ANYTHING)
         loader = self.own.source.likeness()
@@ -119,7 +119,7 @@ class StageWorker:
         self.iteration = state["iteration"]
 
     def held_bytes(self) -> int:
-        """Bytes of parameters, buffers, gradients, and of what the optimiser keeps, as they are now."""
+        """Return bytes of parameters, buffers, gradients, and of what the optimiser keeps, as they are now."""
         tensors: list[Tensor] = []
         for module in self.own.modules.values():
             for parameter in module.parameters():
@@ -130,7 +130,7 @@ class StageWorker:
         return sum(tensor.nbytes for tensor in tensors)
 
     def digests(self) -> dict[int, str]:
-        """By stage, digest of its trained parameters."""
+        """Return for each stage the digest of its trained parameters."""
         return {stage: _digest(module) for stage, module in self.own.modules.items()}
 
     def _model(self) -> dict[str, Any]:

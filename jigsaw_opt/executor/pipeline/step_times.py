@@ -57,7 +57,7 @@ class StepTimes:
         self._steps = [_step(clock, schedule, own) for own in zip(*records, strict=False)]
 
     def measured(self) -> tuple[MeasuredStep, ...]:
-        """The steps that all processes have taken."""
+        """Return the steps that all processes have taken."""
         return tuple(_measured(self._shape, step) for step in self._steps)
 
     def durations(self) -> Iterator[tuple[str, int, int]]:
@@ -74,7 +74,7 @@ class StepTimes:
 
 
 def _step(clock: StoppingClock, schedule: StageSchedule, records: Sequence[StepRecord]) -> _RunStep:
-    """What all processes did in a step."""
+    """Return what all processes did in a step."""
     iteration = records[0].iteration
     ran = _spans(clock, schedule, iteration, (it for record in records for it in record.actions))
     waited = _spans(clock, schedule, iteration, (it for record in records for it in record.receipts))
@@ -82,7 +82,7 @@ def _step(clock: StoppingClock, schedule: StageSchedule, records: Sequence[StepR
 
 
 def _spans(clock: StoppingClock, schedule: StageSchedule, iteration: int, actions: Iterable[Action]) -> dict[str, Span]:
-    """By operation, begin of the first and end of the last action that has a part in it.
+    """Return for each operation the begin of its first and the end of its last action.
 
     Each is as long as before: its own process saved nothing meanwhile.
     """
@@ -96,7 +96,7 @@ def _spans(clock: StoppingClock, schedule: StageSchedule, iteration: int, action
 
 
 def _measured(shape: Shape, step: _RunStep) -> MeasuredStep:
-    """A step in the order of the shape."""
+    """Return a step in the order of the shape."""
     blocks = tuple(MeasuredOperation(block.name, *step.ran[block.name]) for block in shape.blocks)
     transfers, ends = [], _ends(shape)
     for name in (transfer.name for transfer in shape.transfers):
@@ -114,7 +114,7 @@ def _span(step: _RunStep, transfer: str, ends: Mapping[str, tuple[str, str]]) ->
 
 
 def _ends(shape: Shape) -> dict[str, tuple[str, str]]:
-    """By transfer, the block whose result it is and the one that takes it."""
+    """Return for each transfer the block whose result it is and the one that takes it."""
     before = {edge.after: edge.before for edge in shape.edges}
     after = {edge.before: edge.after for edge in shape.edges}
     return {it.name: (before.get(it.name, ""), after.get(it.name, "")) for it in shape.transfers}
@@ -176,7 +176,7 @@ def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:
 
 
 def slot_bytes(shape: Shape, done: ShapedJobPlan, period_us: int | None) -> list[int]:
-    """By slot, the most that it holds in an iteration; what is held for longer than a period counts as often."""
+    """Return for each slot the most bytes held; what is held for longer than a period counts as often."""
     times = dict(zip((block.name for block in shape.blocks), done.iterations[0].blocks, strict=True))
     slot_of = {block.name: block.slots[0] for block in shape.blocks}
     changes: dict[str, list[tuple[int, int]]] = {slot.name: [] for slot in shape.slots}

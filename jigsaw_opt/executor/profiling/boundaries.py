@@ -103,7 +103,7 @@ class _StoragesRead(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return outputs
 
     def _key(self, value: object) -> int | None:
-        """The number of a tensor's storage; None for what is no tensor, or has none."""
+        """Return the number of a tensor's storage; None for what is no tensor, or has none."""
         if not isinstance(value, Tensor):
             return None
         try:

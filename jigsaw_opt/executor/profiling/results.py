@@ -123,7 +123,7 @@ class ModelProfile:
         return tuple(ahead + back for back in accumulate(s.backward.median for s in reversed(self.segments)))
 
     def model(self, gpu_type: str | None = None, executor: Mapping[str, Any] | None = None) -> Model:
-        """The model for an instance, whose blocks last as measured.
+        """Return the model for an instance, whose blocks last as measured.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class ModelProfile:
         return max(1, ceil_div(100 * self.state_bytes, 101 * trained))
 
     def layers(self, gpu_type: str | None = None) -> LayerGraph:
-        """The layer profile of one pass over the segments, without the optimiser's step.
+        """Return the layer profile of one pass over the segments, without the optimiser's step.
 
         Parameters
         ----------

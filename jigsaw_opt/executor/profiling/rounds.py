@@ -132,7 +132,7 @@ def _segment_profiles(trainee: Trainee, rounds: list[list[float]], step_us: floa
 
 
 def _saved(trainee: Trainee, level: int) -> tuple[int, ...]:
-    """Bytes that a block at `level` saves for its backward pass, by segment."""
+    """Return bytes that a block at `level` saves for its backward pass, by segment."""
     batch = trainee.draw(0)
 
     def forward(enter: Callable[[int], None]) -> torch.Tensor:

@@ -62,7 +62,7 @@ def alone_part(instance: Instance, plan: Plan, names: Collection[str]) -> PhaseP
 
 
 def _network(instance: Instance, plan: Plan) -> ActivityNetwork:
-    """The operations of a plan, and what they wait for."""
+    """Return the operations of a plan, and what they wait for."""
     operations = compile_instance(instance)
     network, place_of = ActivityNetwork(operations.routes, instance.horizon), operations.cluster.gpus.place_of
     graphs = {graph.name: graph for graph in operations.jobs}
@@ -79,7 +79,7 @@ def _network(instance: Instance, plan: Plan) -> ActivityNetwork:
 
 
 def _arcs(network: ActivityNetwork, plan: Plan) -> Iterator[Arc]:
-    """What operations wait for, and the order in which GPUs and links take them in the plan."""
+    """Yield what operations wait for, and the order in which GPUs and links take them in the plan."""
     lengths = [it.duration_us for it in network.activities]
     for before, after, periods, offset in network.waits:
         yield Arc(before, after, lengths[before] if offset is None else offset, periods)

@@ -29,7 +29,7 @@ __all__ = ["at_full_depth", "baseline_part", "baseline_plan", "foreground_of"]
 
 
 def at_full_depth(instance: Instance) -> Instance:
-    """The instance whose jobs all go to full depth and whose objective is the time that all of them take.
+    """Return the instance whose jobs all go to full depth and whose objective is the time that all of them take.
 
     Guarantees of the jobs are left out: the usual way knows none.
     """
@@ -38,7 +38,7 @@ def at_full_depth(instance: Instance) -> Instance:
 
 
 def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
-    """The plan of the usual way, for the instance `at_full_depth`; every worker sits where `plan` has it.
+    """Return the plan of the usual way, for the instance `at_full_depth`; every worker sits where `plan` has it.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
 
 
 def _turns(operations: Operations, policy: Policy) -> Iterator[int]:
-    """Jobs in the order in which their iterations get GPUs."""
+    """Yield jobs in the order in which their iterations get GPUs."""
     order = sorted(range(len(operations.jobs)), key=lambda job: operations.jobs[job].release_us)
     if policy == "fifo":
         return (job for job in order for _ in range(operations.jobs[job].iterations))
@@ -142,7 +142,7 @@ class _BaselineSchedule:
     def _transfers(
         self, job: OperationGraph, decision: JobDecision, start: int, tables: list[tuple[int, ...]]
     ) -> tuple[list[int], int]:
-        """Starts of the transfers, and the end of the last."""
+        """Return starts of the transfers, and the end of the last."""
         channel = self._operations.routes.under(job.route_policy).channel(
             Counter(server for server, _ in decision.gpus)
         )

@@ -32,7 +32,7 @@ class ReplayClock:
         self._ahead_ns = _nanoseconds_ahead(control)
 
     def among(self, control: dist.ProcessGroup, first: int) -> ReplayClock:
-        """The same clock for a group of some of the processes, which meet without the others.
+        """Return the same clock for a group of some of the processes, which meet without the others.
 
         Parameters
         ----------
@@ -46,7 +46,7 @@ class ReplayClock:
         return other
 
     def now(self) -> int:
-        """Microseconds since some fixed moment."""
+        """Return microseconds since some fixed moment."""
         return (perf_counter_ns() - self._ahead_ns) // 1000
 
     def wait_until(self, moment_us: int) -> None:
@@ -64,7 +64,7 @@ class ReplayClock:
 
 
 def _nanoseconds_ahead(control: dist.ProcessGroup) -> int:
-    """How far this process's clock is ahead of the first one's."""
+    """Return how far this process's clock is ahead of the first one's."""
     ahead = torch.zeros((), dtype=torch.long)
     for rank in range(1, dist.get_world_size(control)):
         if dist.get_rank() == 0:

@@ -42,7 +42,7 @@ def replay_of(
     found: Sequence[RankReport],
     machine: Mapping[str, str | int],
 ) -> Replay | None:
-    """The replay; None where no job has ended an iteration of a plan of one phase.
+    """Return the replay; None where no job has ended an iteration of a plan of one phase.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _baseline(
     phase: MeasuredPhase,
     times: _StepTimesOf,
 ) -> Baseline:
-    """What the baseline took; of some jobs alone also what they took together with the others."""
+    """Return what the baseline took; of some jobs alone also what they took together with the others."""
     assert request.baseline is not None, "there is one"
     places = {number: k for k, number in enumerate(usual.numbers)}
     own = {(places[job], slot): it for (job, slot), it in parameters.items() if job in places}
@@ -129,12 +129,12 @@ def _baseline(
 
 
 def _cycles(plan: Plan, found: Timeline) -> dict[str, JobCycle]:
-    """What a pass takes each job, by name."""
+    """Return what a pass takes each job, by name."""
     return {job.name: _cycle(plan, found, [number]) for number, job in enumerate(plan.jobs)}
 
 
 def _cycle(plan: Plan, found: Timeline, numbers: Sequence[int]) -> JobCycle:
-    """What a pass takes some jobs, planned and measured."""
+    """Return what a pass takes some jobs, planned and measured."""
     jobs = tuple(plan.jobs[number] for number in numbers)
     measured = replace(found, jobs=tuple(found.jobs[number] for number in numbers))
     planned = plan.period_us or max(map(job_end, jobs))
@@ -148,7 +148,7 @@ def _phases(
     parameters: Mapping[tuple[int, int], str],
     times: _StepTimesOf,
 ) -> Iterator[MeasuredPhase]:
-    """What was measured of every phase, group by group."""
+    """Yield what was measured of every phase, group by group."""
     whole = phase_parts(request.instance, request.plan)
     for group, parts in enumerate(phase_parts(request.instance, request.cut().plan)):
         used = {gpu for part in parts for job in part.phase.jobs for gpu in job.gpus}
@@ -207,7 +207,7 @@ def _ready_us(instance: Instance, part: PhasePart, left: Mapping[int, int]) -> l
 def _restarts(
     instance: Instance, parts: Sequence[PhasePart], number: int, hosts: Sequence[RankReport]
 ) -> Iterator[MeasuredRestart]:
-    """How long the jobs that restart in a phase were away; none of a job of which an earlier run did some."""
+    """Yield how long the jobs that restart in a phase were away; none of a job of which an earlier run did some."""
     for job, earlier in restarts(instance, parts, number).items():
         ends = [end for _, end in _moments(parts[earlier], job, [it.parts[earlier] for it in hosts])]
         starts = [start for start, _ in _moments(parts[number], job, [it.parts[number] for it in hosts])]
@@ -238,7 +238,7 @@ def _span_us(
 
 
 def _most_planned(request: ReplayRequest, gpu: str) -> int:
-    """The most memory that a GPU's workers need in a phase, with those of jobs that pause in it and keep theirs."""
+    """Return the most bytes that a GPU's workers need in a phase, with paused jobs that keep theirs."""
     most, whole = 0, [_joined(parts) for parts in jobs_in_phases(request.instance, request.plan)]
     for parts in phase_parts(request.instance, request.plan):
         for number, part in enumerate(parts):
@@ -252,7 +252,7 @@ def _most_planned(request: ReplayRequest, gpu: str) -> int:
 
 
 def _joined(parts: Sequence[JobPlan | ShapedJobPlan]) -> JobPlan | ShapedJobPlan:
-    """What a job does in one repetition of each of its phases."""
+    """Return what a job does in one repetition of each of its phases."""
     every = tuple(iteration for part in parts for iteration in part.iterations)
     return replace(parts[0], iterations=every)  # type: ignore[arg-type]
 

@@ -93,7 +93,7 @@ def _told(found: list[RankReport]) -> list[RankReport]:
 
 
 def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[RankReport] | None:
-    """What all processes had measured when they were interrupted, with empty parts for runs that had not begun.
+    """Return what all processes had measured when they were interrupted, with empty parts for runs that had not begun.
 
     None where some process did not answer, or nothing had been measured.
     """
@@ -106,7 +106,7 @@ def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[Ra
 
 
 def _saved(request: ReplayRequest) -> dict[str, int] | None:
-    """By job, after how many iterations all its workers are saved on this machine; None without a checkpoint."""
+    """Return for each job after how many iterations all its workers are saved; None without a checkpoint."""
     if request.checkpoint is None:
         return None
     jobs = request.instance.jobs

@@ -30,7 +30,7 @@ class Store:
         self._host, self._port, self._timeout = host, port, timeout
 
     def connect(self) -> TCPStore:
-        """A new connection."""
+        """Return a new connection."""
         return TCPStore(self._host, self._port, None, False, self._timeout, wait_for_workers=False)
 
 

@@ -207,13 +207,13 @@ class ReplayOrder:
                     yield BlockStep(job, place, iteration, what, moment)
 
     def _data_parallel(self, job: int) -> JobPlan:
-        """What a data-parallel job does."""
+        """Return what a data-parallel job does."""
         found = self.jobs[job]
         assert isinstance(found, JobPlan), "only data-parallel jobs have levels and buckets"
         return found
 
     def _blocks_of(self, rank: int) -> list[_RowEntry]:
-        """All that a process does in a window, in its order."""
+        """Return all that a process does in a window, in its order."""
         blocks = (
             (block.start_us % self.period_us, job, number, slot, block.start_us // self.period_us, block.level)
             for job, slot in self.hosted(rank).items()
@@ -223,7 +223,7 @@ class ReplayOrder:
         return sorted(chain(blocks, self._passes_of(rank)))
 
     def _passes_of(self, rank: int) -> Iterator[_RowEntry]:
-        """Passes of a pipeline that a process runs, or operations of a burst that it takes part in."""
+        """Return passes of a pipeline that a process runs, or operations of a burst that it takes part in."""
         for job, (shape, plan) in enumerate(zip(self._shapes, self.jobs, strict=True)):
             if shape is None or not isinstance(plan, ShapedJobPlan) or rank not in self.ranks[job]:
                 continue
@@ -239,7 +239,7 @@ class ReplayOrder:
                         yield offset, job, number, place, shift, actions[name]
 
     def before(self, key: TransferKey, progress: ReplayExtent) -> set[TransferKey]:
-        """The last transfer before `key` on each of its links, those of its own job left out."""
+        """Return the last transfer before `key` on each of its links, those of its own job left out."""
         found = set()
         for link in self._links[key.job]:
             last = self._last_before(key, link, progress)
@@ -248,7 +248,7 @@ class ReplayOrder:
         return found
 
     def must_notify(self, job: int) -> bool:
-        """Whether processes without a worker of `job` wait for its transfers.
+        """Return whether processes without a worker of `job` wait for its transfers.
 
         Where all workers of one job have processes with workers of the other, each waits for itself.
         """
@@ -258,7 +258,7 @@ class ReplayOrder:
         )
 
     def follows_everywhere(self, job: int, earlier: int) -> bool:
-        """Whether all workers of `earlier` have processes with workers of `job`."""
+        """Return whether all workers of `earlier` have processes with workers of `job`."""
         return set(self.ranks[earlier]) <= set(self.ranks[job])
 
     def _last_before(self, key: TransferKey, link: int, progress: ReplayExtent) -> TransferKey | None:
@@ -295,7 +295,7 @@ class ReplayOrder:
 
 
 def used_gpus(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan]) -> tuple[str, ...]:
-    """GPUs that hold workers of some jobs: those of a job with a shape by slot, then others in the cluster's order."""
+    """Return GPUs that hold workers of some jobs: task-graph jobs by slot, then others in the cluster's order."""
     kept = list(jobs)
     slots = [gpu for job in kept if isinstance(job, ShapedJobPlan) for gpu in job.gpus]
     used = {gpu for job in kept for gpu in job.gpus}
@@ -303,7 +303,7 @@ def used_gpus(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan]) -> tu
 
 
 def _links(instance: Instance, jobs: Sequence[JobPlan | ShapedJobPlan], serial: bool) -> list[tuple[int, ...]]:
-    """Links of each job's transfers that wait for their turn; none of a job with a shape."""
+    """Return links of each job's transfers that wait for their turn; none of a job with a shape."""
     routes = Routes(instance.cluster)
     server_of = {server.name: index for index, server in enumerate(instance.cluster.servers)}
     found: list[tuple[int, ...]] = []

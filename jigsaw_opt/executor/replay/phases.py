@@ -42,19 +42,19 @@ class PhasePart:
         return self.phase.repeats if self.phase.is_counted else None
 
     def done(self, done: Sequence[int]) -> list[int]:
-        """Iterations of its jobs in it that are among so many of every job of the instance."""
+        """Return for each job how many of its iterations here are among so many of every job of the instance."""
         found = [max(0, done[number] - before) for number, before in zip(self.numbers, self.before, strict=True)]
         if self.repeats is None:
             return found
         return list(map(min, found, self.iterations(self.repeats)))
 
     def iterations(self, repeats: int) -> list[int]:
-        """Iterations of its jobs in so many repetitions."""
+        """Return the iterations of its jobs in so many repetitions."""
         return [repeats * len(job.iterations) for job in self.phase.jobs]
 
 
 def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
-    """All phases of a plan that is correct for the instance, by group."""
+    """Return all phases of a plan that is correct for the instance, by group."""
     done = [0] * len(instance.jobs)
     groups: list[list[PhasePart]] = [[] for _ in plan.groups]
     for count, (group, _, phase) in enumerate(plan.all_phases()):
@@ -78,7 +78,7 @@ def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | Shaped
 
 
 def restarts(instance: Instance, parts: Sequence[PhasePart], number: int) -> dict[int, int]:
-    """Jobs that a phase builds anew as they have moved or were absent before it (specification: moves).
+    """Return jobs that a phase builds anew as they have moved or were absent before it (specification: moves).
 
     Parameters
     ----------

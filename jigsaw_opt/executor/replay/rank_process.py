@@ -122,7 +122,7 @@ class _RankProcess:
         return sorted({rank for part in parts for ranks in self._ranks_in(part).values() for rank in ranks})
 
     def _ranks_in(self, part: PhasePart) -> dict[int, tuple[int, ...]]:
-        """By job of a phase, the rank of each worker or slot."""
+        """Return for each job of a phase the rank of each worker or slot."""
         jobs = zip(part.numbers, part.plan.jobs, strict=True)
         return {number: tuple(map(self.gpus.index, job.gpus)) for number, job in jobs}
 
@@ -213,7 +213,7 @@ class _RankProcess:
         return RankReport(list(self._ended), digests, self.memory, self.done, self._notes)
 
     def _done(self) -> list[int]:
-        """How many iterations each job has behind it: those of its last whole checkpoint, if the run goes on."""
+        """Return how many iterations each job has behind it: those of its last whole checkpoint, if the run goes on."""
         if self._checkpoint is None or not self.request.resume:
             return [0] * len(self.ranks)
         done, passes = self._checkpoint.last_whole(self.ranks, self.control), self.request.passes
@@ -263,7 +263,7 @@ class _RankProcess:
             torch.cuda.empty_cache()  # processes may share the device
 
     def _carry_out(self, part: PhasePart) -> None:
-        """A phase, or the baseline, which takes as many passes as the plan before it and saves nothing."""
+        """Carry out a phase, or the baseline, which takes as many passes as the plan before it and saves nothing."""
         request, usual = self.request, part is self._usual
         schedule = None if self._stages is None else self._stages.schedule
         order = ReplayOrder(part.instance, part.plan, request.backend == "nccl", self.gpus, schedule)
@@ -286,7 +286,7 @@ class _RankProcess:
 
 
 def device_of_process(request: ReplayRequest, local: int) -> torch.device:
-    """The device of this process; on a CPU, its share of the cores and threads."""
+    """Return the device of this process; on a CPU, its share of the cores and threads."""
     torch.set_num_threads(request.threads)
     if request.device == "cpu":
         keep_to_share(local, int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size())))
@@ -297,7 +297,7 @@ def device_of_process(request: ReplayRequest, local: int) -> torch.device:
 
 
 def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
-    """The store that the first process keeps, and where all find it."""
+    """Return the store that the first process keeps, and where all find it."""
     host = os.environ.get("MASTER_ADDR", "127.0.0.1")
     first = TCPStore(host, 0, None, True, TIMEOUT, wait_for_workers=False) if dist.get_rank() == 0 else None
     port = torch.tensor(first.port if first else 0)

@@ -137,7 +137,7 @@ class ReplayRequest(ReplaySettings):
                 yield "a baseline is for plans that list all iterations: jigsaw solve --solver search makes one"
 
     def cut(self) -> ReplayRequest:
-        """The same with no more repetitions of phases in the plan than are carried out."""
+        """Return the same with no more repetitions of phases in the plan than are carried out."""
         groups = tuple(replace(group, phases=tuple(map(self._cut, group.phases))) for group in self.plan.groups)
         return replace(self, plan=replace(self.plan, groups=groups))
 

@@ -140,7 +140,7 @@ class Run:
         return self._zero + (step.start_us if self.pace else self.order.release_us(step))
 
     def _transfer_starts(self, step: RowStep, levels: Sequence[int]) -> list[int]:
-        """By bucket, the moment before which its transfer does not start."""
+        """Return for each bucket the moment before which its transfer does not start."""
         buckets = range(1, self.order.depths[step.job] + 1)
         if not self.pace or len(levels) == 1:
             return [0] * len(buckets)

@@ -40,7 +40,7 @@ def summary(plan: Plan, found: Timeline, stages: StepTimes | None = None) -> Rep
 
 
 def cycle_us(plan: Plan, found: Timeline) -> int | None:
-    """The period or makespan as it was measured, in microseconds; None where the run was too short to tell.
+    """Return the period or makespan as it was measured, in microseconds; None where the run was too short to tell.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _transfer_pairs(plan: Plan, found: Timeline) -> Iterator[tuple[Transfer, Tra
 
 
 def _whole_passes(plan: Plan, found: Timeline) -> range:
-    """Passes that were carried out wholly in this run."""
+    """Return the passes that were carried out wholly in this run."""
     pairs = list(zip(plan.jobs, found.jobs, strict=True))
     first = max(-(-m.first_iteration // len(j.iterations)) for j, m in pairs)
     return range(first, repetitions(plan, found))
@@ -126,7 +126,7 @@ def repetitions(plan: Plan, found: Timeline) -> int:
 
 
 def _by_pass(plan: Plan, found: Timeline) -> dict[int, list[MeasuredIteration | MeasuredStep]]:
-    """Iterations of all jobs in each pass that was carried out wholly."""
+    """Return iterations of all jobs in each pass that was carried out wholly."""
     whole = _whole_passes(plan, found)
     passes: dict[int, list[MeasuredIteration | MeasuredStep]] = {turn: [] for turn in whole}
     for job, measured in zip(plan.jobs, found.jobs, strict=True):
@@ -145,7 +145,7 @@ def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
 
 
 def _busy_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
-    """Time of all blocks in each of these passes."""
+    """Return time of all blocks in each of these passes."""
     return {
         turn: sum(block.end_us - block.start_us for iteration in own for block in iteration.blocks)
         for turn, own in _by_pass(plan, found).items()
@@ -159,13 +159,13 @@ def _makespan(plan: Plan, found: Timeline) -> int | None:
 
 
 def _period(plan: Plan, found: Timeline) -> int | None:
-    """Mean distance of the ends of passes, without the first ones, where the pipeline fills."""
+    """Return mean distance of the ends of passes, without the first ones, where the pipeline fills."""
     last = max(b.start_us for j in plan.jobs for i in j.iterations for b in i.blocks)
     return mean_distance(list(_ends_by_pass(plan, found).values()), 1 + last // (plan.period_us or 1))
 
 
 def mean_distance(ends: Sequence[int], left_out: int) -> int | None:
-    """Mean distance of moments without the first ones, at most half of them; None where less than two are left."""
+    """Return the mean distance of times without the first ones, at most half; None where fewer than two are left."""
     first = min(len(ends) // 2, left_out)
     if len(ends) - first < 2:
         return None

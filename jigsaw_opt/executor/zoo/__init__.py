@@ -75,7 +75,7 @@ def resnet(image: int, channels: int, stages: Sequence[int], width: int, classes
 
 
 def bert(layers: int, width: int, heads: int, rows: int, positions: int, vocabulary: int) -> Network:
-    """Encoder with the two heads of pre-training (Devlin et al. 2019); the token head uses the input's table."""
+    """Build an encoder with both heads of pre-training (Devlin et al. 2019); the token head uses the input's table."""
     embeddings = Embeddings(vocabulary, positions, width, sentences=2)
     body = {f"layer{index}": TransformerLayer(width, heads, causal=False) for index in range(layers)}
     units = {"embeddings": embeddings, **body, "heads": PretrainingHeads(embeddings.tokens)}
@@ -83,7 +83,7 @@ def bert(layers: int, width: int, heads: int, rows: int, positions: int, vocabul
 
 
 def gpt(layers: int, width: int, heads: int, rows: int, positions: int, vocabulary: int, data: str) -> Network:
-    """Decoder as in GPT-2 (Radford et al. 2019); the output uses the input's table."""
+    """Build a decoder as in GPT-2 (Radford et al. 2019); the output uses the input's table."""
     embeddings = Embeddings(vocabulary, positions, width, sentences=0)
     body = {f"layer{index}": TransformerLayer(width, heads, causal=True) for index in range(layers)}
     units = {"embeddings": embeddings, **body, "output": VocabularyOutput(embeddings.tokens)}

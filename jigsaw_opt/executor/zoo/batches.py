@@ -91,7 +91,7 @@ def _shifted(tokens: Tensor) -> Batch:
 
 @cache
 def topics_text() -> Tensor:
-    """The whole text that `text` draws from, a byte a token."""
+    """Return the whole text that `text` draws from, a byte a token."""
     from pydoc_data.topics import topics
 
     whole = "\n".join(body for _, body in sorted(topics.items()))
@@ -100,7 +100,7 @@ def topics_text() -> Tensor:
 
 @cache
 def digit_samples() -> Batch:
-    """All handwritten digits that scikit-learn ships: 8 x 8 pixels in 64 features of 0 to 1, and classes.
+    """Return all handwritten digits that scikit-learn ships: 8 x 8 pixels in 64 features of 0 to 1, and classes.
 
     Raises
     ------

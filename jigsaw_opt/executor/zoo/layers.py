@@ -61,7 +61,7 @@ class TransformerLayer(nn.Module):
         self.dense = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Rows ``(batch, rows, width)`` to rows of the same shape."""
+        """Map rows ``(batch, rows, width)`` to rows of the same shape."""
         if self.causal:
             rows = rows + self._attention(self.attention_norm(rows))
             return rows + self.dense(self.dense_norm(rows))  # type: ignore[no-any-return]
@@ -112,7 +112,7 @@ class VocabularyOutput(nn.Module):
         self.norm, self.table = nn.LayerNorm(table.embedding_dim), table
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Rows ``(batch, rows, width)`` to scores ``(batch, rows, vocabulary)``."""
+        """Map rows ``(batch, rows, width)`` to scores ``(batch, rows, vocabulary)``."""
         return functional.linear(self.norm(rows), self.table.weight)
 
 
@@ -131,7 +131,7 @@ class PretrainingHeads(nn.Module):
         self.table, self.bias = table, nn.Parameter(torch.zeros(table.num_embeddings))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Rows ``(batch, rows, width)`` to scores ``(batch, rows + 1, vocabulary)``."""
+        """Map rows ``(batch, rows, width)`` to scores ``(batch, rows + 1, vocabulary)``."""
         tokens = functional.linear(self.transform(rows), self.table.weight, self.bias)
         pair = self.pair(torch.tanh(self.pool(rows[:, 0])))
         return torch.cat([tokens, functional.pad(pair, (0, tokens.shape[2] - 2)).unsqueeze(1)], dim=1)

@@ -40,7 +40,7 @@ class _Rest:
 
 
 def budget_plan(costs: BurstCosts, limit: float) -> BurstPlan:
-    """The least iteration time, and at that the least GPU time, with the job's amplification at most `limit`.
+    """Return the plan of least iteration time, then GPU time, that keeps the job's amplification limit.
 
     That is the GPU time of all layers over their time on one GPU: a layer may be above the limit where others make up
     for it. For each option of a layer all ways there are kept of which none is both faster and cheaper, as far as they
@@ -77,7 +77,7 @@ def budget_plan(costs: BurstCosts, limit: float) -> BurstPlan:
 
 
 def _rests(costs: BurstCosts) -> list[list[_Rest]]:
-    """By layer and option."""
+    """Return for each layer and option what it and the layers behind it take."""
     found = [[_Rest(0.0, (0.0, 0.0)) for _ in costs.layers[-1].options]]
     for layer, before in pairwise(reversed(costs.layers)):
         found.append([_rest(layer, previous, found[-1]) for previous in range(len(before.options))])
@@ -85,7 +85,7 @@ def _rests(costs: BurstCosts) -> list[list[_Rest]]:
 
 
 def _rest(layer: BurstLayer, previous: int, after: list[_Rest]) -> _Rest:
-    """What `layer` and those behind it take after an option of the layer before."""
+    """Return what `layer` and those behind it take after an option of the layer before."""
     time, frugal = inf, (inf, inf)
     for own, (option, rest) in enumerate(zip(layer.options, after, strict=True)):
         step = layer_us(layer, previous, own)
@@ -95,7 +95,7 @@ def _rest(layer: BurstLayer, previous: int, after: list[_Rest]) -> _Rest:
 
 
 def _steps(layer: BurstLayer, own: int, fronts: list[list[_Way]]) -> list[_Way]:
-    """All ways to an option."""
+    """Return the labels of all ways to an option."""
     gpus, found = layer.options[own].gpus, []
     for previous, front in enumerate(fronts):
         step = layer_us(layer, previous, own)
@@ -104,7 +104,7 @@ def _steps(layer: BurstLayer, own: int, fronts: list[list[_Way]]) -> list[_Way]:
 
 
 def _front(ways: list[_Way], latest: float) -> list[_Way]:
-    """Those that no other one beats in time and GPU time, up to a time."""
+    """Return the labels that no other one beats in time and GPU time, up to a time."""
     kept: list[_Way] = []
     for way in sorted(ways, key=_order):
         if way.time > latest * (1 + 1e-12):  # sums of the same times in another order differ a little
@@ -119,7 +119,7 @@ def _order(way: _Way) -> tuple[float, float]:
 
 
 def _choice(way: _Way) -> tuple[int, ...]:
-    """The options of a way, first to last."""
+    """Return the options of a way, first to last."""
     found = []
     while way.before is not None:
         found.append(way.option)

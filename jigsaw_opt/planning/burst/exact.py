@@ -16,7 +16,7 @@ _NEVER = (inf, inf)
 
 
 def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
-    """The least iteration time, and at that the least GPU time, with every layer's amplification at most `limit`.
+    """Return the plan of least iteration time, then GPU time, that keeps every layer's amplification limit.
 
     What a layer takes, and so its amplification, follows from its option and that of the layer before. So the best plan
     is a shortest path through the options, from layer to layer, without the steps that break the limit.
@@ -51,7 +51,7 @@ def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
 
 
 def _best_step(layer: BurstLayer, own: int, labels: list[_Label], limit: float) -> tuple[_Label, int]:
-    """The best label of an option, and the option before it."""
+    """Return the best label of an option, and the option before it."""
     gpus, best = layer.options[own].gpus, (_NEVER, 0)
     for previous, (time, gpu_time) in enumerate(labels):
         step = layer_us(layer, previous, own)

@@ -19,7 +19,7 @@ _BYTES_PER_SECOND = 10**6
 
 
 def burst_instance(plan: BurstPlan, name: str, horizon: Horizon) -> Instance:
-    """The instance of a plan: a server with a GPU for each that there is, and one job with a shape.
+    """Return the instance of a plan: a server with a GPU for each that there is, and one job with a shape.
 
     Operations follow one another as in the planner's costs: forward passes ``F0``, ``F1``, … with activations moved in
     between, then backward passes the other way, each with its synchronisation and the gradients moved on. A layer on
@@ -67,12 +67,12 @@ class _Line:
         return tuple(Edge(one, other) for one, other in pairwise(self.names))
 
     def block(self, name: str, us: float, gpus: int) -> None:
-        """A pass on the first GPUs."""
+        """Add a pass on the first GPUs."""
         self.blocks.append(ShapedBlock(name, tuple(self.slots[:gpus]), {_TYPE: max(1, round(us))}))
         self.names.append(name)
 
     def delay(self, name: str, us: float, gpus: int) -> None:
-        """Moving something among GPUs; where there is but one, it is that one's work."""
+        """Add moving something among GPUs; where there is but one, it is that one's work."""
         if not round(us):
             return
         if gpus == 1:
@@ -81,7 +81,7 @@ class _Line:
             self._transfer(ShapedTransfer(name, round(us), self.slots[0], self.slots[1]))
 
     def ring(self, name: str, us: float, gpus: int) -> None:
-        """Synchronisation: as many bytes as take a ring so long (specification: durations-of-shaped-operations)."""
+        """Add synchronisation: as many bytes as take a ring so long (specification: durations-of-shaped-operations)."""
         if gpus == 1:
             self.delay(name, us, gpus)
         elif size := round(us * gpus / (2 * (gpus - 1))):
@@ -93,12 +93,12 @@ class _Line:
 
 
 def _forward_us(option: LayerOption) -> float:
-    """The share of `gpu_us` that the forward pass has of both passes as measured; half where both measure nothing."""
+    """Return the part of `gpu_us` that the forward pass takes, as measured; half where nothing is measured."""
     both = option.forward_us + option.backward_us
     return option.gpu_us * (option.forward_us / both if both else 0.5)
 
 
 def _moved_us(plan: BurstPlan) -> list[float]:
-    """By layer, moving its input there and the gradient of it back."""
+    """Return for each layer the microseconds of moving its input there and its gradient back."""
     steps = zip(plan.costs.layers[1:], pairwise(plan.choice), strict=True)
     return [0.0, *(layer.transfer_us[before][own] for layer, (before, own) in steps)]

@@ -80,12 +80,12 @@ class BurstPlan:
         return [amplification(layer, time, gpus) for layer, time, gpus in columns]
 
     def over(self, limit: float) -> list[int]:
-        """Places of the layers whose amplification is above a limit."""
+        """Return places of the layers whose amplification is above a limit."""
         return [at for at, value in enumerate(self.amplifications) if not within(value, limit)]
 
 
 def layer_us(layer: BurstLayer, previous: int, own: int) -> float:
-    """Microseconds of a layer with its option `own`, after the option `previous` of the layer before."""
+    """Return microseconds of a layer with its option `own`, after the option `previous` of the layer before."""
     option = layer.options[own]
     moved = layer.transfer_us[previous][own] if layer.transfer_us else 0.0
     return moved + option.gpu_us + option.sync_us
@@ -97,7 +97,7 @@ def amplification(layer: BurstLayer, time_us: float, gpus: int) -> float | None:
 
 
 def within(value: float | None, limit: float) -> bool:
-    """Whether an amplification, or a GPU time, keeps a limit."""
+    """Return whether an amplification, or a GPU time, keeps a limit."""
     return value is None or value <= limit * (1 + _TOLERANCE)
 
 
@@ -114,7 +114,7 @@ def require_limit(limit: float) -> None:
 
 
 def widest_plan(costs: BurstCosts) -> BurstPlan:
-    """The plan with as many GPUs in every layer as it may have: data parallelism."""
+    """Return the plan with as many GPUs in every layer as it may have: data parallelism."""
     return BurstPlan(
         costs,
         tuple(max(range(len(layer.options)), key=lambda at: layer.options[at].gpus) for layer in costs.layers),

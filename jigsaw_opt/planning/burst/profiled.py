@@ -180,13 +180,13 @@ def _costs(runs: Mapping[int, Sequence[_LayerRun]], setting: BurstSetting) -> Bu
 
 
 def _shared(run: Sequence[ProfiledLayer]) -> list[ProfiledLayer]:
-    """Each layer as the last that is alike."""
+    """Return each layer as the last that is alike."""
     last = {layer.key: layer for layer in run}
     return [last[layer.key] for layer in run]
 
 
 def _layer(setting: BurstSetting, counts: Sequence[int], column: Sequence[_LayerRun], first: bool) -> BurstLayer:
-    """A layer on each number of GPUs.
+    """Return a layer on each number of GPUs.
 
     Where one GPU has no run of the whole batch, it takes that of the fewest GPUs as often as these are many.
     """
@@ -204,7 +204,7 @@ def _sync_us(setting: BurstSetting, layer: _LayerRun, count: int) -> float:
 
 
 def _released_numbers(layer: ProfiledLayer) -> int:
-    """What the released functions take for the number of weights of a layer that is not linear."""
+    """Return what the released functions take for the number of weights of a layer that is not linear."""
     if layer.kind != "conv2d":
         return 0
     parameters = json.loads(layer.parameters)

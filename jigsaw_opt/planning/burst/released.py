@@ -52,7 +52,7 @@ def released_plan(costs: BurstCosts, limit: float) -> BurstPlan:
 
 
 def _chosen(reached: list[float], amplified: list[float], limit: float) -> int:
-    """The option of the layer before that the planner settles on."""
+    """Return the option of the layer before that the planner settles on."""
     best, time, least = 0, inf, inf
     for at, (total, own) in enumerate(zip(reached, amplified, strict=True)):
         if total < time and (own < limit or own < least):

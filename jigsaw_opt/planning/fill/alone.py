@@ -78,7 +78,7 @@ def _solved(instance: Instance, options: Options) -> Result:
 
 
 def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None:
-    """Each job on a server of its own kind, or None where some job needs several or finds none."""
+    """Return each job on a server of its own kind, or None where some job needs several or finds none."""
     classes = list[Job | ShapedJob]()
     for job in instance.jobs:
         if altered(job, name="") not in classes:
@@ -109,7 +109,7 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
 
 
 def _on_one_server(instance: Instance) -> Instance:
-    """The instance of a job on the first server that has GPUs enough, or else as it is."""
+    """Return the instance of a job on the first server that has GPUs enough, or else as it is."""
     job, cluster = instance.jobs[0], instance.cluster
     slots = job.workers if isinstance(job, Job) else len(job.shape.slots)
     server = next((it for it in cluster.servers if it.gpus >= slots), None)

@@ -64,7 +64,7 @@ class ExactHoles:
 
     @classmethod
     def of(cls, loads: Loads, kept: Mapping[str, int], plan: Plan) -> ExactHoles | None:
-        """The program of an instance, or None where its jobs are not of this kind.
+        """Return the program of an instance, or None where its jobs are not of this kind.
 
         Where edges leave the order of blocks open, they keep that of the plan.
         """
@@ -132,7 +132,7 @@ class ExactHoles:
         return done
 
     def _holds_nothing(self, job: Job | ShapedJob) -> bool:
-        """Whether a background job, of one block, takes no memory."""
+        """Return whether a background job, of one block, takes no memory."""
         plain = isinstance(job, ShapedJob) and not job.shape.holds and all(it.memory == 0 for it in job.shape.slots)
         return plain or job.name not in self._loads.background
 
@@ -143,7 +143,7 @@ class ExactHoles:
             self.bound = min(self.bound, Fraction(value, period_us) + over)
 
     def _read(self, value: Callable[..., int], starts: Sequence[int], period_us: int) -> tuple[Vector, Plan]:
-        """The plan of a solution."""
+        """Return the plan of a solution."""
         own = self._plan.jobs[0]
         places = dict(enumerate(own.gpus))
         server = self._loads.instance.cluster.servers[0]
@@ -187,13 +187,13 @@ def _lengths_us(graph: ShapedGraph, operations: Operations) -> list[int]:
 
 
 def _planned_orders(graph: ShapedGraph, plan: Plan) -> list[tuple[int, ...]]:
-    """By slot, its blocks in the order of a plan."""
+    """Return for each slot its blocks in the order of a plan."""
     blocks = plan.jobs[0].iterations[0].blocks
     return [tuple(sorted(own, key=lambda block: blocks[block].start_us)) for own in graph.blocks_of]
 
 
 def _parts(loads: Loads) -> tuple[list[Pieces], list[Parts]] | None:
-    """What iterations of background jobs consist of; None where some block takes several GPUs or levels are open."""
+    """Return the parts of background iterations; None where a block takes several GPUs or levels are open."""
     once = compile_instance(restricted(loads.instance, dict.fromkeys(loads.background, 1)))
     jobs = {job.name: job for job in once.jobs}
     shapes = {graph.job.name: graph for graph in once.shaped}

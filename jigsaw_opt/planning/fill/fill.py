@@ -83,7 +83,7 @@ def fill(
 
 
 def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...]:
-    """Names of the background jobs, in the order of the instance."""
+    """Return names of the background jobs, in the order of the instance."""
     names = [job.name for job in instance.jobs]
     unknown = [name for name in foreground if name not in names]
     if unknown:
@@ -102,7 +102,7 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
 
 
 def _allowed(instance: Instance, foreground: Sequence[str], least_us: int, slowdown: float | Fraction) -> int:
-    """The period that slow-down and guarantees allow, in microseconds."""
+    """Return the period that slow-down and guarantees allow, in microseconds."""
     exact = slowdown if isinstance(slowdown, Fraction) else Fraction(str(slowdown))
     own = [job for job in instance.jobs if job.name in foreground]
     guaranteed = [job.pace_us * job.iterations for job in own if job.pace_us is not None]

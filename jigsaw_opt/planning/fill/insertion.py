@@ -135,7 +135,7 @@ def _require_form(instance: Instance, foreground: str, factor: Fraction) -> None
 
 
 def _have_room(operations: Operations, front: OperationGraph, back: Sequence[OperationGraph]) -> bool:
-    """Whether GPUs are alike and joined, and each holds the foreground and any of the others."""
+    """Return whether GPUs are alike and joined, and each holds the foreground and any of the others."""
     servers = operations.cluster.servers
     memory, types = min(server.gpu_memory for server in servers), {server.gpu_type for server in servers}
     alike = len(types) == 1 and all(types <= set(graph.gpu_types) for graph in (front, *back))
@@ -144,7 +144,7 @@ def _have_room(operations: Operations, front: OperationGraph, back: Sequence[Ope
 
 
 def _channel(operations: Operations, graph: OperationGraph) -> Channel | None:
-    """A foreground has all GPUs; a job of one worker exchanges nothing, wherever it is."""
+    """Return the channel of a job: over all GPUs for a foreground; a job of one worker exchanges nothing."""
     everywhere = {k: server.gpus for k, server in enumerate(operations.cluster.servers)}
     return operations.routes.under(graph.route_policy).channel(everywhere if graph.slots > 1 else {0: 1})
 
@@ -210,7 +210,7 @@ def _lengths(least_us: int, each_us: Sequence[int], most_us: int) -> list[int]:
 
 
 def _is_below(low: int, middle: int, high: int, each_us: Sequence[int]) -> bool:
-    """Whether the work in a hole of the middle length is not above the line between the other two."""
+    """Return whether the work in a hole of the middle length is not above the line between the other two."""
     gained, over = _work(middle, each_us) - _work(low, each_us), _work(high, each_us) - _work(low, each_us)
     return gained * (high - low) <= over * (middle - low)
 

@@ -110,7 +110,7 @@ class Loads:
         return sum(k * weight for k, weight in zip(vector, self.weights, strict=True))
 
     def canonical(self, vector: Vector) -> Vector:
-        """The vector where of alike jobs an earlier one has no fewer iterations: only names in plans change."""
+        """Return the vector where of alike jobs an earlier one has no fewer iterations: only names in plans change."""
         found = list(vector)
         for own in self.alike:
             for index, count in zip(own, sorted((vector[index] for index in own), reverse=True), strict=True):
@@ -118,7 +118,7 @@ class Loads:
         return tuple(found)
 
     def vectors(self, most: int) -> Sequence[Vector] | None:
-        """All vectors within the caps, alike ones once; None where there are more than so many."""
+        """Return all vectors within the caps, alike ones once; None where there are more than so many."""
         if math.prod(math.comb(self.caps[own[0]] + len(own), len(own)) for own in self.alike) > most:
             return None
         choices = [combinations_with_replacement(range(self.caps[own[0]], -1, -1), len(own)) for own in self.alike]
@@ -151,7 +151,7 @@ class Loads:
         return sorted(items, key=lambda it: (it[1] > 0, -Fraction(it[0], it[1] or 1)))
 
     def _corners(self, resource: SharedResource) -> list[Fraction]:
-        """Ends of the periods that are possible, and where a resource suffices for one job more than before."""
+        """Return the ends of possible periods, and where a resource suffices for one job more than before."""
         work, corners = resource.taken_us, [Fraction(self.least_us), Fraction(self.allowed_us)]
         for _, each, cap in self._by_density(resource):
             work += each * cap
@@ -160,7 +160,7 @@ class Loads:
         return corners
 
     def _knapsack(self, resource: SharedResource, period: Fraction) -> Fraction:
-        """Most weighted iterations that fit in a period, fractions of one allowed."""
+        """Return most weighted iterations that fit in a period, fractions of one allowed."""
         left = resource.count * period - resource.taken_us
         if left < 0:
             return Fraction(0)
@@ -171,7 +171,7 @@ class Loads:
         return value
 
     def _resources(self, foreground: Sequence[str]) -> tuple[SharedResource, ...]:
-        """All GPUs first, then the GPUs of sets of servers, then links."""
+        """Return all GPUs first, then the GPUs of sets of servers, then links."""
         once, servers = self._once, self.instance.cluster.servers
         everywhere = frozenset(range(len(servers)))
         sets = dict.fromkeys([everywhere, *(it for it in once.servers.values() if it)])
@@ -220,12 +220,12 @@ class Loads:
 
 
 def is_monotone(job: object) -> bool:
-    """Whether a plan of a job still is one with an iteration left out: levels depend on no other iteration's."""
+    """Return whether a plan of a job still is one with an iteration left out: levels depend on no other iteration's."""
     return not isinstance(job, Job) or job.depth.rule in ("full", "staircase")
 
 
 def restricted(instance: Instance, iterations: Mapping[str, int]) -> Instance:
-    """The instance with these jobs alone, each with so many iterations; those with 0 are left out."""
+    """Return the instance with these jobs alone, each with so many iterations; those with 0 are left out."""
     jobs = (altered(job, iterations=iterations[job.name]) for job in instance.jobs if iterations.get(job.name))
     return altered(instance, jobs=tuple(jobs))
 

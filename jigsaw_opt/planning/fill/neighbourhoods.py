@@ -104,7 +104,7 @@ class PackingSearch:
         return tuple(counts.get(name, 0) for name in self._loads.background)
 
     def plan(self) -> Plan:
-        """The best plan, of the jobs that have iterations."""
+        """Return the best plan, of the jobs that have iterations."""
         packing = self.best.packing
         plans = {job.name: job for job in self._foreground.jobs(packing.gaps)}
         for name, job in zip(self._names, packing.jobs, strict=True):
@@ -156,7 +156,7 @@ class PackingSearch:
                 yield {moment: self._spare}
 
     def _placed(self, gaps: Gaps) -> _RatedPeriod:
-        """All jobs placed anew, those of the best weight for their work first."""
+        """Return all jobs placed anew, those of the best weight for their work first."""
         packing = FilledPeriod(self._operations, self._foreground, gaps, self._jobs())
         ranked = [(0, packing.calendar(gpu).busy_us, gpu) for gpu in gpu_numbers(self._operations).values()]
         ranked.sort()
@@ -171,7 +171,7 @@ class PackingSearch:
         return self._inserted(packing, range(len(self._names)))
 
     def _chosen(self, packing: FilledPeriod, index: int, ranked: Iterable[Gpu]) -> tuple[Gpu, ...] | None:
-        """GPUs for the slots of a job: those of a server that come first, or else the first of all."""
+        """Return GPUs for the slots of a job: those of a server that come first, or else the first of all."""
         need, servers, anywhere = packing.jobs[index].slots, defaultdict[int, list[Gpu]](list), list[Gpu]()
         for gpu in ranked:
             own = servers[gpu[0]]
@@ -184,7 +184,7 @@ class PackingSearch:
         return tuple(anywhere) if len(anywhere) == need else None
 
     def _inserted(self, packing: FilledPeriod, indices: Iterable[int]) -> _RatedPeriod:
-        """Iterations of placed jobs put in, those of the best weight for their work first."""
+        """Return the period with iterations of placed jobs put in, those of the best weight for their work first."""
         chosen, moment = set(indices), self._random.choice(self._foreground.moments)
         for group in self._groups:
             if self._late(_GRACE_SECONDS):
@@ -195,7 +195,7 @@ class PackingSearch:
         return _RatedPeriod(packing, Fraction(packing.value, packing.period_us))
 
     def _stretched(self) -> None:
-        """A gap more, one less or a shorter one; all jobs are packed anew where they are."""
+        """Add, drop or shorten a gap, and pack all jobs anew where they are."""
         packing, gaps = self.best.packing, dict(self.best.packing.gaps)
         if gaps and self._random.random() < _REMOVALS:
             moment = self._random.choice(sorted(gaps))
@@ -213,7 +213,7 @@ class PackingSearch:
         self._take(self._inserted(again, range(len(self._names))))
 
     def _gap(self, packing: FilledPeriod) -> tuple[int, int]:
-        """A moment, and what is missing there for one more operation on some GPU."""
+        """Return a moment, and what is missing there for one more operation on some GPU."""
         gpu, moment = self._random.choice(self._foreground.starts)
         start, end = packing.calendar(gpu).hole((now := packing.shift(moment)) - 1)
         left = end - start if start < now == end else 0
@@ -224,7 +224,7 @@ class PackingSearch:
         return moment, max(1, self._random.choice(lengths) - left)
 
     def _recreated(self) -> None:
-        """Some jobs that share GPUs or links are taken out, and put back elsewhere; jobs that are nowhere join them."""
+        """Take out some jobs that share GPUs or links, and put them back elsewhere with unplaced jobs."""
         packing, pick = self.best.packing, self._random
         first = pick.randrange(len(self._names))
         beside = {j for resource in packing.resources(first) for j in packing.at[resource]} - {first}

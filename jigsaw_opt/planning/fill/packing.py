@@ -98,19 +98,19 @@ class BackgroundJob:
         return ((graph.levels,) * graph.slots,)
 
     def bytes_at(self, slot: int) -> tuple[int, int]:
-        """Bytes that a slot takes of its GPU: all the time, and as activations of a worker."""
+        """Return bytes that a slot takes of its GPU: all the time, and as activations of a worker."""
         if isinstance(self.graph, OperationGraph):
             return self.graph.state_bytes, self.graph.activation_bytes[-1]
         held = sum(hold.bytes for hold in self.graph.holds if hold.slot == slot)
         return self.graph.shape.slots[slot].memory + held, 0
 
     def may_be(self, slot: int, gpu_type: str) -> bool:
-        """Whether a slot may be on a type of GPU."""
+        """Return whether a slot may be on a type of GPU."""
         types = self.graph.gpu_types if isinstance(self.graph, OperationGraph) else self.graph.gpu_types[slot]
         return gpu_type in types
 
     def plan(self, operations: Operations, period_us: int) -> JobPlan | ShapedJobPlan:
-        """Its plan; the first iteration starts within the first period, or later."""
+        """Return its plan; the first iteration starts within the first period, or later."""
         names = tuple(operations.cluster.gpu_name(*gpu) for gpu in self.gpus)
         later = -min(min(self.done[0].starts) // period_us, 0) * period_us
         shaped, rows = [], []
@@ -179,7 +179,7 @@ class FilledPeriod:
         return self._calendars[resource]
 
     def admits(self, index: int, slot: int, gpu: Gpu) -> bool:
-        """Whether type and memory of a GPU suffice for a slot beside what is there (specification: memory)."""
+        """Return whether type and memory of a GPU suffice for a slot beside what is there (specification: memory)."""
         server = self.operations.cluster.servers[gpu[0]]
         job = self.jobs[index]
         if not job.may_be(slot, server.gpu_type):
@@ -213,7 +213,7 @@ class FilledPeriod:
             job.gpus, job.patterns, job.done = (), (), []
 
     def again(self, gaps: Gaps) -> FilledPeriod:
-        """The same jobs on the same GPUs in a period with other gaps, without iterations."""
+        """Return the same jobs on the same GPUs in a period with other gaps, without iterations."""
         jobs = [replace(job, done=[]) for job in self.jobs]
         packing = FilledPeriod(self.operations, self.kept, gaps, jobs)
         for resource, own in self.at.items():
@@ -237,11 +237,11 @@ class FilledPeriod:
                 self._calendars.pop(resource, None)
 
     def shift(self, moment: int) -> int:
-        """Where a moment of the foreground's plan is among the gaps."""
+        """Return where a moment of the foreground's plan is among the gaps."""
         return self.kept.shift(self.gaps)(moment)
 
     def resources(self, index: int) -> set[Resource]:
-        """GPUs and links that a placed job may occupy."""
+        """Return GPUs and links that a placed job may occupy."""
         return _resources(self.jobs[index])
 
     def insert(self, indices: Iterable[int], cut: int) -> None:
@@ -277,7 +277,7 @@ class FilledPeriod:
         return sum(self._touched[resource] for resource in _resources(self.jobs[index]))
 
     def _next(self, index: int, ready: int) -> _NextIteration | None:
-        """The next iteration, that of the pattern that ends first; None where none fits."""
+        """Return the next iteration, that of the pattern that ends first; None where none fits."""
         job, found = self.jobs[index], None
         # Iterations follow one another, so the last one ends before the first one a period later.
         limit = min(job.done[0].starts) + self.period_us if job.done else None
@@ -293,7 +293,7 @@ class FilledPeriod:
         return found
 
     def _starts(self, pattern: _IterationPattern, ready: int) -> list[int] | None:
-        """Each operation at its earliest; None where one has no room."""
+        """Return each operation at its earliest; None where one has no room."""
         starts = [ready] * len(pattern.order)
         self.steps += len(pattern.order)
         for operation in pattern.order:
@@ -322,7 +322,7 @@ def _orders(levels: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def _resources(job: BackgroundJob) -> set[Resource]:
-    """GPUs and links that it may occupy."""
+    """Return GPUs and links that it may occupy."""
     return {*job.gpus, *(it for used in job.patterns[0].resources for it in used)} if job.patterns else {*job.gpus}
 
 

@@ -73,7 +73,7 @@ class FillResult:
 
 
 def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> Counter[str]:
-    """By GPU (``server/index``), the time of the blocks of some jobs in a period, in microseconds."""
+    """Return for each GPU (``server/index``) the time of the blocks of some jobs in a period, in microseconds."""
     busy: Counter[str] = Counter()
     for job, done in zip(instance.jobs, plan.jobs, strict=True):
         if job.name not in names:

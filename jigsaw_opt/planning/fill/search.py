@@ -72,11 +72,11 @@ class Limits:
         return self._spent >= 1 or time.monotonic() >= self._end or self._options.cancel.is_set()
 
     def late(self, seconds: float) -> bool:
-        """Whether the clock has been over for so long, or the search is cancelled."""
+        """Return whether the clock has been over for so long, or the search is cancelled."""
         return self._options.cancel.is_set() or time.monotonic() >= self._end + seconds
 
     def part(self, share: float) -> Options:
-        """Options of a solve that may take a share of the whole, or what is left of it."""
+        """Return options of a solve that may take a share of the whole, or what is left of it."""
         own, left = self._options, max(0.0, 1 - self._spent)
         seconds = None if own.time_limit is None else min(share * own.time_limit, self._end - time.monotonic())
         work = None if own.work_limit is None else min(share, left) * own.work_limit
@@ -104,11 +104,11 @@ class Limits:
         return replace(own, time_limit=max(0.0, min(own.time_limit, left)))
 
     def work_share(self, work: float) -> float:
-        """What so much work is of the limit; 0 without one."""
+        """Return what so much work is of the limit; 0 without one."""
         return 0.0 if self._options.work_limit is None else work / max(self._options.work_limit, 1e-9)
 
     def steps_share(self, steps: int) -> float:
-        """What steps of packing are of the limit of work; 0 without one."""
+        """Return what steps of packing are of the limit of work; 0 without one."""
         return self.work_share(steps / _STEPS)
 
     def charge(self, share: float) -> None:
@@ -270,14 +270,14 @@ class VectorSearch:
         return any(most >= limit and _covers(vector, less) for less, most in self._open.items())
 
     def _limit_us(self, vector: Vector) -> int:
-        """The longest period within what is allowed at which a vector beats the best rate."""
+        """Return the longest period within what is allowed at which a vector beats the best rate."""
         value = self.loads.value(vector)
         if not self.best.value:
             return self.loads.allowed_us if value else 0
         return min(self.loads.allowed_us, ceil_div(value * self.best.plan.objective, self.best.value) - 1)
 
     def _least_period_us(self, vector: Vector) -> int:
-        """The best bound of a vector's period: by its loads, by its own solve, and by those of smaller vectors."""
+        """Return the best bound of a vector's period: by loads, by its own solve, and by smaller vectors."""
         known: Mapping[Vector, int] = self._least_us
         if self._monotone:
             less = (us for it, us in known.items() if _covers(vector, it))
@@ -291,5 +291,5 @@ class VectorSearch:
 
 
 def _covers(vector: Vector, less: Vector) -> bool:
-    """Whether it has as many iterations of every job, or more."""
+    """Return whether it has as many iterations of every job, or more."""
     return all(a <= b for a, b in zip(less, vector, strict=True))

@@ -24,7 +24,7 @@ Gaps = Mapping[int, int]
 
 
 def gpu_numbers(operations: Operations) -> Mapping[str, Gpu]:
-    """GPUs by name."""
+    """Return the place of each GPU by its name."""
     return operations.cluster.gpus.place_of
 
 
@@ -91,7 +91,7 @@ class KeptPlan:
         self._held = self._most_held(done)
 
     def busy(self, gaps: Gaps) -> dict[Resource, list[tuple[int, int]]]:
-        """By GPU and link, starts and ends of what occupies it, after gaps have been put in."""
+        """Return for each GPU and link the starts and ends of what occupies it, with gaps put in."""
         shift = self.shift(gaps)
         return {
             resource: [(moved := shift(start), moved + end - start) for start, end in times]
@@ -99,7 +99,7 @@ class KeptPlan:
         }
 
     def jobs(self, gaps: Gaps) -> Iterator[JobPlan | ShapedJobPlan]:
-        """The plans of its jobs, after gaps have been put in."""
+        """Yield the plans of its jobs, after gaps have been put in."""
         shift = self.shift(gaps)
         for job in self.plan.jobs:
             if isinstance(job, JobPlan):
@@ -124,11 +124,11 @@ class KeptPlan:
                 yield replace(job, iterations=tuple(shaped))
 
     def memory(self, gpu: Gpu) -> tuple[int, int]:
-        """Bytes that it takes of a GPU at most beside activations of workers, and these."""
+        """Return bytes that it takes of a GPU at most beside activations of workers, and these."""
         return self._network.memory_bytes[gpu] + self._held[gpu], self._network.activation_bytes[gpu]
 
     def shift(self, gaps: Gaps) -> Callable[[int], int]:
-        """Where moments are after gaps have been put in."""
+        """Return where moments are after gaps have been put in."""
         moments = tuple(sorted(gaps))
         return _PeriodShift(self.period_us, moments, tuple(accumulate((gaps[it] for it in moments), initial=0)))
 
@@ -150,6 +150,6 @@ class KeptPlan:
 
 
 def _moved(it: _Timed, shift: Callable[[int], int]) -> _Timed:
-    """A block or transfer at its new time."""
+    """Return a block or transfer at its new time."""
     start = shift(it.start_us)
     return replace(it, start_us=start, end_us=start + it.end_us - it.start_us)

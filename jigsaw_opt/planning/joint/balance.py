@@ -19,7 +19,7 @@ def balanced_cut(table: StageTable) -> Cut | None:
 
 
 def _balanced(table: StageTable, again: bool, whole: bool) -> Cut | None:
-    """By dynamic programming from the last stage; `whole` for the micro-batches that 1F1B has in flight."""
+    """Find the balanced cut by dynamic programming from the last stage; `whole`: as 1F1B has it in flight."""
     import numpy as np
 
     layout, never = table.configuration.layout, 2**60

@@ -82,7 +82,7 @@ class _Ways:
 
 
 def _memory_us(pipeline: PipelineProblem, ways: _Ways, stages: Sequence[int]) -> int:
-    """What the memory of a device asks for."""
+    """Return what the memory of a device asks for."""
     costs, count = pipeline.costs, pipeline.layout.micro_batches
     zero = (0,) * pipeline.layout.stages
     held, again = costs.activation_bytes or zero, costs.recomputed_bytes or zero
@@ -110,7 +110,7 @@ def _memory_us(pipeline: PipelineProblem, ways: _Ways, stages: Sequence[int]) ->
 
 
 def _most_us(passes: Sequence[tuple[int, int]], room: int, count: int) -> int:
-    """The most time of passes, `count` of each kind, whose bytes a room holds; parts of a pass are rounded up."""
+    """Return the most time of passes, `count` of each kind, whose bytes fit; parts of a pass are rounded up."""
     time = 0
     for size, length in sorted(passes, key=lambda it: it[0] / it[1]):
         if size == 0 or room >= count * size:

@@ -81,7 +81,7 @@ class _CutSearch:
         self._rules = list(range(RULES))
 
     def over(self) -> bool:
-        """Whether nothing is left to be done: time, or a better makespan."""
+        """Return whether nothing is left to be done: time, or a better makespan."""
         least = self.bound.least_us
         return self.budget.left() <= self.until or self.best is None or least is None or self.best.makespan_us <= least
 
@@ -162,7 +162,7 @@ class _CutSearch:
                         yield moved
 
     def _scheduled(self, cut: Cut, pipeline: PipelineProblem) -> ScheduledCut | None:
-        """The shortest list schedule or named schedule of a cut; of one that is far from the best, not of all rules."""
+        """Return the shortest list or named schedule of a cut; of one far from the best, not of all rules."""
         best: tuple[int, Orders] | None = None
         rules = rules_of(pipeline)
         for tried, number in enumerate(list(self._rules), 1):

@@ -131,7 +131,7 @@ class _Scheduling:
         return [device.order for device in self.devices], end
 
     def _choose(self, device: _Device, now: int) -> Pass | None:
-        """The pass that a device takes: a backward one of the oldest micro-batch, else the last stage's forward one."""
+        """Return the next pass of a device: backward of the oldest micro-batch, else forward of its last stage."""
         for stage in device.stages:
             # What was computed again is held up to here, and there may be room for it but once.
             if self.again[stage] and self._waits("W", stage, now):
@@ -147,7 +147,7 @@ class _Scheduling:
         return None
 
     def _backward(self, device: _Device, now: int) -> Pass | None:
-        """The backward pass of the oldest micro-batch, of the last stage."""
+        """Return the backward pass of the oldest micro-batch, of the last stage."""
         waiting = [(self.done["B"][stage], -stage) for stage in device.stages if self._waits("B", stage, now)]
         if not waiting:
             return None
@@ -155,7 +155,7 @@ class _Scheduling:
         return Pass("B", number, -stage)
 
     def _forward(self, device: _Device, now: int) -> Pass | None:
-        """The forward pass of the last stage that has one within its limit and the memory."""
+        """Return the forward pass of the last stage that has one within its limit and the memory."""
         for stage in reversed(device.stages):
             number = self.done["F"][stage]
             if (

@@ -91,7 +91,7 @@ def completes(stages: Sequence[StageTrips], limit_us: int) -> bool:
 
 
 def _within(stages: StageTrips, limit_us: int) -> StageTrips:
-    """Those that a limit leaves by themselves."""
+    """Return the stages that a limit leaves, each judged by itself."""
     kept = (
         (stages.work_us <= limit_us) & (stages.least_us <= limit_us) & (stages.trip_us + stages.filled_us <= limit_us)
     )

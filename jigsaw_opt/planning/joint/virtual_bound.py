@@ -79,7 +79,7 @@ class VirtualBound:
         return found if len(found) <= most else None
 
     def _bounded(self, inner: range) -> Iterator[tuple[int, Cut]]:
-        """All cuts, each with its bound."""
+        """Yield all cuts, each with its bound."""
         within, stages = self.table.positions.within, self._layout.stages
         for places in combinations(inner, stages - 1):
             ends = (*places, len(within) - 1)
@@ -278,7 +278,7 @@ class _WholeModel(_StageModel):
             self.proto.add(self._of([1] * len(self.parts), stage) >= 1)
 
     def _times(self, *kinds: int) -> list[int]:
-        """By part, the time of some kinds of passes."""
+        """Return for each part the time of some kinds of passes."""
         return [self.share.numerator * sum(part[kind] for kind in kinds) for part in self.parts]
 
     def _upto(self, amounts: Sequence[int], stage: int) -> Any:
@@ -293,7 +293,7 @@ class _WholeModel(_StageModel):
         return self._upto(amounts, stage) - self._upto(amounts, stage - 1)
 
     def _sent(self, begin: int, end: int) -> Any:
-        """Sending across the ends of the stages from one to the one before another, one way."""
+        """Return the time of sending across the ends of the stages from one to the one before another, one way."""
         if not self.in_line:
             return sum(self.sending[begin:end])
         sizes = [int(it) * self.share.denominator for it in self.table.transfer_us[1:]]
@@ -308,7 +308,7 @@ class _WholeModel(_StageModel):
         return total
 
     def _add_load(self, stage: int) -> None:
-        """The work of a stage and those behind it, with the way there and back, or there alone and weights."""
+        """Add the work of a stage and those behind it, with the way there and back, or there alone and weights."""
         count, sent = self.layout.micro_batches, self._sent(0, stage)
         for ways, own, number in ((self._times(0, 1), self._times(0, 1), 2), (self._times(0), self._times(0, 1, 2), 1)):
             load = sum(self._of(own, other) for other in self.behind(stage))
@@ -322,7 +322,7 @@ class _WholeModel(_StageModel):
         self.proto.add(self.makespan >= turned + passes + self._upto(back, first - 1) + self._sent(0, first))
 
     def _add_memory(self, stages: Sequence[int]) -> None:
-        """What is held all the time, and one micro-batch in each stage where nothing is computed again."""
+        """Add the memory held all the time, and one micro-batch a stage where nothing is computed again."""
         table, share = self.table, self.share
         again = any(table.configuration.modes)
         amounts = [share.denominator * fixed + (not again) * share.numerator * kept for fixed, kept in self.bytes]

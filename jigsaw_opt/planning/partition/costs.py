@@ -81,7 +81,7 @@ class LevelCosts:
         self.pays = activations or variant == "paper"
 
     def alone(self, replicas: int, begin: int) -> Times:
-        """By end, times of stages from `begin` that are the first, on so many machines."""
+        """Return for each end times of stages from `begin` that are the first, on so many machines."""
         import numpy as np
 
         rows = slice(begin, begin + 1)
@@ -96,7 +96,7 @@ class LevelCosts:
         return np.where(held > self.memory, np.inf, times)
 
     def behind_another(self, replicas: int) -> Times:
-        """Times of stages behind another one, on so many machines; rows are prefixes that they begin behind."""
+        """Return times of stages behind another one, on so many machines; rows are prefixes that they begin behind."""
         import numpy as np
 
         times = self._replicated(replicas, slice(1, None))
@@ -109,7 +109,7 @@ class LevelCosts:
         return _larger(_larger(times, moved[:, None]), onward)
 
     def fits_behind_another(self, replicas: int, machines: int) -> NDArray[np.bool_] | None:
-        """Where memory suffices for stages on so many machines, when `machines` are used up to them."""
+        """Return where memory suffices for stages on so many machines, when `machines` are used up to them."""
         if self.memory is None:
             return None
         return self._in_flight(replicas, machines) * self.stashed[1:] + self.state[1:] <= self.memory
@@ -126,7 +126,7 @@ class LevelCosts:
 
 
 def differences(by_prefix: Times) -> Times:
-    """By begin (row) and end (column) of a stage, what it has of something that grows with the prefix."""
+    """Return for each begin (row) and end (column) of a stage what it has of something that grows with the prefix."""
     import numpy as np
 
     found: Times = by_prefix[None, :] - np.concatenate([[0.0], by_prefix])[:, None]

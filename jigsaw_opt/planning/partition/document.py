@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def partition_tree(partition: Partition) -> Json:
-    """The document of a partition, as what JSON is made of."""
+    """Return the document of a partition, as what JSON is made of."""
     return {"format": "jigsaw-partition/1", **asdict(partition)}
 
 

@@ -85,7 +85,7 @@ class LevelTable:
             )
 
     def least_s(self) -> Times:
-        """Least times on all machines by begin and end; infinite where that was not asked for."""
+        """Return least times on all machines by begin and end; infinite where that was not asked for."""
         import numpy as np
 
         size = len(self.within)
@@ -109,7 +109,7 @@ class LevelTable:
             end, machines = before, machines - replicas
 
     def _solve(self, row: int) -> Times:
-        """By number of machines and end, the least time of what begins at a row."""
+        """Return ``best[m - 1, e]``: the least time, in seconds, of layers from `row` to e on m machines."""
         import numpy as np
 
         check_deadline()

@@ -174,7 +174,7 @@ class _PartitionModel:
                 self.proto.add(copies * self.time >= self._of_stage(stage, weights)).only_enforce_if(literal)
 
     def _add_transfers(self) -> None:
-        """Outputs that are read behind each cut."""
+        """Add the outputs that are read behind each cut."""
         sizes = [floor(2 * layer.sent_bytes * 1e9 / self.level.bandwidth) for layer in self.graph.layers]
         for stage in range(self.count - 1):
             sent = [self.proto.new_bool_var("") for _ in self.before]

@@ -61,7 +61,7 @@ class Prefixes:
 
 
 def prefixes_of(graph: LayerGraph) -> Prefixes:
-    """The prefixes of a graph.
+    """Return the prefixes of a graph.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _bits(layers: int) -> Iterator[int]:
 
 
 def _readers(graph: LayerGraph) -> list[int]:
-    """By layer, those that read its output."""
+    """Return for each layer those that read its output."""
     readers = [0] * len(graph.layers)
     for tail, head in graph.edges:
         readers[tail] |= 1 << head
@@ -127,7 +127,7 @@ def _readers(graph: LayerGraph) -> list[int]:
 
 
 def _below(graph: LayerGraph) -> list[int]:
-    """By layer, all that it reads from, directly or not."""
+    """Return for each layer all that it reads from, directly or not."""
     before: dict[int, list[int]] = {at: [] for at in range(len(graph.layers))}
     for tail, head in graph.edges:
         before[head].append(tail)

@@ -228,7 +228,7 @@ def _stage(graph: LayerGraph, prefixes: Prefixes, it: LevelStage, copies: int) -
 
 
 def _data_parallel(prefixes: Prefixes, levels: Sequence[Level], variant: Variant) -> float:
-    """Seconds a minibatch of the whole model on all GPUs."""
+    """Return seconds a minibatch of the whole model on all GPUs."""
     time, parameters, inside = float(prefixes.compute_s[-1]), float(prefixes.parameter_bytes[-1]), 1
     for level in levels:
         if variant == "paper":

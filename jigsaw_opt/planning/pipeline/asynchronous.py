@@ -90,7 +90,7 @@ class AsyncSchedule:
 def asynchronous(
     stages: Sequence[AsyncStage], name: str, in_flight: int | None = None, memory: int | None = None
 ) -> AsyncSchedule:
-    """The steady state of PipeDream for some stages.
+    """Return the steady state of PipeDream for some stages.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ Starts = list[tuple[int, int]]
 
 
 def _least_pace(stages: Sequence[AsyncStage], in_flight: int | None) -> tuple[int, Starts, int]:
-    """The pace, the starts of a minibatch at it, and how long that takes."""
+    """Return the pace, the starts of a minibatch at it, and how long that takes."""
     pace = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
     while True:
         starts, fits = _building_block(stages, pace)
@@ -183,7 +183,7 @@ def _building_block(stages: Sequence[AsyncStage], pace: int) -> tuple[Starts, li
 
 
 def _by_stage(starts: Starts, count: int) -> list[tuple[int, int]]:
-    """By stage, starts of its forward and its backward pass."""
+    """Return for each stage the starts of its forward and its backward pass."""
     return [(there, back) for (there, _), (back, _) in zip(starts[:count], reversed(starts[count:]), strict=True)]
 
 
@@ -226,7 +226,7 @@ def _slot(stages: Sequence[AsyncStage], number: int, batch: int) -> str:
 def _sent(
     kind: str, batch: int, number: int, other: int, delay: int, slots: tuple[str, str]
 ) -> tuple[list[ShapedTransfer], list[Edge]]:
-    """What goes from one stage to the next, a byte for each microsecond of delay."""
+    """Return what goes from one stage to the next, a byte for each microsecond of delay."""
     before, after = f"{kind}{batch}.{number}", f"{kind}{batch}.{other}"
     if delay == 0:
         return [], [Edge(before, after)]
@@ -235,7 +235,7 @@ def _sent(
 
 
 def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, pace: int) -> Plan:
-    """The building block of each minibatch, a pace after the one before."""
+    """Return the building block of each minibatch, a pace after the one before."""
     operations = compile_instance(instance)
     graph = operations.shaped[0]
     at = dict[str, int]()

@@ -72,13 +72,13 @@ def megatron_layout(parts: ModelParts, layout: PipelineLayout, kinds: Sequence[t
 
 
 def _kind(name: str, kinds: Sequence[tuple[str, str]]) -> str:
-    """The kind of a module; empty where it is not known."""
+    """Return the kind of a module; empty where it is not known."""
     given = next((kind for pattern, kind in kinds if fnmatchcase(name, pattern)), None)
     return next((kind for usual, kind in _USUAL if usual.fullmatch(name)), "") if given is None else given
 
 
 def _refused(stages: Sequence[str], ranks: int) -> list[str]:
-    """What Megatron refuses of stages in its own words."""
+    """Return what Megatron refuses of stages in its own words."""
     wrong, whole = [], "".join(stages)
     if not re.fullmatch("Et*m*L", whole):
         wrong.append(f"Megatron has one E, all t, all m and one L in this order, not {quoted(_shortened(whole))}")
@@ -91,6 +91,6 @@ def _refused(stages: Sequence[str], ranks: int) -> list[str]:
 
 
 def _shortened(stage: str) -> str:
-    """A stage with repetitions."""
+    """Return a stage with repetitions."""
     runs = [(kind, len(list(same))) for kind, same in groupby(stage)]
     return "".join(kind * count if count < _LEAST_REPEATED else f"{kind}*{count}" for kind, count in runs)

@@ -69,13 +69,13 @@ class PipelineLayout:
         return self.stages // self.gpus
 
     def backward(self, micro_batch: int, stage: int) -> list[Pass]:
-        """The backward pass, and at once that for the weights where it has one of its own."""
+        """Return the backward pass, and at once that for the weights where it has one of its own."""
         first = Pass("B", micro_batch, stage)
         return [first, Pass("W", micro_batch, stage)] if self.split else [first]
 
 
 def gpipe(layout: PipelineLayout) -> Orders:
-    """All forward passes, then all backward passes in the same order (Huang et al., NeurIPS'19)."""
+    """Return all forward passes, then all backward passes in the same order (Huang et al., NeurIPS'19)."""
     batches = range(layout.micro_batches)
     return [
         [Pass("F", batch, stage) for batch in batches]
@@ -202,7 +202,7 @@ def v_half(layout: PipelineLayout) -> Orders:
 
 
 def _filled(at: Mapping[int, Pass], split: bool) -> list[Pass]:
-    """Passes by time, with those for the weights as soon as there is a free unit."""
+    """Return passes by time, with those for the weights as soon as there is a free unit."""
     order: list[Pass] = []
     waiting: deque[Pass] = deque()
     for time in range(max(at) + 1):

@@ -90,7 +90,7 @@ def stages_of(costs: PipelineCosts) -> list[AsyncStage]:
 
 
 def _transfer_us(partition: Partition, number: int) -> int:
-    """How long the output of a stage takes to the next one, by the innermost level that has GPUs of both.
+    """Return how long the output of a stage takes to the next one, by the innermost level that has GPUs of both.
 
     The latency alone where the partition does not pay for bytes.
     """

@@ -76,7 +76,7 @@ def recomputed_stages(shape: Shape) -> tuple[int, ...]:
 
 
 def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) -> Orders:
-    """By GPU, the passes of a pipeline in the order of a plan.
+    """Return for each GPU the passes of a pipeline in the order of a plan.
 
     Parameters
     ----------

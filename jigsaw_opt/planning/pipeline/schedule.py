@@ -93,13 +93,13 @@ def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: 
 
 
 def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
-    """By GPU, the most memory that orders of passes hold at once."""
+    """Return for each GPU the most memory that orders of passes hold at once."""
     static = by_gpu(pipeline.layout, pipeline.costs.static_bytes)
     return tuple(max(held, default=always) for held, always in zip(held_bytes(pipeline, orders), static, strict=True))
 
 
 def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
-    """By GPU, the memory that is held during each of its passes."""
+    """Return for each GPU the memory that is held during each of its passes."""
     costs, found = pipeline.costs, list[list[int]]()
     for held, order in zip(by_gpu(pipeline.layout, costs.static_bytes), orders, strict=True):
         found.append([])
@@ -149,7 +149,7 @@ def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
 
 
 def _waits_for(it: Pass, stages: int) -> Pass | None:
-    """The pass whose result a pass needs, but for the forward pass of its own stage where that follows from others."""
+    """Return the pass whose result a pass needs; the forward pass of its own stage only where no other implies it."""
     kind, batch, stage = it
     if kind == "F":
         return Pass("F", batch, stage - 1) if stage else None
@@ -159,7 +159,7 @@ def _waits_for(it: Pass, stages: int) -> Pass | None:
 
 
 def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: Orders) -> Timetable:
-    """Each pass of an instance of a pipeline as early as the orders allow.
+    """Return each pass of an instance of a pipeline as early as the orders allow.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def plan_of_orders(
 
 
 def _joint_order(graph: ShapedGraph, orders: Orders) -> list[int]:
-    """All operations, each behind what it waits for and behind the one before it on its GPU.
+    """Return all operations, each behind what it waits for and behind the one before it on its GPU.
 
     Raises
     ------

@@ -146,7 +146,7 @@ class PipelineProblem:
         return "FBW" if self.layout.split else "FB"
 
     def duration_us(self, kind: str, stage: int) -> int:
-        """Length of a pass in microseconds, at least 1."""
+        """Return length of a pass in microseconds, at least 1."""
         return max(1, {"F": self.costs.forward_us, "B": self.costs.backward_us, "W": self.costs.weight_us}[kind][stage])
 
     @cached_property
@@ -173,7 +173,7 @@ class PipelineProblem:
 
 
 def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) -> Instance:
-    """The instance of a pipeline: a server with a GPU for each, and one job with a shape.
+    """Return the instance of a pipeline: a server with a GPU for each, and one job with a shape.
 
     A pass is a block called ``F3.0``: its kind, micro-batch and stage. Sending is a delay, since the server's fabric is
     nobody's alone. On the cyclic horizon the barrier is `slot`: a GPU begins the next iteration once it is done with
@@ -195,7 +195,7 @@ def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) ->
 
 
 def pipeline_shape(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int]) -> Shape:
-    """What an iteration of a pipeline consists of.
+    """Return what an iteration of a pipeline consists of.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def pipeline_shape(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int
 
 
 def by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
-    """By GPU, the sum over its stages of what each has; 0 where nothing is stated."""
+    """Return for each GPU the sum over its stages of what each has; 0 where nothing is stated."""
     total = [0] * layout.gpus
     for stage, amount in enumerate(by_stage):
         total[layout.gpu_of[stage]] += amount
@@ -231,7 +231,7 @@ def by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
 def _transfers(
     layout: PipelineLayout, at: Sequence[tuple[int, int]], sizes: Sequence[int]
 ) -> tuple[list[ShapedTransfer], list[Edge]]:
-    """Outputs sent onward, gradients sent back, and what waits for them."""
+    """Return outputs sent onward, gradients sent back, and what waits for them."""
     transfers, edges = [], []
     last = layout.stages - 1
     for batch, stage in at:
@@ -251,7 +251,7 @@ def _transfers(
 
 
 def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[MemoryInterval]:
-    """What forward passes leave behind for backward ones."""
+    """Return what forward passes leave behind for backward ones."""
     holds = []
     for batch, stage in at:
         whole = pipeline.costs.activation_bytes[stage] if pipeline.costs.activation_bytes else 0

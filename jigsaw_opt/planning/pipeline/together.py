@@ -21,7 +21,7 @@ def add_pipeline(
     iterations: int = 1,
     weight: int = 1,
 ) -> Instance:
-    """The instance with a pipeline as its last job; its solver chooses GPUs and orders of passes.
+    """Return the instance with a pipeline as its last job; its solver chooses GPUs and orders of passes.
 
     What stages send takes links and fabrics of the cluster for as long as its bytes take there. The GPU memory is the
     cluster's as well. An iteration begins on a GPU once it is done with the one before.
@@ -66,7 +66,7 @@ def _gpu_type(cluster: Cluster, wanted: str | None) -> str:
 
 
 def _sizes(pipeline: PipelineProblem, cluster: Cluster) -> tuple[int, ...]:
-    """Bytes between neighbours; a time is a size only where each byte takes a microsecond."""
+    """Return bytes between neighbours; a time is a size only where each byte takes a microsecond."""
     costs = pipeline.costs
     if costs.transfer_bytes or not any(costs.transfer_us):
         return costs.transfer_bytes

@@ -281,7 +281,7 @@ def _with_messages(
     actions: Mapping[Pass, str],
     number: Mapping[int, int],
 ) -> list[list[str]]:
-    """By rank, its actions with sends and receives, and where the gradients of each stage are complete.
+    """Return for each rank its actions with sends and receives, and where the gradients of each stage are complete.
 
     All are put in one row by time, a message at the end of the pass that it is the result of and before passes that
     begin then. Each rank has its part of the row, so whatever it waits for stands before it there, and nothing

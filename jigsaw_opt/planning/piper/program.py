@@ -62,7 +62,7 @@ class PiperPlan:
 
 
 def piper_plan(graph: PiperGraph) -> PiperPlan:
-    """The plan of least time.
+    """Return the plan of least time.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def piper_plan(graph: PiperGraph) -> PiperPlan:
 
 
 def _chain(before: list[int]) -> list[int]:
-    """Closed sets of one order of the nodes."""
+    """Return the closed sets of one order of the nodes."""
     members = {
         node: [other for other in range(len(before)) if before[node] >> other & 1] for node in range(len(before))
     }
@@ -103,7 +103,7 @@ def _chain(before: list[int]) -> list[int]:
 
 
 def _least_plan(graph: PiperGraph, sets: _Sets, known: float) -> _PiperProgram | None:
-    """The program under the first limit at which there is a plan; none where there is none as good as a known one."""
+    """Return the program under the first limit with a plan; None where no plan is as good as a known one."""
     least = sets.least_time
     limits = [factor * least for factor in _LIMITS] if least else [inf]
     for limit in [it for it in limits if it < known] + [known]:
@@ -141,7 +141,7 @@ class _Sets:
         return found
 
     def devices(self, work: NDArray[np.float64], memory: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
-        """How many devices work and memory take at least, where no stage takes longer than a limit."""
+        """Return how many devices work and memory take at least, where no stage takes longer than a limit."""
         import numpy as np
 
         by_memory = np.ceil(memory / self.graph.memory * (1 - _ROUNDING))
@@ -205,7 +205,7 @@ class _PiperProgram:
         return found
 
     def _step(self, at: int, devices: int, total: int) -> tuple[int, int, int, float]:
-        """The set behind the first stage, the degrees of this stage and its time, which reach the least time."""
+        """Backtrack one step: return the set behind the first stage, and that stage's degrees and time."""
         import numpy as np
 
         value = self.best[at, devices, total]

@@ -56,7 +56,7 @@ class StageCosts:
         pairs = [(options[0], options[-1]) if options else None for options in own]
 
         def column(name: str) -> Array:
-            """By way, the values of all nodes."""
+            """Return for each way the values of all nodes."""
             return np.array([[getattr(pair[way], name) if pair else 0.0 for pair in pairs] for way in (0, 1)])
 
         self.time, self.parameter_bytes = column("time"), column("parameter_bytes")
@@ -86,7 +86,7 @@ class StageCosts:
         return found
 
     def times(self, members: Members, outside: Array, copies: int, most: int, limit: float) -> Array:
-        """Times by stage and micro-batches in flight, from 0 to `most`; infinite where there is no room, or none.
+        """Return times by stage and micro-batches in flight, 0 to `most`; infinite where there is no room, or none.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class StageCosts:
         return np.pad(np.concatenate(parts), ((0, 0), (1, 0)), constant_values=np.inf)
 
     def ways(self, members: Members, copies: int, flight: int) -> list[int]:
-        """By node, which way a single stage runs it."""
+        """Return for each node which way a single stage runs it."""
         import numpy as np
 
         own = members[None]
@@ -141,7 +141,7 @@ class StageCosts:
         total = ((first + np.minimum(more, 0)) * members).sum(axis=1)
 
         def fast_and_saved(values: Array) -> tuple[Array, Array]:
-            """Bytes of the fastest ways by stage, and what each node saves by the other one."""
+            """Return bytes of the fastest ways by stage, and what each node saves by the other one."""
             difference = values[0] - values[1]
             whole: Array = members @ values[0] - (fastest & members) @ difference
             return whole, np.where(fastest, -difference, difference)
@@ -160,7 +160,7 @@ class StageCosts:
 
 
 def _changed(saved: Array, lost: Array, above: Array) -> Members:
-    """Which nodes (columns) change until enough is saved, those first that lose least for each byte."""
+    """Return which nodes (columns) change until enough is saved, those first that lose least for each byte."""
     import numpy as np
 
     useful = saved > 0

@@ -24,7 +24,7 @@ _NEVER = 2**62
 
 
 def contiguous_placement(groups: Groups) -> Placed:
-    """The placement of least maximum load in which each device has what lies between two closed sets.
+    """Return the placement of least maximum load in which each device has what lies between two closed sets.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class _ContiguousProgram:
         self.least = int(self.best[-1, -1, -1])
 
     def sets(self) -> list[tuple[int, str]]:
-        """Sets of groups on devices of a kind that reach the least load."""
+        """Return sets of groups on devices of a kind that reach the least load."""
         found: list[tuple[int, str]] = []
         devices, at = (self.groups.graph.cpus, self.groups.graph.accelerators), len(self.closed) - 1
         while at:
@@ -84,7 +84,7 @@ class _ContiguousProgram:
         return found[::-1]
 
     def _step(self, devices: tuple[int, int], at: int) -> tuple[int, str, tuple[int, int]]:
-        """The closed set before, the kind of the last device, and the devices before it, which reach the least load."""
+        """Backtrack one step: return the previous closed set, the kind of the last device, and the devices left."""
         cpus, accelerators = devices
         value = self.best[cpus, accelerators, at]
         before, loads, cpu_loads = self._parts(at)
@@ -155,7 +155,7 @@ class _ContiguousProgram:
         return found
 
     def _shorter(self, rest: int) -> list[tuple[int, int]]:
-        """Groups that can be cut off at the end of a closed set so that another one is left, and that one."""
+        """Return groups that can be cut off at the end of a closed set so that another one is left, and that one."""
         if rest not in self.shorter:
             own = [at for at in range(rest.bit_length()) if rest >> at & 1]
             before = 0
@@ -167,7 +167,7 @@ class _ContiguousProgram:
         return self.shorter[rest]
 
     def _change(self, own: int, more: int, at: int) -> int:
-        """How much more is moved where a set takes a group."""
+        """Return how much more is moved where a set takes a group."""
         change = 0
         for mask, time in self.touching[at]:
             if not mask & own:
@@ -178,7 +178,7 @@ class _ContiguousProgram:
 
 
 def _larger(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The larger of two, place by place."""
+    """Return the elementwise maximum of two arrays."""
     import numpy as np
 
     found: NDArray[np.int64] = np.maximum(one, other)
@@ -186,7 +186,7 @@ def _larger(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _touching(groups: Groups) -> list[list[tuple[int, int]]]:
-    """By group, outputs that join it with others."""
+    """Return for each group the outputs that join it with others."""
     found: list[list[tuple[int, int]]] = [[] for _ in groups.members]
     for mask, time in groups.outputs:
         for at in range(len(groups.members)):

@@ -23,7 +23,7 @@ __all__ = ["exact_placement"]
 
 
 def exact_placement(groups: Groups, start: Placed | None, options: Options) -> Placed:
-    """The placement of least maximum load, contiguous or not.
+    """Return the placement of least maximum load, contiguous or not.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class _DeviceModel:
                 self.proto.add_hint(literal, device_of[at] == device)
 
     def sets(self, solver: cp_model.CpSolver) -> list[tuple[int, str]]:
-        """Sets of groups on devices of a kind."""
+        """Return sets of groups on devices of a kind."""
         found = []
         for device, kind in enumerate(self.kinds):
             own = sum(1 << at for at, literals in enumerate(self.on) if solver.value(literals[device]))
@@ -134,7 +134,7 @@ class _DeviceModel:
         self.proto.add(sum(size * x for size, x in zip(groups.bytes, there, strict=True)) <= groups.graph.memory)
 
     def _add_symmetry(self, devices: range) -> None:
-        """A device of a kind is used only for a group behind one that the device before it has."""
+        """Use a device only for a group behind one that the device before it has: alike devices are symmetric."""
         for before, device in pairwise(devices):
             earlier: list[cp_model.IntVar] = []
             for own in self.on:

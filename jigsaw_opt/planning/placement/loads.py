@@ -127,7 +127,7 @@ class Groups:
 
 
 def placed(groups: Groups, sets: Iterable[tuple[int, str]], bound_ns: int) -> Placed:
-    """A placement of sets of groups on devices of a kind.
+    """Return a placement of sets of groups on devices of a kind.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def placed(groups: Groups, sets: Iterable[tuple[int, str]], bound_ns: int) -> Pl
 
 
 def groups_of(graph: OperatorGraph) -> Groups:
-    """The groups of a workload as it states them, in no order."""
+    """Return the groups of a workload as it states them, in no order."""
     members: dict[int, list[int]] = {}
     for at, operator in enumerate(graph.operators):
         members.setdefault(operator.group, []).append(at)
@@ -152,7 +152,7 @@ def groups_of(graph: OperatorGraph) -> Groups:
 
 
 def ordered_groups(graph: OperatorGraph) -> Groups:
-    """The groups of a workload in an order in which each comes behind those before it.
+    """Return the groups of a workload in an order in which each comes behind those before it.
 
     Where backward operators sit with forward ones, the forward pass says what comes first. A group that has only
     backward ones takes part mirrored. Groups that come before one another are one. So is a forward operator that takes
@@ -176,7 +176,7 @@ def ordered_groups(graph: OperatorGraph) -> Groups:
 
 
 def _order(graph: OperatorGraph, group: Sequence[int]) -> nx.DiGraph[int]:
-    """Which group comes before which."""
+    """Return which group comes before which."""
     import networkx as nx
 
     order: nx.DiGraph[int] = nx.DiGraph()
@@ -193,7 +193,7 @@ def _order(graph: OperatorGraph, group: Sequence[int]) -> nx.DiGraph[int]:
 
 
 def _merged_leaves(graph: OperatorGraph, group: list[int]) -> list[int]:
-    """Groups after those without any time that have one neighbour in the forward pass have joined it."""
+    """Merge each group without any time into its only neighbour in the forward pass; return the new groups."""
     while True:
         time: dict[int, int] = dict.fromkeys(group, 0)
         neighbours: dict[int, set[int]] = {name: set() for name in time}

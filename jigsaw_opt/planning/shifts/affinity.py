@@ -90,7 +90,7 @@ class TimeShifts:
 def time_shifts(
     jobs: Sequence[RepeatedJob], bandwidths: Sequence[int], grid_us: int | None = None, seed: int = 0
 ) -> TimeShifts:
-    """Time shifts of the best mean compatibility.
+    """Return time shifts of the best mean compatibility.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def time_shifts(
 
 
 def affinity_parts(links: Sequence[SharedLink]) -> list[tuple[SharedLink, ...]]:
-    """Connected parts of the affinity graph: links that jobs join, directly or over others."""
+    """Return the connected parts of the affinity graph: links that jobs join, directly or over others."""
     left, parts = list(links), []
     while left:
         part = [left.pop(0)]
@@ -138,7 +138,7 @@ def affinity_parts(links: Sequence[SharedLink]) -> list[tuple[SharedLink, ...]]:
 
 
 def has_no_cycle(part: Sequence[SharedLink]) -> bool:
-    """Whether a connected part of the affinity graph is a tree: one edge less than it has jobs and links."""
+    """Return whether a connected part of the affinity graph is a tree: one edge less than it has jobs and links."""
     jobs = {j for link in part for j in link.users}
     return sum(len(link.users) for link in part) == len(jobs) + len(part) - 1
 

@@ -61,7 +61,7 @@ class Comparison:
     ratios: RatioResult
 
     def planned_us(self, slowdowns: Sequence[float]) -> tuple[float, ...]:
-        """By job, its time in a plan of such slow-downs."""
+        """Return for each job its time in a plan of such slow-downs."""
         return tuple(factor * us for factor, us in zip(slowdowns, self.alone_us, strict=True))
 
 
@@ -151,7 +151,7 @@ def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: 
 def best_placement(
     operations: Operations, placements: Iterable[WorkerGpus], plan: Plan, grid_us: int | None, seed: int
 ) -> ShiftedPlacement:
-    """The candidate of the best mean compatibility, the first among equals, with the levels of a plan."""
+    """Return the candidate of the best mean compatibility, the first among equals, with the levels of a plan."""
     bandwidths = [link.bandwidth for link in operations.cluster.links]
 
     def judged(placement: WorkerGpus) -> ShiftedPlacement:
@@ -166,7 +166,7 @@ def best_placement(
 def shared_times(
     operations: Operations, chosen: ShiftedPlacement, seed: int, iterations: int = 200
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean times of an iteration under fair sharing: with random starts, and with the time shifts."""
+    """Return mean times of an iteration under fair sharing: with random starts, and with the time shifts."""
     bandwidths, rng = [link.bandwidth for link in operations.cluster.links], random.Random(seed)
     jobs = chosen.jobs
     rows = []
@@ -185,7 +185,7 @@ def _solved(instance: Instance, options: Options) -> Plan:
 
 
 def _part(options: Options, share: float) -> Options:
-    """Options with a share of the limits."""
+    """Return options with a share of the limits."""
     time, work = options.time_limit, options.work_limit
     return replace(
         options,

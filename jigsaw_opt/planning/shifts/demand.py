@@ -65,7 +65,7 @@ class GridDemand:
 
     @classmethod
     def of(cls, job: RepeatedJob, grid_us: int) -> GridDemand:
-        """The demand of a job on a grid of so many microseconds."""
+        """Return the demand of a job on a grid of so many microseconds."""
         cells = ceil_div(job.cycle_us, grid_us)
         busy = [0] * cells
         for start, end in job.transfers:
@@ -87,7 +87,7 @@ class GridDemand:
 
 
 def shared_links(jobs: Sequence[RepeatedJob], bandwidths: Sequence[int]) -> tuple[SharedLink, ...]:
-    """Links that two or more jobs send over, by index."""
+    """Return links that two or more jobs send over, by index."""
     users: dict[int, list[int]] = {}
     for number, job in enumerate(jobs):
         for link in job.channel.links if job.transfers else ():
@@ -96,7 +96,7 @@ def shared_links(jobs: Sequence[RepeatedJob], bandwidths: Sequence[int]) -> tupl
 
 
 def choose_grid(jobs: Sequence[RepeatedJob], links: Sequence[SharedLink], most_cells: int = MOST_CELLS) -> int:
-    """The finest grid, in microseconds, on which every circle has at most so many cells.
+    """Return the finest grid, in microseconds, on which every circle has at most so many cells.
 
     Divisors of all cycles come first: on them no cycle is rounded. Else it is 1, 2 or 5 times a power of ten.
     """

@@ -99,7 +99,7 @@ class RepeatedJob:
 
 
 def placement_of(operations: Operations, plan: Plan) -> WorkerGpus:
-    """Where a plan has its workers."""
+    """Return where a plan has its workers."""
     number = {server.name: k for k, server in enumerate(operations.cluster.servers)}
 
     def gpu(name: str) -> Gpu:
@@ -110,7 +110,7 @@ def placement_of(operations: Operations, plan: Plan) -> WorkerGpus:
 
 
 def repeated_jobs(operations: Operations, placement: WorkerGpus, plan: Plan) -> tuple[RepeatedJob, ...]:
-    """The jobs on a placement, with the levels that they have in a plan.
+    """Return the jobs on a placement, with the levels that they have in a plan.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def _iteration(
 
 
 def draw_placement(operations: Operations, seed: int) -> WorkerGpus | None:
-    """A random placement with a GPU of its own for each worker, on few servers a job; None where none is found.
+    """Return a random placement with a GPU of its own for each worker, on few servers a job; None where none is found.
 
     Jobs come in a random order. Each takes the free GPUs of one server after the other, in a random order of servers
     but for those that hold all of it, which come first.

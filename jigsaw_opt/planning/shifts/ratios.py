@@ -89,7 +89,7 @@ class RatioResult:
 
 
 def with_ratios(instance: Instance, ratios: Iterable[int]) -> Instance:
-    """The instance with the iterations of each job done so often in a period."""
+    """Return the instance with the iterations of each job done so often in a period."""
     jobs = (altered(job, iterations=job.iterations * a) for job, a in zip(instance.jobs, ratios, strict=True))
     return altered(instance, jobs=tuple(jobs))
 
@@ -147,7 +147,7 @@ class _RatioSearch:
         self.best: RatioPlan
 
     def first(self, start: Plan | None) -> RatioPlan:
-        """The common period, of a plan at hand or solved with ten times the time of an attempt."""
+        """Return the common period, of a plan at hand or solved with ten times the time of an attempt."""
         ones = (1,) * len(self.alone_us)
         self.bounds[ones] = self._value(ones, lower_bound(compile_instance(self.instance)).value)
         solved = self._attempt(ones, _FIRST) if start is None or not self.limits.over else None

@@ -97,7 +97,7 @@ class RotationProblem:
         return sum(float(np.maximum(load - 1.0, 0.0).mean()) for load in self.loads(rotations))
 
     def excesses(self, loads: Sequence[NDArray[Any]], job: int) -> list[NDArray[Any]]:
-        """By link, the mean excess with one more job, for each of its choices; loads are without it."""
+        """Return for each link the mean excess with one more job, for each of its choices; loads are without it."""
         return [self._with(load, shares, job) for load, shares in zip(loads, self.shares, strict=True)]
 
     def _with(self, load: NDArray[Any], shares: dict[int, NDArray[Any]], job: int) -> NDArray[Any]:
@@ -136,7 +136,7 @@ class RotationProblem:
 
 
 def best_rotations(problem: RotationProblem, seed: int = 0, most_nodes: int = MOST_NODES) -> Rotations:
-    """The least excess that coordinate search and branch and bound find, with its bound.
+    """Return the least excess that coordinate search and branch and bound find, with its bound.
 
     Parameters
     ----------

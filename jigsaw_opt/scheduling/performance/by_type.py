@@ -14,7 +14,7 @@ class ByType(Protocol):
     """What policies that share GPU types in time need beyond `Performance`."""
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Iterations a second on as many GPUs of a type as the job asks for; 0 where it cannot run."""
+        """Return iterations a second on as many GPUs of a type as the job asks for; 0 where it cannot run."""
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Iterations until the job ends that has done so many units of work."""
+        """Return iterations until the job ends that has done so many units of work."""

@@ -62,7 +62,7 @@ class Epochs:
         return self.profiles
 
     def unknown(self, job: TraceJob) -> str | None:
-        """A model without a profile, or a batch size beyond those that were validated.
+        """Return what is unknown of a job: a model without a profile, or a batch size beyond the validated ones.
 
         Models that need several GPUs for one replica are not covered.
         """
@@ -78,7 +78,7 @@ class Epochs:
         return None
 
     def work(self, job: TraceJob) -> int:
-        """What the job states, or else the progress at the end of the last epoch."""
+        """Return what the job states, or else the progress at the end of the last epoch."""
         if job.iterations is not None:
             return job.iterations * UNITS
         return self._models[job.model].ends[-1]
@@ -98,7 +98,7 @@ class Epochs:
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """A job has GPUs of one type to itself."""
+        """Return why a job cannot run on a share: it needs GPUs of one type to itself, and a profile on them."""
         if len(jobs) > 1:
             return "profiles are of jobs that run alone"
         types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
@@ -109,7 +109,7 @@ class Epochs:
         return None
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """The pace of the epoch that the job is in."""
+        """Return the pace of the epoch that the job is in."""
         servers = Counter(self._server_of[gpu] for gpu in share.gpus)
         gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
         epoch = self._models[jobs[0].model].epoch(done[0])
@@ -129,12 +129,12 @@ class Epochs:
         return self._paces[key]
 
     def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> BatchSplit:
-        """How the batch of an iteration is spread."""
+        """Return how the batch of an iteration is spread."""
         assert job.batch_size is not None
         return self.profiles[gpu_type][job.model].spread(job.batch_size, sum(placement))
 
     def _slowdown(self, job: TraceJob) -> float:
-        """How much longer iterations take than was measured."""
+        """Return how much longer iterations take than was measured."""
         return 1.0
 
     def _time_us(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...]) -> int:

@@ -45,7 +45,7 @@ class FilledShares:
         self._found: dict[_Kind, Mapping[str, Fraction] | None] = {}
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """A foreground that has not all GPUs, wide background jobs or too many, or no room in memory or holes."""
+        """Return why a share is refused: a foreground without all GPUs, wide or too many jobs, or no room."""
         front, *back = jobs
         if front.gpus != len(share.gpus):
             return f"the foreground job asks for {front.gpus} GPUs and the share has {len(share.gpus)}"
@@ -54,7 +54,7 @@ class FilledShares:
         return None if self._times(share, jobs) is not None else "memory or holes do not suffice for these jobs"
 
     def iteration_us(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[Fraction]:
-        """The mean time of an iteration of each job."""
+        """Return the mean time of an iteration of each job."""
         found = self._times(share, jobs)
         assert found is not None  # the engine has asked `refuses`
         _, *back = jobs
@@ -70,7 +70,7 @@ class FilledShares:
         return self._found[key]
 
     def _kind(self, place: Place) -> _Kind:
-        """What plans depend on of the servers: their hardware, the GPUs used of each, and what joins them."""
+        """Return what plans depend on of the servers: their hardware, the GPUs used of each, and what joins them."""
         servers = sorted((repr(altered(self.cluster.servers[k], name="", gpus=used)) for k, used in place))
         channel = self._routes.channel(dict(place))
         return tuple(servers), channel and (channel.rate, channel.latency_us)

@@ -88,7 +88,7 @@ class Adaptive:
         return (variance + square) / (variance * smallest / samples + square)
 
     def goodput(self, servers: int, gpus: int, epoch: int, model: ThroughputModel) -> tuple[float, BatchSplit]:
-        """The greatest progress a second on some GPUs by a throughput model, and the batch that gives it.
+        """Return the greatest progress a second on some GPUs by a throughput model, and the batch that gives it.
 
         Without any batch that fits the goodput is 0.
         """
@@ -103,7 +103,7 @@ class Adaptive:
         return float(value[best]), BatchSplit(int(local[best]), int(passes[best]), gpus)
 
     def _candidates(self, gpus: int) -> tuple[Integers, Integers]:
-        """Samples of a GPU and pass, and passes, of batches from the smallest to the largest."""
+        """Return samples of a GPU and pass, and passes, of batches from the smallest to the largest."""
         import numpy as np
 
         least = max(self.profile.smallest_batch, self.fewest_local * gpus)
@@ -188,19 +188,19 @@ class Goodput(Epochs):
         return self._models_learned[seen]
 
     def runs_on(self, job: TraceJob, gpu_type: str) -> bool:
-        """Whether the job's model was measured on a type of GPU."""
+        """Return whether the job's model was measured on a type of GPU."""
         return job.model in self.adaptive[gpu_type]
 
     def most_gpus(self, job: TraceJob) -> int:
-        """GPUs beyond which the largest batch leaves some of them too few samples, on any type."""
+        """Return GPUs beyond which the largest batch leaves some of them too few samples, on any type."""
         return max(table[job.model].most_gpus for table in self.adaptive.values() if job.model in table)
 
     def alone_rate(self, job: TraceJob, gpu_type: str) -> float:
-        """Samples a second of one GPU of a type, as measured before the first run."""
+        """Return samples a second of one GPU of a type, as measured before the first run."""
         return self.adaptive[gpu_type][job.model].alone_rate
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Iterations a second at the batch size and on the number of GPUs that the job asks for; 0 on too few GPUs."""
+        """Return iterations a second at the batch size and number of GPUs that the job asks for; 0 on too few."""
         servers = [server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type]
         if sum(servers) < job.gpus or job.model not in self.profiles[gpu_type]:
             return 0.0
@@ -210,7 +210,7 @@ class Goodput(Epochs):
         return 1 / (self.profiles[gpu_type][job.model].iteration_s(placement, batch)[0] * self._slowdown(job))
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Iterations at the batch size of the trace until the job ends."""
+        """Return iterations at the batch size of the trace until the job ends."""
         assert job.batch_size is not None
         profile, work = self._models[job.model], self.work(job)
         left = 0.0

@@ -44,7 +44,7 @@ class Timetabled:
         return None if self._period(share, jobs) is not None else "no timetable of these jobs was found"
 
     def iteration_us(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[int | Fraction]:
-        """The mean time of an iteration, the same for all jobs: their iterations take turns one to one."""
+        """Return the mean time of an iteration, the same for all jobs: their iterations take turns one to one."""
         period = self._period(share, jobs)
         assert period is not None  # the engine has asked `refuses`
         return (period,) * len(jobs)
@@ -59,7 +59,7 @@ class Timetabled:
         return self._periods[key]
 
     def _kind(self, place: Place) -> object:
-        """What the timetable depends on of the servers: of one server its hardware, of several which they are."""
+        """Return what a timetable depends on: of one server its hardware, of several which they are."""
         if len(place) > 1:
             return place
         server, used = self.cluster.servers[place[0][0]], place[0][1]

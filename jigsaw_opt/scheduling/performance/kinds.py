@@ -37,7 +37,7 @@ def performance_of(
     stages: Mapping[str, StageTimes] | None = None,
     speeds: str = "",
 ) -> Performance:
-    """The performance model of a kind.
+    """Return the performance model of a kind.
 
     Parameters
     ----------

@@ -29,11 +29,11 @@ class Places:
         self._server_of = cluster.gpus.server_of
 
     def of(self, gpus: Iterable[int]) -> Place:
-        """The place of some GPUs, given by their numbers in the cluster."""
+        """Return the place of some GPUs, given by their numbers in the cluster."""
         return tuple(sorted(Counter(self._server_of[gpu] for gpu in gpus).items()))
 
     def part(self, place: Place) -> Cluster:
-        """The servers of a place with the GPUs used of them, and the links between them.
+        """Return the servers of a place with the GPUs used of them, and the links between them.
 
         Other servers that routes between them pass through are switches there.
         """

@@ -56,7 +56,7 @@ class Profiled:
         return self.models
 
     def unknown(self, job: TraceJob) -> str | None:
-        """A model that is not there, that no GPU can run, or no number of iterations."""
+        """Return what is unknown of a job: its model, a GPU that can run it, or its number of iterations."""
         model = self.models.get(job.model)
         if model is None:
             return f"no model {job.model!r}; {nearest(job.model, sorted(self.models))}"
@@ -68,12 +68,12 @@ class Profiled:
         return None
 
     def work(self, job: TraceJob) -> int:
-        """Its iterations."""
+        """Return the work of a job: its iterations times `UNITS`."""
         assert job.iterations is not None
         return job.iterations * UNITS
 
     def alone_us(self, job: TraceJob) -> int:
-        """Its iterations at full depth on as few servers as possible, the first that can run it.
+        """Return its iterations at full depth on as few servers as possible, the first that can run it.
 
         Where no links join servers with so many GPUs, nothing is known of its exchange, which is not counted.
         """
@@ -92,7 +92,7 @@ class Profiled:
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """GPUs of another type or with too little memory, or a share without a timetable."""
+        """Return why a share is refused: type or memory of its GPUs do not suffice, or it has no timetable."""
         if share.slowdown is not None:
             return self._filled.refuses(share, jobs)
         if self._timetabled(share, jobs):
@@ -103,7 +103,7 @@ class Profiled:
         return None
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Of the plan or timetable of the share, or of the job alone."""
+        """Return the paces by the plan or timetable of the share, or of the job alone."""
         if share.slowdown is not None:
             return self._filled_paces(share, jobs)
         if self._timetabled(share, jobs):
@@ -112,24 +112,24 @@ class Profiled:
         return (Speed(rate_of(iteration_us), None, exchange_us / iteration_us),)
 
     def _filled_paces(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[Speed, ...]:
-        """The foreground uses links as long as alone; jobs of one GPU use none."""
+        """Return speeds of filled jobs; the foreground uses links as long as alone, jobs of one GPU use none."""
         front_us, *back_us = self._filled.iteration_us(share, jobs)
         exposed = self._alone_on(share, jobs[0])[1] / float(front_us)
         return (Speed(rate_of(front_us), None, exposed), *(Speed(rate_of(us)) for us in back_us))
 
     def _alone_on(self, share: Share, job: TraceJob) -> tuple[int, int]:
-        """Microseconds of an iteration of a job with all GPUs of a share, and those of them that are on links."""
+        """Return microseconds of an iteration alone on all GPUs of a share, and those of them on links."""
         placement = self._places.of(share.gpus)
         iteration_us, exchange_us = self._iteration(job.model, placement)
         return iteration_us, exchange_us if len(placement) > 1 else 0
 
     def _timetabled(self, share: Share, jobs: Sequence[TraceJob]) -> bool:
-        """Whether it is not one job at full depth on all GPUs of the share."""
+        """Return whether it is not one job at full depth on all GPUs of the share."""
         several = len(jobs) > 1 or len(share.gpus) > jobs[0].most  # or what is left of several
         return several or any(not isinstance(depth, FullDepth) for depth in share.depths)
 
     def _fitting(self, model: Model) -> list[int]:
-        """Servers that can hold a worker at full depth."""
+        """Return servers that can hold a worker at full depth."""
         need = needed_bytes([(model.state_bytes, model.activation_bytes()[-1])])
         types = set(model.gpu_types)
         return [k for k, s in enumerate(self.cluster.servers) if s.gpu_type in types and s.gpu_memory >= need]
@@ -162,7 +162,7 @@ class Profiled:
         return [max(times) for times in zip(*blocks, strict=True)]
 
     def _iteration(self, name: str, placement: tuple[tuple[int, int], ...]) -> tuple[int, int]:
-        """Microseconds of an iteration, and those of them after the last block."""
+        """Return microseconds of an iteration, and those of them after the last block."""
         key = (name, placement)
         if key not in self._iterations:
             slowest = self._slowest(name, placement)

@@ -63,11 +63,11 @@ class ApplicationProfile:
         return tuple(round(min(epoch.progress for epoch in row) * UNITS) for row in rows)
 
     def epoch(self, done: int) -> int:
-        """The epoch, from 0, in which a job is that has done so many units of work."""
+        """Return the epoch, from 0, in which a job is that has done so many units of work."""
         return min(bisect_right(self.ends, done), len(self.ends) - 1)
 
     def spread(self, batch_size: int, gpus: int, most: int | None = None) -> BatchSplit:
-        """A batch on a number of GPUs, with as few passes as memory allows (Pollux's ``update_local_bsz``).
+        """Return a batch on a number of GPUs, with as few passes as memory allows (Pollux's ``update_local_bsz``).
 
         `most` is the most samples of a GPU in one pass; None for `largest_local`.
         """
@@ -79,7 +79,7 @@ class ApplicationProfile:
         return BatchSplit(max(1, local), passes, gpus)
 
     def iteration_s(self, placement: Sequence[int], batch: BatchSplit) -> tuple[float, float]:
-        """Seconds of an iteration on the GPUs of each server, and those of them in which gradients are exchanged."""
+        """Return seconds of an iteration by GPUs of each server, and those in which gradients are exchanged."""
         step, sync = self._step(placement, batch.local)
         return step + (batch.passes - 1) * (step - sync), sync
 

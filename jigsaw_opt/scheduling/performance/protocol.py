@@ -31,10 +31,10 @@ class Performance(Protocol):
         """Units of work that the job has to do in all."""
 
     def alone_us(self, job: TraceJob) -> int:
-        """Time of all its work, alone at full depth on the GPUs that it asks for, well placed, without restarts."""
+        """Return the time of all its work, alone at full depth on the GPUs it asks for, well placed, no restarts."""
 
     def restart_us(self, job: TraceJob) -> int | None:
-        """Time to start it on other GPUs; None where it is the simulation's own setting."""
+        """Return time to start it on other GPUs; None where it is the simulation's own setting."""
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Why these jobs cannot run in this share (memory, GPU type, kind of sharing), or None."""

@@ -33,16 +33,16 @@ class Seconds:
         return ()
 
     def unknown(self, job: TraceJob) -> str | None:
-        """Any model is as good as any other; only the number of iterations must be known."""
+        """Return what is unknown of a job: only its number of iterations must be known."""
         return None if job.iterations is not None else "has no number of iterations"
 
     def work(self, job: TraceJob) -> int:
-        """Its iterations."""
+        """Return the work of a job: its iterations times `UNITS`."""
         assert job.iterations is not None
         return job.iterations * UNITS
 
     def alone_us(self, job: TraceJob) -> int:
-        """A second an iteration."""
+        """Return the time of all its iterations, a second each where its model states no other unit."""
         assert job.iterations is not None
         return job.iterations * _iteration_us(job)
 
@@ -51,7 +51,7 @@ class Seconds:
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """A job has its GPUs to itself, and as many as it asks for."""
+        """Return why a share is refused: a job needs GPUs of its own, and as many as it asks for."""
         if len(jobs) > 1:
             return "durations are known only of jobs that run alone"
         if len(share.gpus) != jobs[0].gpus:
@@ -85,32 +85,32 @@ class SecondsByType(Seconds):
         return sorted(self.speeds.speeds.items()), self.speeds.reference
 
     def unknown(self, job: TraceJob) -> str | None:
-        """The number of iterations must be known, and the speed of the GPUs that it ran on."""
+        """Return what is unknown of a job: its number of iterations, or the speed of the GPUs that it ran on."""
         return super().unknown(job) or self.speeds.unknown(job)
 
     def alone_us(self, job: TraceJob) -> int:
-        """On the fastest type that it may have and that has as many GPUs as it asks for."""
+        """Return its time on the fastest type that it may have and that has as many GPUs as it asks for."""
         return round(super().alone_us(job) / self.speeds.best(job, self._counts))
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """A job also has GPUs of one type."""
+        """Return why a share is refused; beside the reasons of `Seconds`, its GPUs must be of one type."""
         if len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
             return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
         return super().refuses(share, jobs)
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """As many iterations a second as the type is times as fast."""
+        """Return the pace of a job: that of the reference type times the speed of the share's type."""
         factor = self.speeds.factor(jobs[0], self._type_of[share.gpus[0]])
         return (Speed(rate_of(_iteration_us(jobs[0]) / factor)),)
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Iterations a second on GPUs of a type; 0 where the cluster has fewer of it than the job asks for."""
+        """Return iterations a second on a GPU type; 0 where the cluster has fewer of it than the job asks for."""
         if self._counts[gpu_type] < job.gpus:
             return 0.0
         return float(self.speeds.factor(job, gpu_type) * _SECOND_US / _iteration_us(job))
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Its iterations but for those done."""
+        """Return the iterations of a job that are left; `done` counts units of work."""
         return (self.work(job) - done) / UNITS
 
 
@@ -119,7 +119,7 @@ def _iteration_us(job: TraceJob) -> int:
 
 
 def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes], speeds: str = "") -> Seconds:
-    """It needs no figures but the speeds of several types of GPU.
+    """Return the performance model; it needs no figures but the speeds of several types of GPU.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class Speed:
     exchange: float = 0.0
 
     def stretched(self, factor: float) -> Speed:
-        """The pace where exchanges between servers take `factor` times as long."""
+        """Return the pace where exchanges between servers take `factor` times as long."""
         if factor == 1.0 or self.exchange == 0.0:
             return self
         slower = max(1, round(self.rate / (1.0 + self.exchange * (factor - 1.0))))

@@ -55,7 +55,7 @@ class Stages:
         return self._stages, sorted(self.speeds.speeds.items()), self.speeds.reference
 
     def staged(self, job: TraceJob, staircase: bool = False) -> StagedJob:
-        """What the program of groups knows of a job."""
+        """Return what the program of groups knows of a job."""
         times = self._stages[job.model]
         alone = self._alone[job.model]
         return StagedJob(job.gpus, times.load_us, times.compute_us, times.network_us, alone, staircase)
@@ -69,12 +69,12 @@ class Stages:
         return None if self.speeds is None else self.speeds.unknown(job)
 
     def work(self, job: TraceJob) -> int:
-        """Its iterations."""
+        """Return the work of a job: its iterations times `UNITS`."""
         assert job.iterations is not None
         return job.iterations * UNITS
 
     def alone_us(self, job: TraceJob) -> int:
-        """Its iterations as long as the trace states, with what Muri adds, on the fastest type that it may have."""
+        """Return its time by the iterations of the trace, with what Muri adds, on its fastest type."""
         assert job.iterations is not None
         factor = Fraction(1) if self.speeds is None else self.speeds.best(job, self._counts)
         return round(job.iterations * self._alone[job.model] / factor)
@@ -84,7 +84,7 @@ class Stages:
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Jobs share GPUs only if all ask for that number, and at most four do."""
+        """Return why a share is refused: jobs share GPUs only if all ask for that number, and at most four do."""
         if len(jobs) > MOST_JOBS:
             return f"more than {MOST_JOBS} jobs cannot take turns"
         if self.speeds is not None and len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
@@ -93,7 +93,7 @@ class Stages:
         return None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """As many iterations a round as the group's round says."""
+        """Return the pace of each job of a group, by the length of the group's round."""
         depths = share.depths or (FullDepth(),) * len(jobs)
         group = [self.staged(job, depth != FullDepth()) for job, depth in zip(jobs, depths, strict=True)]
         order = sorted(range(len(group)), key=group.__getitem__)
@@ -112,7 +112,7 @@ class Stages:
 
 
 def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes], speeds: str = "") -> Stages:
-    """The stages that stand in a trace.
+    """Return the stages that stand in a trace.
 
     Raises
     ------

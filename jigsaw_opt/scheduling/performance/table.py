@@ -47,7 +47,7 @@ class Table:
         return self.throughputs
 
     def unknown(self, job: TraceJob) -> str | None:
-        """A kind of job that was not measured on any type of GPU of the cluster."""
+        """Return what is unknown of a job: its iterations, or a measurement on any GPU type of the cluster."""
         if job.iterations is None:
             return "has no number of iterations"
         if not any(self.throughput(job, gpu_type) > 0 for gpu_type in self._types):
@@ -57,12 +57,12 @@ class Table:
         return None
 
     def work(self, job: TraceJob) -> int:
-        """Its iterations."""
+        """Return the work of a job: its iterations times `UNITS`."""
         assert job.iterations is not None
         return job.iterations * UNITS
 
     def alone_us(self, job: TraceJob) -> int:
-        """On the type of GPU on which it is fastest."""
+        """Return the time of all its work alone, on the type of GPU on which it is fastest."""
         assert job.iterations is not None
         fastest = max(self.throughput(job, gpu_type) for gpu_type in self._types)
         return round(job.iterations * _SECOND_US / fastest)
@@ -72,7 +72,7 @@ class Table:
         return None
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Iterations a second alone on GPUs of a type, on as few servers as possible; 0 if it was not measured there.
+        """Return iterations a second alone on a GPU type, on as few servers as possible; 0 if not measured there.
 
         Also 0 where the cluster has fewer GPUs of the type than the job asks for.
         """
@@ -80,11 +80,11 @@ class Table:
         return rates[None][0] if None in rates and self._counts[gpu_type] >= job.gpus else 0.0
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Its iterations but for those done."""
+        """Return the iterations of a job that are left; `done` counts units of work."""
         return (self.work(job) - done) / UNITS
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """One job, or two of a pair that was measured, on all GPUs of the share, which are of one type."""
+        """Return why a share is refused: it has one job, or a measured pair, on GPUs of one type."""
         if any(len(share.gpus) != job.gpus for job in jobs):
             return f"throughputs are those of as many GPUs as jobs ask for, not of {len(share.gpus)}"
         types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
@@ -95,7 +95,7 @@ class Table:
         return None
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """The measured ones."""
+        """Return the measured paces."""
         return tuple(Speed(rate_of(_SECOND_US / rate)) for rate in self._rates(share, jobs))
 
     def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
@@ -107,7 +107,7 @@ class Table:
         return rates.get(others[0] if others else None, (0.0,) * len(jobs))
 
     def _is_spread(self, share: Share, gpu_type: str) -> bool:
-        """Whether the GPUs are on more servers than need be."""
+        """Return whether the GPUs are on more servers than need be."""
         widest = max(server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type)
         return len({self._server_of[gpu] for gpu in share.gpus}) > -(-len(share.gpus) // widest)
 

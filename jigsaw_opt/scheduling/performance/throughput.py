@@ -50,11 +50,11 @@ class ThroughputModel:
     gamma: float
 
     def compute_s(self, local: Any) -> Any:
-        """Seconds of a pass over `local` samples; arrays are taken element by element, here and below."""
+        """Return seconds of a pass over `local` samples; arrays are taken element by element, here and below."""
         return self.compute + self.per_sample * local
 
     def exchange_s(self, servers: Any, gpus: Any) -> Any:
-        """Seconds of the exchange of gradients."""
+        """Return seconds of the exchange of gradients."""
         import numpy as np
 
         beyond = np.maximum(gpus - 2, 0)
@@ -63,12 +63,12 @@ class ThroughputModel:
         return np.where(servers > 1, several, np.where(gpus > 1, one, _TINY))
 
     def step_s(self, servers: Any, gpus: Any, local: Any) -> Any:
-        """Seconds of an iteration of one pass."""
+        """Return seconds of an iteration of one pass."""
         compute, exchange = self.compute_s(local), self.exchange_s(servers, gpus)
         return (compute**self.gamma + exchange**self.gamma) ** (1 / self.gamma)
 
     def known_from(self, within: bool, across: bool) -> ThroughputModel:
-        """What is known of it by a job that has run on several GPUs of one server, or of several servers, or neither.
+        """Return the model as a job knows it that has run on several GPUs of a server, on servers, or neither.
 
         What was never measured is taken as perfect scaling; exchange over several servers is at least 1.1 times that
         within one (AdaptDL's prior).
@@ -82,7 +82,7 @@ class ThroughputModel:
 
 
 def fit(measured: Sequence[Measured]) -> ThroughputModel:
-    """The model with the least squared logarithmic errors of compute and of whole iterations.
+    """Return the model with the least squared logarithmic errors of compute and of whole iterations.
 
     By Levenberg and Marquardt's method over the logarithms of the times, which keeps them positive.
     """

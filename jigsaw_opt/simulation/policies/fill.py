@@ -43,7 +43,7 @@ class _FilledGpus:
         return len(self.back) < len(self.gpus)
 
     def share(self, slowdown: float | None) -> Share:
-        """What it runs in."""
+        """Return the share in which the foreground job runs with the jobs in its holes."""
         jobs = (self.front.index, *(active.index for active in self.back))
         return Share(jobs, self.gpus, (), slowdown if self.back else None)
 
@@ -71,7 +71,7 @@ class _ForegroundFirst(Stateless):
     _worth: dict[object, int] = field(default_factory=dict, init=False)
 
     def refuses(self, job: TraceJob) -> str | None:
-        """A job of more GPUs than there are."""
+        """Return why a job can never run: it asks for more GPUs than there are."""
         return too_wide(self.setting, "separate" if self.slowdown is None else "fill", job)
 
     def decide(self, observation: Observation) -> Decision:
@@ -94,7 +94,7 @@ class _ForegroundFirst(Stateless):
     def _foreground(
         self, front: Sequence[JobState], alone: Iterable[Share], observation: Observation
     ) -> tuple[dict[int, _FilledGpus], FreeGpus]:
-        """The foreground jobs that run, and the GPUs that they leave."""
+        """Return the foreground jobs that run, and the GPUs that they leave."""
         gangs = {active.index: _FilledGpus(active, active.share.gpus) for active in front if active.share is not None}
         running = [gang.share(None) for gang in gangs.values()]
         free, unheld = (
@@ -165,7 +165,7 @@ class _ForegroundFirst(Stateless):
 
 
 def _is_alone(active: JobState, share: Share) -> bool:
-    """Whether a share is the job alone, on as many GPUs as it asks for."""
+    """Return whether a share is the job alone, on as many GPUs as it asks for."""
     return len(share.jobs) == 1 and len(share.gpus) == active.job.gpus
 
 

@@ -64,7 +64,7 @@ class _GavelScheduler:
         )
 
     def state(self) -> Plain:
-        """Times are rows in the order of the types, and GPUs that a job holds are of a type by its number."""
+        """Return the state: times are rows in the order of the types; a held type is given by its number."""
         numbers = {name: k for k, name in enumerate(self.types)}
         return {
             "decided_us": self.decided_us,
@@ -111,7 +111,7 @@ class _GavelScheduler:
         self.job_us = {index: self.job_us[index] for index in observation.jobs}
 
     def _choose(self, observation: Observation) -> dict[str, list[int]]:
-        """Jobs that run, by GPU type."""
+        """Return jobs that run, by GPU type."""
         left = {gpu_type: self.setting.gpus_up(gpu_type, observation.down) for gpu_type in self.types}
         most = self.setting.most_joined(observation.down, observation.dead)
         jobs = [active for active in observation.jobs.values() if self._has_a_type(active, most)]
@@ -138,11 +138,11 @@ class _GavelScheduler:
         return share * self.type_us[gpu_type] / self.job_us[index][gpu_type]
 
     def _has_a_type(self, active: JobState, most: Mapping[str, int]) -> bool:
-        """Whether the job runs on a type of which as many GPUs as it asks for are up and joined."""
+        """Return whether the job runs on a type of which as many GPUs as it asks for are up and joined."""
         return any(count >= active.job.gpus and self._throughput(active.job, name) > 0 for name, count in most.items())
 
     def _throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Iterations a second of a job on a type; 0 where it cannot run, or may not."""
+        """Return iterations a second of a job on a type; 0 where it cannot run, or may not."""
         may_run = gpu_type in self.setting.pool_choice.types_of(job)
         return self.performance.throughput(job, gpu_type) if may_run else 0.0
 
@@ -163,7 +163,7 @@ class _GavelScheduler:
         return solve_gavel(cluster, self.objective, centre=True).allocation.round(_DIGITS)
 
     def _place(self, observation: Observation, gpu_type: str, chosen: Sequence[int]) -> list[Share]:
-        """The largest jobs first, and of equally large ones those that can keep their GPUs.
+        """Return shares of one type, placed largest job first; of equal ones, those that can keep their GPUs.
 
         Others take the next free GPUs in the order of the servers, as Gavel does, in a part of the cluster that has so
         many; where none has, they wait.

@@ -57,7 +57,7 @@ class Interleaving(Stateless):
     staircase: bool = False
 
     def refuses(self, job: TraceJob) -> str | None:
-        """A job of more GPUs than there are, of one type where there are several."""
+        """Return why a job can never run: it asks for more GPUs than there are, of one type where there are several."""
         return too_wide(self.setting, "interleave", job)
 
     def decide(self, observation: Observation) -> Decision:
@@ -113,7 +113,7 @@ class Interleaving(Stateless):
                 yield from self._worthwhile(tuple(alike[one].pop() for one in group), group)
 
     def _worthwhile(self, team: Team, group: Sequence[StagedJob]) -> Iterator[Team]:
-        """The team, or each of its jobs alone if they would rather take turns by whole iterations."""
+        """Yield the team, or each of its jobs alone if they would rather take turns by whole iterations."""
         done = group_round(_sorted(group), self.timing)
         one_by_one = sum(number * job.alone_us for number, job in zip(done.iterations, _sorted(group), strict=True))
         if done.time_us > one_by_one:

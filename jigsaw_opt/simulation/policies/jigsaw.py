@@ -76,7 +76,7 @@ class JigsawScheduler:
         self.memory = Memory(Timetables(1 if self.rule in ("full", "staircase") else ITERATIONS))
 
     def refuses(self, job: TraceJob) -> str | None:
-        """A job that no servers that are alike and that it may have can run."""
+        """Return why a job can never run: no set of alike servers that it may have suffices."""
         kind = self._kind(job)
         if kind in self.busy or busy_shares(self.empty, [kind]):
             return None
@@ -116,7 +116,7 @@ class JigsawScheduler:
         return Decision(shares, self.aging.next_us(observation, shares))
 
     def state(self) -> Plain:
-        """The kinds of jobs so far and the patterns that the next packing begins with; timetables are found again."""
+        """Return the kinds of jobs so far and the patterns that start the next packing; timetables are found again."""
         recipes = [
             {"type": number, "servers": servers, "teams": [{"jobs": list(jobs), "copies": n} for jobs, n in teams]}
             for number, servers, teams in self.memory.recipes
@@ -174,13 +174,13 @@ class JigsawScheduler:
         self.busy.update(busy_shares(self.empty, new))
 
     def _types_up(self, down: frozenset[int]) -> tuple[ServerType, ...]:
-        """The types, each with the number of its servers that are up."""
+        """Return the types, each with the number of its servers that are up."""
         dead = {self.setting.server_of[gpu] for gpu in down}
         counts = (sum(number not in dead for number in own) for own in self.servers)
         return tuple(replace(own, count=count) for own, count in zip(self.types, counts, strict=True))
 
     def _apart(self, teams: Sequence[Team], types: Sequence[ServerType]) -> list[Team]:
-        """The same jobs, with GPUs of their own for as many as there are GPUs left over: sharing slows both down."""
+        """Return the same jobs, as many on own GPUs as there are GPUs left over: sharing slows both down."""
         counts = [own.count * own.server.gpus for own in types]
         for team in teams:
             counts[team.type] -= team.gpus
@@ -255,7 +255,7 @@ class JigsawScheduler:
 
 
 def _types(setting: ClusterSetting) -> tuple[tuple[ServerType, ...], tuple[tuple[int, ...], ...]]:
-    """Servers that are alike, by hardware and by their fastest link."""
+    """Return servers that are alike, by hardware and by their fastest link."""
     cluster = setting.cluster
     alike: dict[ServerType, list[int]] = {}
     for number, server in enumerate(cluster.servers):
@@ -275,7 +275,7 @@ def _teams(packed: PackedQueue, numbers: Sequence[int]) -> Iterator[Team]:
 
 
 def _reunited(teams: Sequence[Team], running: Mapping[int, Share], together: Callable[[Team], bool]) -> Iterator[Team]:
-    """The same jobs in teams, those that are paired anyway with the one that they share GPUs with already.
+    """Yield the same jobs in teams, those that are paired anyway with the one that they share GPUs with already.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class _PreemptionCandidate:
     also_to_borrow: bool
 
     def is_over_quota(self) -> bool:
-        """Whether its queue, and what it is in below the common cohort, use more than their quota."""
+        """Return whether its queue, and what it is in below the common cohort, use more than their quota."""
         if self.common is None:
             return True
         node, flavor = self.one.queue, self.one.flavor

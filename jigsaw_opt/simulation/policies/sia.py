@@ -47,7 +47,7 @@ class _Past:
 
     @staticmethod
     def shape(configurations: Sequence[Configured], gpus: int, now_us: int) -> Shape:
-        """What `plain` gives."""
+        """Return the schema of what `plain` gives."""
         count, samples = whole(gpus, 1), whole(_MOST_SAMPLES, 1)
         step_s, sync_s = number(_SHORTEST_S, _LONGEST_S), number(0, _LONGEST_S)
         measured = fields(servers=count, gpus=count, local=samples, step_s=step_s, sync_s=sync_s)
@@ -60,7 +60,7 @@ class _Past:
 
     @classmethod
     def restored(cls, tree: Plain) -> _Past:
-        """The past that `plain` gave."""
+        """Return the past that `plain` gave."""
         past = cls(tree["configuration"], tree["since_us"])
         for gpu_type, own in tree["seen"].items():
             for measured in own:
@@ -115,7 +115,7 @@ class _SiaScheduler:
         self.past = {tree["job"]: _Past.restored(tree["past"]) for tree in state}
 
     def _holds(self, share: Share | None, configuration: int | None) -> bool:
-        """Whether a share is what a job of a configuration has."""
+        """Return whether a share is what a job of a configuration has."""
         if share is None or configuration is None:
             return share is None and configuration is None
         server = self.setting.cluster.servers[self.setting.server_of[share.gpus[0]]]
@@ -127,7 +127,7 @@ class _SiaScheduler:
         return past.configuration is not None and now_us - past.since_us < self.setting.restart_of(active.job)
 
     def _choose(self, observation: Observation) -> dict[int, int]:
-        """The configuration of each job that gets GPUs."""
+        """Return the configuration of each job that gets GPUs."""
         import numpy as np
 
         from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, build, normalised, restart_factors

@@ -109,7 +109,7 @@ class PrioritySettings:
         return self.values.get("PriorityFavorSmall", "no").lower() in ("yes", "true", "1", "up")
 
     def has_flag(self, flag: str) -> bool:
-        """Whether ``PriorityFlags`` has a flag."""
+        """Return whether ``PriorityFlags`` has a flag."""
         return flag in self.values.get("PriorityFlags", "").upper().replace("+", ",").split(",")
 
 

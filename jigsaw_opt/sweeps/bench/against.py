@@ -113,7 +113,7 @@ def against(
 
 
 def judged(changes: Sequence[Change], level: float) -> list[Change]:
-    """Changes with what Holm's correction over all of them says at a level of significance."""
+    """Return changes with what Holm's correction over all of them says at a level of significance."""
     chances = holm([change.p for change in changes])
     return [
         replace(change, adjusted_p=p) if p > level else replace(change, adjusted_p=p, verdict=_side(change))
@@ -124,7 +124,7 @@ def judged(changes: Sequence[Change], level: float) -> list[Change]:
 def change_of(
     solver: str, limit: float | None, measure: str, pairs: Sequence[Pair], ratio: Callable[[Row, Row], float | None]
 ) -> Change | None:
-    """The change of a measure over pairs of an old and a new row; None where no pair has the measure.
+    """Return the change of a measure over pairs of an old and a new row; None where no pair has the measure.
 
     Parameters
     ----------
@@ -157,13 +157,13 @@ def _side(change: Change) -> str:
 
 
 def _median(values: Sequence[float]) -> float:
-    """The median; halfway between ever better and ever worse nothing has changed."""
+    """Return the median; halfway between ever better and ever worse nothing has changed."""
     middle = median(values)
     return 0.0 if isnan(middle) else middle
 
 
 def _log_ratio(old: float, new: float, least: float) -> float:
-    """The logarithm of new by old; no value at all is infinitely much."""
+    """Return the logarithm of new by old; no value at all is infinitely much."""
     if isfinite(old) and isfinite(new):
         return log(max(least, new) / max(least, old))
     return 0.0 if old == new else inf if new == inf else -inf

@@ -14,7 +14,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 def objective_profile(rows: Sequence[Row]) -> dict[str, list[float]]:
-    """By solver and time limit, the ratio of each run's objective to the best one of its instance.
+    """Return for each solver and time limit the ratio of each run's objective to the best one of its instance.
 
     Infinite without a plan.
     """
@@ -23,7 +23,7 @@ def objective_profile(rows: Sequence[Row]) -> dict[str, list[float]]:
 
 
 def time_profile(rows: Sequence[Row], near: float) -> dict[str, list[float]]:
-    """By solver and time limit, the ratio of each run's time to that of the fastest with its instance and seed.
+    """Return for each solver and time limit the ratios of run time to the fastest with that instance and seed.
 
     Parameters
     ----------

@@ -77,6 +77,6 @@ def _winner(
 
 
 def _score(rows: Sequence[Row], value: Callable[[Row], float]) -> tuple[int, float]:
-    """Number of instances without a value, and the geometric mean over the others of the median over seeds."""
+    """Return number of instances without a value, and the geometric mean over the others of the median over seeds."""
     medians = [median(map(value, own)) for own in grouped(rows, lambda row: row["instance_sha256"]).values()]
     return sum(map(isinf, medians)), geometric_mean(medians) or inf

@@ -79,7 +79,7 @@ class Cell:
 
 
 def is_row(row: Row) -> bool:
-    """Whether a row says what was solved by what, and the values of a summary have their types, where they are."""
+    """Return whether a row names instance and solver, and each value of a summary that is there has its type."""
     texts = row.get("error", 0), row.get("status")
     numbers = row.get("objective"), row.get("gap"), row.get("primal_dual_integral")
     events = row.get("trajectory", [])
@@ -106,22 +106,22 @@ def summary(rows: Sequence[Row]) -> list[Cell]:
 
 
 def profiles(rows: Iterable[Row]) -> dict[str, list[float]]:
-    """The certified gaps of all rows of a solver and time limit, ascending, by a name for the pair."""
+    """Return the certified gaps of all rows of a solver and time limit, ascending, by a name for the pair."""
     return {name: sorted(map(certified_gap, members)) for name, members in by_line(rows).items()}
 
 
 def by_line(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows of a solver and time limit, by a name for the pair."""
+    """Return the rows of a solver and time limit, by a name for the pair."""
     return grouped(rows, lambda row: line_name(row["solver"], row["time_limit"]))
 
 
 def line_name(solver: str, limit: float | None) -> str:
-    """What a solver with a time limit in seconds is called in pictures."""
+    """Return what a solver with a time limit in seconds is called in pictures."""
     return solver if limit is None else f"{solver} {limit:g} s"
 
 
 def certified_gap(row: Row) -> float:
-    """The gap that the row proves: 0 for a proof that there is no plan, 1 where there is neither plan nor proof."""
+    """Return the gap that a row proves: 0 for a proof of no plan, 1 where there is neither plan nor proof."""
     if row.get("status") == "infeasible":
         return 0.0
     gap = row.get("gap")
@@ -129,7 +129,7 @@ def certified_gap(row: Row) -> float:
 
 
 def integral(row: Row) -> float:
-    """The gap over time; that of a run that failed counts as 1 until the limit."""
+    """Return the gap over time; that of a run that failed counts as 1 until the limit."""
     known, limit = row.get("primal_dual_integral"), row["time_limit"]
     if known is None and row["error"] is not None:
         known = limit
@@ -137,7 +137,7 @@ def integral(row: Row) -> float:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """The geometric mean of the finite values, or None where there is none."""
+    """Return the geometric mean of the finite values, or None where there is none."""
     logs = [log(value) for value in values if isfinite(value)]
     return exp(fmean(logs)) if logs else None
 
@@ -172,7 +172,7 @@ def _medians(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
 
 
 def best_objectives(rows: Iterable[Row]) -> dict[str, int]:
-    """The best objective that any row has of an instance, by the hash of its content."""
+    """Return the best objective that any row has of an instance, by the hash of its content."""
     best: dict[str, int] = {}
     for row in rows:
         if row.get("objective") is not None:
@@ -182,7 +182,7 @@ def best_objectives(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def objective_ratio(row: Row, best: Mapping[str, int]) -> float:
-    """The objective of a row by the best one of its instance; infinite without a plan."""
+    """Return the objective of a row by the best one of its instance; infinite without a plan."""
     # Times are whole microseconds; an objective of 0 is as good as one of 1.
     objective = row.get("objective")
     return inf if objective is None else max(1, objective) / max(1, best[row["instance_sha256"]])
@@ -193,7 +193,7 @@ def _seconds_to_objective(row: Row) -> float:
 
 
 def _races(rows: Iterable[Row]) -> dict[str, float]:
-    """By key: seconds to the target over those of the fastest, among solvers with the same instance, seed and limit.
+    """Return for each key seconds to the target over the fastest with the same instance, seed and limit.
 
     The target is the worst of their final objectives, so that all have reached it.
     """
@@ -217,7 +217,7 @@ def seconds_to(row: Row, target: float | None) -> float:
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
-    """The items by what the key says of them, in their order."""
+    """Return the items by what the key says of them, in their order."""
     groups: dict[Any, list[T]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)

@@ -43,7 +43,7 @@ COLUMNS = (
 
 
 def csv_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as CSV with a header line; what is not known is an empty cell."""
+    """Return rows as CSV with a header line; what is not known is an empty cell."""
     return csv_text(COLUMNS, ([_cell(row.get(column)) for column in COLUMNS] for row in rows))
 
 

@@ -92,6 +92,6 @@ def _cpu_seconds() -> float:
 
 
 def _peak_rss_mib() -> float:
-    """Most memory that this process held, or its largest child."""
+    """Return most memory that this process held, or its largest child."""
     whos = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return max(resource.getrusage(who).ru_maxrss for who in whos) / _MAXRSS_PER_MIB

@@ -76,14 +76,14 @@ def _of_instance(document: bytes, labels: dict[str, Any], design: Design) -> Ite
 
 
 def _key(sha256: str, solver: str, options: Options) -> str:
-    """What decides the result, as far as anything does: the instance's content, never its name."""
+    """Return what decides the result, as far as anything does: the instance's content, never its name."""
     limits = ((name, getattr(options, name)) for name in ("time_limit", "work_limit", "gap", "seed"))
     given = (f"{name}={value}" for name, value in limits if value is not None)
     return " ".join((sha256, solver, *given, f"workers={options.threads}"))
 
 
 def _limit_labels(options: Options) -> dict[str, Any]:
-    """The limits under the names of columns, where ``gap`` means the plan's."""
+    """Return the limits under the names of columns, where ``gap`` means the plan's."""
     return {
         "seed": options.seed,
         "time_limit": options.time_limit,
