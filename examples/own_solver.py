@@ -34,7 +34,7 @@ class Restarts:
         return None
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
-        """Offer one plan a seed; the solve_state keeps the best and knows when to stop."""
+        """Offer one plan a seed; the solve state keeps the best and knows when to stop."""
         operations = compile_instance(instance)
         solve_state = SolveState(self.name, operations, options, report)
         for seed in range(options.seed, options.seed + self.tries):

@@ -9,7 +9,17 @@ from typing import ClassVar, Protocol
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy, relative_gap
 
-__all__ = ["Gap", "Interrupt", "NoImprovement", "NoPlan", "SolveProgress", "StopRule", "Target", "TimeLimit", "stop_rules"]
+__all__ = [
+    "Gap",
+    "Interrupt",
+    "NoImprovement",
+    "NoPlan",
+    "SolveProgress",
+    "StopRule",
+    "Target",
+    "TimeLimit",
+    "stop_rules",
+]
 
 
 class SolveProgress(Protocol):

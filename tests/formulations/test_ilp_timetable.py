@@ -219,6 +219,4 @@ def test_the_page_has_the_names_of_all_rows_and_columns() -> None:
 
 def _family(name: str) -> str:
     """A name up to its first index; what a row says of a column of order or of an order encoding is all one."""
-    return re.sub(
-        r"_[0-9].*", "", re.sub(r"^(all_both|both|monotone|steps|first|before|after|only)_.*", r"\1_", name)
-    )
+    return re.sub(r"_[0-9].*", "", re.sub(r"^(all_both|both|monotone|steps|first|before|after|only)_.*", r"\1_", name))

@@ -33,7 +33,7 @@ Run = Callable[[Context], Candidate | None]
 
 
 class Search:
-    """A search with one move, on a solve_state that knows the worst of some plans.
+    """A search with one move, on a solve state that knows the worst of some plans.
 
     Parameters
     ----------

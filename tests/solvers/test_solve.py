@@ -57,7 +57,7 @@ class Scripted:
 
 @dataclass(frozen=True)
 class Handed:
-    """A third party's solver that is handed the solve_state."""
+    """A third party's solver that is handed the solve state."""
 
     name: str = "handed"
     display_name: str = "another solver of a test"
