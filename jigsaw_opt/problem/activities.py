@@ -112,6 +112,15 @@ class ActivityNetwork:
     def add_data_parallel(self, graph: OperationGraph, gpus: Sequence[Gpu], levels: Sequence[Sequence[int]]) -> None:
         """Add a data-parallel job on its GPUs, with the level of each slot by iteration (specification: iteration).
 
+        Parameters
+        ----------
+        graph
+            The compiled job.
+        gpus
+            GPU of each slot.
+        levels
+            ``levels[iteration][slot]``, from 1.
+
         Raises
         ------
         ValueError
@@ -178,7 +187,7 @@ class ActivityNetwork:
                 self.holds.append(MemoryHold(first, last, gpus[hold.slot], hold.bytes))
 
     def _shaped_activity(self, graph: ShapedGraph, operation: int, gpus: Sequence[Gpu], job: int) -> Activity:
-        """An operation of a shaped job in its first iteration."""
+        """Return an operation of a shaped job in its first iteration."""
         used = tuple(gpus[slot] for slot in graph.takes_part[operation])
         release = graph.job.release_us
         if operation < graph.blocks:
@@ -272,7 +281,14 @@ class ShapedDecision:
 
 
 def assemble_shaped(operations: Operations, decisions: Sequence[ShapedDecision]) -> tuple[ShapedJobPlan, ...]:
-    """Plans of shaped jobs, one for each decision, with every end exactly its start plus its duration.
+    """Return plans of shaped jobs, one for each decision, with every end exactly its start plus its duration.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    decisions
+        GPUs and starts of each job with a shape, in the instance's order.
 
     Raises
     ------

@@ -30,7 +30,15 @@ class Calendar:
         self._fill(part for interval in busy for part in self._parts(*interval))
 
     def earliest(self, moment: int, duration: int) -> int | None:
-        """Earliest start, not before `moment`, of a free time of `duration`; None where a period has none."""
+        """Return the earliest start, not before `moment`, of a free time of `duration`; None where a period has none.
+
+        Parameters
+        ----------
+        moment
+            Time in microseconds.
+        duration
+            Length in microseconds; one of no length is free everywhere.
+        """
         if not duration:
             return moment
         period = self.period
@@ -60,7 +68,13 @@ class Calendar:
         return None
 
     def add(self, start: int, end: int) -> None:
-        """Make a free interval busy."""
+        """Make a free interval busy.
+
+        Parameters
+        ----------
+        start, end
+            Its ends, in microseconds; nothing in between may be busy.
+        """
         self.busy_us += end - start
         for first, last in self._parts(start, end):
             k = bisect_right(self.starts, first)
@@ -68,7 +82,13 @@ class Calendar:
             self.ends.insert(k, last)
 
     def remove(self, start: int, end: int) -> None:
-        """Free an interval that was added."""
+        """Free an interval that was added.
+
+        Parameters
+        ----------
+        start, end
+            Its ends, in microseconds, as they were added.
+        """
         self.busy_us -= end - start
         for first, _ in self._parts(start, end):
             k = bisect_right(self.starts, first) - 1
@@ -110,7 +130,15 @@ class Calendar:
 
 
 def union(calendars: Sequence[Calendar], period: int | None) -> Calendar:
-    """Timeline that is free where all are free; it does not follow their changes."""
+    """Return a calendar that is free where all are free; it does not follow their changes.
+
+    Parameters
+    ----------
+    calendars
+        At least one; a single one is returned itself.
+    period
+        Their period in microseconds, or None on the finite horizon.
+    """
     if len(calendars) == 1:
         return calendars[0]
     both = Calendar(period)

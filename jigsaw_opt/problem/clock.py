@@ -73,7 +73,7 @@ def limited(clock: Clock) -> Iterator[None]:
 
 
 def current() -> Clock | None:
-    """The clock of the solve at hand, or None where there is none."""
+    """Return the clock of the solve at hand, or None where there is none."""
     return _clock.get()
 
 
@@ -97,7 +97,7 @@ def check_deadline() -> None:
 
 
 def checking_deadline(items: Iterable[T]) -> Iterator[T]:
-    """The items, with a look at the clock before each.
+    """Yield the items, and check the deadline before each.
 
     Raises
     ------
@@ -135,6 +135,6 @@ def halting(flag: MutableSequence[int]) -> Iterator[None]:
 
 
 def in_context(call: Callable[[], T]) -> Callable[[], T]:
-    """The call for another thread, where it is limited as it would be here."""
+    """Return the call for another thread, where it is limited as it would be here."""
     context = copy_context()
     return lambda: context.run(call)

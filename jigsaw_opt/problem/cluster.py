@@ -142,7 +142,15 @@ class Cluster(CheckedPart, definition="cluster"):
         return sum(server.gpus for server in self.servers)
 
     def gpu_name(self, server: int, index: int) -> str:
-        """Name of GPU `index` of server number `server` (specification: cluster)."""
+        """Return the name of GPU `index` of server number `server` (specification: cluster).
+
+        Parameters
+        ----------
+        server
+            Number of the server, from 0.
+        index
+            Number of the GPU in the server, from 0.
+        """
         return f"{self.servers[server].name}/{index}"
 
     def without(self, links: Collection[str] = (), servers: Collection[str] = ()) -> Cluster:
@@ -150,6 +158,13 @@ class Cluster(CheckedPart, definition="cluster"):
 
         Links at a server go with it. Route policies stay and mean the same: they name no link that is gone, and a
         server that is gone leaves a switch without links in its place, which no route passes.
+
+        Parameters
+        ----------
+        links
+            Names of links that are gone.
+        servers
+            Names of servers that are gone.
         """
         gone = {link.name for link in self.links if link.name in links or not set(servers).isdisjoint(link.ends)}
         policies = self.route_policies
@@ -204,7 +219,7 @@ class Routes:
         self._lengths: dict[int, dict[int, int]] = {}
 
     def under(self, name: str | None) -> Routes:
-        """The routes of jobs that name a policy of the cluster; of others these."""
+        """Return the routes of jobs that name a policy of the cluster; for None, these routes."""
         if name is None:
             return self
         if name not in self._under:
@@ -242,7 +257,13 @@ class Routes:
         return tuple(part[server.name] for server in self.cluster.servers)
 
     def joined(self, first: int, second: int) -> bool:
-        """Whether two servers may hold workers of one job: they are the same, or a route leads between them."""
+        """Return whether two servers may hold workers of one job: they are the same, or a route leads between them.
+
+        Parameters
+        ----------
+        first, second
+            Numbers of the servers.
+        """
         if self.policy is None or first == second:
             return self.component[first] == self.component[second]
         return second in self.lengths(first)
@@ -260,7 +281,15 @@ class Routes:
                 yield first, second
 
     def joins(self, server: int, others: Sequence[int]) -> bool:
-        """Whether a server is joined to each of some others, any two of which are joined."""
+        """Return whether a server is joined to each of some others, any two of which are joined.
+
+        Parameters
+        ----------
+        server
+            Number of the server.
+        others
+            Numbers of the others. Without a policy the first speaks for all, for being joined is transitive then.
+        """
         return all(self.joined(server, other) for other in (others[:1] if self.policy is None else others))
 
     def mutual(self, servers: Iterable[int]) -> Iterator[int]:
@@ -272,18 +301,23 @@ class Routes:
                 yield server
 
     def lengths(self, server: int) -> dict[int, int]:
-        """Number of links of the route to each other server that is joined to one."""
+        """Return the number of links of the route to each other server that is joined to one."""
         if server not in self._lengths:
             found = self._lengths_from(server) if self.cluster.links else {}
             self._lengths[server] = {other: found[other] for other in sorted(found) if other != server}
         return self._lengths[server]
 
     def between(self, first: int, second: int) -> tuple[int, ...] | None:
-        """Links of the route between two different servers, or None where there is no path.
+        """Return the links of the route between two different servers, or None where there is no path.
 
-        The path with fewest links; among those the smallest sequence of names walked from
-        the server that stands first in the cluster (specification: route). Under a policy,
-        the least walk that keeps it, which may use a link twice (specification: route-policies).
+        The path with fewest links; among those the smallest sequence of names walked from the server that stands
+        first in the cluster (specification: route). Under a policy, the least walk that keeps it, which may use a
+        link twice (specification: route-policies).
+
+        Parameters
+        ----------
+        first, second
+            Numbers of the servers.
         """
         key = (first, second) if first < second else (second, first)
         if key not in self._routes:
@@ -382,7 +416,20 @@ class Routes:
 
 
 def joined_parts(cluster: Cluster, links: Iterable[Link]) -> dict[str, int]:
-    """Number of the part that each server and each switch is in where only `links` join the cluster."""
+    """Return the number of the connected part that each server and each switch is in where only `links` join them.
+
+    Parameters
+    ----------
+    cluster
+        Its servers and switches.
+    links
+        The links that are there.
+
+    Returns
+    -------
+    dict[str, int]
+        By name; two names have the same number exactly where a path joins them.
+    """
     names = [server.name for server in cluster.servers] + list(cluster.switches)
     number = {name: k for k, name in enumerate(names)}
     parent = list(range(len(names)))

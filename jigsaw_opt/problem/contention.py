@@ -48,7 +48,20 @@ class Exclusive:
     """One transfer at a time on a link, as timetables plan it; earlier ones in the order given go first."""
 
     def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
-        """Each transfer has its full rate if no earlier one that runs uses a link of it, and else waits."""
+        """Give each transfer its full rate if no earlier one that runs uses a link of it; else it waits.
+
+        Parameters
+        ----------
+        channels
+            What each transfer uses; earlier ones go first.
+        bandwidths
+            Not used: a transfer that runs has its links alone.
+
+        Returns
+        -------
+        tuple[Fraction, ...]
+            In bytes a second, by transfer.
+        """
         taken: set[int] = set()
         rates = []
         for channel in channels:
@@ -63,9 +76,25 @@ class FairSharing:
     """Max-min fair rates: none can grow but at the cost of one that is no larger."""
 
     def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
-        """Progressive filling (Bertsekas and Gallager, *Data Networks*, section 6.5.2), in exact rationals.
+        """Fill rates progressively, in exact rationals.
 
         All rates grow together; a transfer stops where it has its rate alone or one of its links is full.
+
+        Parameters
+        ----------
+        channels
+            What each transfer uses.
+        bandwidths
+            Bandwidth of every link of the cluster, in bytes a second.
+
+        Returns
+        -------
+        tuple[Fraction, ...]
+            In bytes a second, by transfer.
+
+        References
+        ----------
+        Bertsekas and Gallager, *Data Networks*, section 6.5.2.
         """
         rates = [Fraction(channel.rate) for channel in channels]
         left = {link: Fraction(bandwidths[link]) for channel in channels for link in channel.links}
@@ -109,7 +138,20 @@ class Degraded:
         return self.uncontended + (1 - self.uncontended) * contended
 
     def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
-        """The least that a link of the transfer gives, and no more than its rate alone."""
+        """Return the least that a link of the transfer gives, and no more than its rate alone.
+
+        Parameters
+        ----------
+        channels
+            What each transfer uses.
+        bandwidths
+            Bandwidth of every link of the cluster, in bytes a second.
+
+        Returns
+        -------
+        tuple[Fraction, ...]
+            In bytes a second, by transfer.
+        """
         sharing = users(channels)
         return tuple(
             min([Fraction(it.rate), *(bandwidths[k] / self.slowdown(sharing[k]) for k in it.links)]) for it in channels
@@ -126,9 +168,16 @@ def users(channels: Iterable[Channel]) -> dict[int, int]:
 
 
 def degradation(alpha: Fraction, sharing: Fraction | int) -> Fraction:
-    """Bandwidth of a link over what each of `sharing` users gets, ``f(alpha, k) = k + alpha (k - 1)``.
+    """Return the bandwidth of a link over what each of its users gets, ``f(alpha, k) = k + alpha (k - 1)``.
 
     Below one user it is 1: less would be more than the bandwidth (SJF-BCO, section 4.1, clamped).
+
+    Parameters
+    ----------
+    alpha
+        Loss by contention; 0 for none.
+    sharing
+        Number of users, ``k``, which may be a fraction.
     """
     users = max(Fraction(1), Fraction(sharing))
     return users + alpha * (users - 1)

@@ -12,7 +12,15 @@ EXACT_IN_64_BITS = 2**62
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
-    """Smallest integer that is at least ``numerator / denominator``; the denominator is positive."""
+    """Return the smallest integer that is at least ``numerator / denominator``.
+
+    Parameters
+    ----------
+    numerator
+        Any integer.
+    denominator
+        A positive integer.
+    """
     return -(-numerator // denominator)
 
 
@@ -36,7 +44,15 @@ def transfer_us(payload_bytes: int, contributors: int, workers: int, rate: int, 
 
 
 def staircase(depth: int, workers: int) -> tuple[int, ...]:
-    """Levels of the staircase, ascending: ``ceil(D*k/w)`` for ``k = 1..w``."""
+    """Return the levels of the staircase, ascending: ``ceil(D*k/w)`` for ``k = 1..w``.
+
+    Parameters
+    ----------
+    depth
+        Number of levels, ``D``.
+    workers
+        Number of workers, ``w``.
+    """
     return tuple(ceil_div(depth * k, workers) for k in range(1, workers + 1))
 
 
@@ -46,7 +62,15 @@ def ceil_fraction(value: Fraction) -> int:
 
 
 def contributors(levels: Sequence[int], bucket: int) -> int:
-    """Number of levels that reach `bucket`."""
+    """Count the levels that reach `bucket`.
+
+    Parameters
+    ----------
+    levels
+        Level of each slot.
+    bucket
+        Number of the bucket, from 1.
+    """
     return sum(level >= bucket for level in levels)
 
 

@@ -46,10 +46,17 @@ def candidate_levels(job: OperationGraph) -> tuple[int, ...]:
 
 
 def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
-    """Number of GPUs that may hold a worker of `job`, by server.
+    """Return the number of GPUs that may hold a worker of `job`, by server.
 
-    A GPU may if its type and its memory allow it and its connected part of the cluster has
-    enough such GPUs for all slots.
+    A GPU may if its type and its memory allow it and its connected part of the cluster has enough such GPUs for all
+    slots.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    job
+        The compiled job.
     """
     shallowest = candidate_levels(job)[0]
     component, servers = operations.routes.under(job.route_policy).component, operations.cluster.servers
@@ -67,14 +74,35 @@ def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
 
 
 def fewest_contributors(job: OperationGraph, bucket: int) -> int:
-    """Least number of slots that reach a bucket; every slot reaches the first."""
+    """Return the least number of slots that reach a bucket; every slot reaches the first.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    bucket
+        Number of the bucket, from 1.
+    """
     if job.rule.multiset is not None:
         return contributors(job.rule.multiset, bucket)
     return job.slots if bucket == 1 else job.rule.min_contributors
 
 
 def shortest_transfers(job: OperationGraph, channel: Channel) -> tuple[int, ...]:
-    """Least duration of the transfer of each bucket over a channel that is at best `channel`, in microseconds."""
+    """Return the least duration of the transfer of each bucket over a channel that is at best `channel`.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    channel
+        Best rate and latency.
+
+    Returns
+    -------
+    tuple[int, ...]
+        In microseconds; bucket ``b`` has entry ``b - 1``.
+    """
     return tuple(job.transfer_us(p.bucket, fewest_contributors(job, p.bucket), channel) for p in job.transfers)
 
 
@@ -94,7 +122,26 @@ def tail_us(times: Sequence[int], transfers: Sequence[int], level: int) -> int:
 
 
 def tails_us(times: Sequence[int], transfers: Sequence[int]) -> list[int]:
-    """`tail_us` of every level."""
+    """Return `tail_us` of every level.
+
+    Parameters
+    ----------
+    times
+        Duration of a block by level, in microseconds.
+    transfers
+        Least duration of the transfer of each bucket, in microseconds.
+
+    Returns
+    -------
+    list[int]
+        In microseconds; level ``d`` has entry ``d - 1``.
+
+    Notes
+    -----
+    From a block's start, bucket ``b`` is ready after ``times[b - 1]``, and the transfers ``b, b + 1, ...`` follow one
+    another. A block of level ``d`` takes part in the first ``d`` of them, so the largest of these sums, and its own
+    duration, bound the iteration's end.
+    """
     rest = list(accumulate(reversed(transfers)))[::-1]
     ready = chain(map(add, times, rest), repeat(0))
     return [max(time, latest) for time, latest in zip(times, accumulate(ready, max))]
@@ -213,10 +260,17 @@ def least_iteration_us(operations: Operations, job: OperationGraph, gpus: dict[i
 
 
 def least_span_us(job: OperationGraph, places: Sequence[Site]) -> int:
-    """Least time from the first block's start to the end of a job, in microseconds.
+    """Return the least time from the first block's start to the end of a job, in microseconds.
 
-    Its iterations one after the other; under ``free`` also with the transfers that the least total of levels
-    makes longer. 0 where the job has no place.
+    Its iterations run one after the other; under ``free`` also with the transfers that the least total of levels
+    makes longer. The time is 0 where the job has no place.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    places
+        Sets of servers, one of which holds the job.
     """
     return min((_span_us(job, site) for site in places), default=0)
 
@@ -252,13 +306,21 @@ def _span_us(job: OperationGraph, site: Site) -> int:
 
 
 def least_transfer_us(job: OperationGraph, exchange: Exchange) -> int:
-    """Least sum of the durations of all transfers of a job, in microseconds."""
+    """Return the least sum of the durations of all transfers of a job, in microseconds.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    exchange
+        The transfers of an iteration over the best channel.
+    """
     longer = _longer_us(job, exchange, 0) if exchange.slopes else 0
     return job.iterations * sum(exchange.shortest) + longer
 
 
 def _longer_us(job: OperationGraph, exchange: Exchange, first: int) -> int:
-    """What the least total of levels adds to all transfers of the buckets from index `first` on.
+    """Return what the least total of levels adds to all transfers of the buckets from index `first` on.
 
     A slot at level ``d`` contributes to ``d`` buckets, and each contributor makes a transfer longer by its slope.
     """
@@ -268,7 +330,15 @@ def _longer_us(job: OperationGraph, exchange: Exchange, first: int) -> int:
 
 
 def exchange_over(job: OperationGraph, channel: Channel) -> Exchange:
-    """Least durations of the transfers of an iteration over a channel that is at best `channel`."""
+    """Return the least durations of the transfers of an iteration over a channel that is at best `channel`.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    channel
+        Best rate and latency.
+    """
     fixed = job.rule.multiset is not None
     slopes = () if fixed else tuple(_slope(job, operation.bucket, channel) for operation in job.transfers)
     return Exchange(shortest_transfers(job, channel), slopes)
@@ -291,10 +361,17 @@ def least_levels(job: OperationGraph) -> tuple[int, ...]:
 
 
 def least_work_us(job: OperationGraph, cost: Sequence[int]) -> int:
-    """Least sum over all blocks and iterations of a cost by level (index ``level - 1``) that never falls.
+    """Return the least sum over all blocks and iterations of a cost by level (index ``level - 1``) that never falls.
 
-    Under ``free`` the coverage takes some slots at the last level; the others' levels must add up to the rest
-    of the least total, which costs at least the lower convex envelope of `cost` at their mean.
+    Under ``free`` the coverage takes some slots at the last level; the others' levels must add up to the rest of the
+    least total, which costs at least the lower convex envelope of `cost` at their mean.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    cost
+        Cost of a block by level, ``cost[level - 1]``, in microseconds or any other integer unit.
     """
     fixed = job.iterations * sum(cost[level - 1] for level in least_levels(job))
     rule = job.rule

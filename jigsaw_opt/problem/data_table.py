@@ -32,7 +32,15 @@ class DataTable:
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], first: Iterable[str] = ()) -> DataTable:
-        """Return a table of rows by name, with `first` before the other columns; None where a row lacks a name."""
+        """Return a table of rows by name, with `first` before the other columns; None where a row lacks a name.
+
+        Parameters
+        ----------
+        rows
+            Values of each row by column.
+        first
+            Names of the columns that come first.
+        """
         columns = tuple(dict.fromkeys([*first, *(name for row in rows for name in row)]))
         return cls(columns, ([row.get(name) for name in columns] for row in rows))
 
@@ -67,7 +75,7 @@ class DataTable:
         return f"DataTable({counted(len(self.rows), 'row')} of {', '.join(self.columns)})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first rows."""
+        """Return what a notebook shows: the first rows."""
         from html import escape
 
         def line(kind: str, cells: Iterable[object]) -> str:

@@ -59,11 +59,27 @@ class LevelRule:
 
     @classmethod
     def fixed(cls, levels: tuple[int, ...], iterations: int) -> Self:
-        """The same levels in every iteration, ascending, the deepest of them full; who takes which is free."""
+        """Return the rule with the same levels in every iteration, ascending, the deepest of them full.
+
+        Parameters
+        ----------
+        levels
+            Levels of the slots; who takes which is free.
+        iterations
+            Number of its iterations.
+        """
         return cls(levels, levels.count(levels[-1]), sum(levels) * iterations, None)
 
     def fits(self, workers: int, deepest: int) -> bool:
-        """Whether it gives every worker a level of a model with `deepest` levels, and every bucket a contributor."""
+        """Return whether every worker gets a level that the model has, and every bucket a contributor.
+
+        Parameters
+        ----------
+        workers
+            Number of workers of the job.
+        deepest
+            Number of levels of its model, ``D``.
+        """
         levels = self.multiset
         if levels is None:
             return 1 <= self.min_contributors <= workers
@@ -83,7 +99,17 @@ class Depth(Keyed, ABC):
 
     @abstractmethod
     def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
-        """The rule in numbers, for a job of so many workers and iterations whose model has `deepest` levels."""
+        """Return the rule in numbers.
+
+        Parameters
+        ----------
+        workers
+            Number of workers of the job.
+        deepest
+            Number of levels of its model, ``D``.
+        iterations
+            Number of its iterations.
+        """
 
     def keyed(self) -> dict[str, Any]:
         """Return it as it stands under ``depth`` in an instance."""
@@ -97,7 +123,17 @@ class FullDepth(Depth):
     rule: ClassVar[str] = "full"
 
     def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
-        """One level for all."""
+        """Return one level for all.
+
+        Parameters
+        ----------
+        workers
+            Number of workers of the job.
+        deepest
+            Number of levels of its model, ``D``.
+        iterations
+            Number of its iterations.
+        """
         return LevelRule.fixed((deepest,) * workers, iterations)
 
 
@@ -108,7 +144,17 @@ class StaircaseDepth(Depth):
     rule: ClassVar[str] = "staircase"
 
     def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
-        """The steps of the staircase."""
+        """Return the steps of the staircase.
+
+        Parameters
+        ----------
+        workers
+            Number of workers of the job.
+        deepest
+            Number of levels of its model, ``D``.
+        iterations
+            Number of its iterations.
+        """
         return LevelRule.fixed(staircase(deepest, workers), iterations)
 
 
@@ -132,13 +178,23 @@ class FreeDepth(Depth):
     balance: int | None = None
 
     def mean(self, workers: int) -> Fraction:
-        """The least mean depth of a job of `workers` workers as an exact fraction."""
+        """Return the least mean depth of a job of `workers` workers as an exact fraction."""
         if self.mean_depth is None:
             return Fraction(workers + 1, 2 * workers)
         return Fraction(self.mean_depth)
 
     def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
-        """Coverage, mean depth and balance, in levels."""
+        """Return coverage, mean depth and balance, in levels.
+
+        Parameters
+        ----------
+        workers
+            Number of workers of the job.
+        deepest
+            Number of levels of its model, ``D``.
+        iterations
+            Number of its iterations.
+        """
         total = ceil_fraction(self.mean(workers) * deepest * workers * iterations)
         return LevelRule(None, min(self.min_contributors, workers), total, self.balance)
 
@@ -154,7 +210,9 @@ class DepthPlugin(Depth):
 
     @abstractmethod
     def broken(self, levels: Sequence[Sequence[int]], deepest: int) -> str | None:
-        """What a plan breaks, or None; it must not be worked out from `limits`, so that an error in one shows.
+        """Return what a plan breaks, or None.
+
+        It must not be worked out from `limits`, so that an error in one shows.
 
         Parameters
         ----------
@@ -203,7 +261,7 @@ def plugins() -> tuple[str, ...]:
 
 @cache
 def depth_class(rule: str) -> type[Depth]:
-    """The class of a depth rule by its name in documents.
+    """Return the class of a depth rule by its name in documents.
 
     Raises
     ------

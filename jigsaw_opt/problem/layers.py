@@ -96,7 +96,15 @@ def chain_edges(layers: int) -> tuple[tuple[int, int], ...]:
 
 
 def parts_of(layers: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return the numbers of so many layers by the parts that no edge joins, each part in order."""
+    """Return the numbers of so many layers by the parts that no edge joins, each part in order.
+
+    Parameters
+    ----------
+    layers
+        Number of layers.
+    edges
+        Pairs of layers that are joined.
+    """
     part = [[at] for at in range(layers)]
     for tail, head in edges:
         if part[tail] is not part[head]:

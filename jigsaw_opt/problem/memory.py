@@ -36,10 +36,26 @@ def most_bytes(jobs: Iterable[OperationGraph]) -> int:
 
 
 def levels_within(activation_bytes: Sequence[int], room: int) -> int:
-    """Largest level whose activations fit into so many bytes, 0 for none."""
+    """Return the largest level whose activations fit into so many bytes, 0 for none.
+
+    Parameters
+    ----------
+    activation_bytes
+        Bytes by level, never falling.
+    room
+        Bytes that are free.
+    """
     return sum(size <= room for size in activation_bytes)
 
 
 def deepest_level(job: OperationGraph, memory: int) -> int:
-    """Largest level of a worker that is alone on a GPU with so much memory, 0 for none."""
+    """Return the largest level of a worker that is alone on a GPU with so much memory, 0 for none.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    memory
+        Bytes of the GPU.
+    """
     return levels_within(job.activation_bytes, memory - job.state_bytes)

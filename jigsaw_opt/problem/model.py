@@ -96,6 +96,6 @@ class Model(CheckedPart, definition="model"):
         return tuple(stored + largest[len(sizes) - k] for stored, k in kept)
 
     def _of_levels(self, values: Iterable[int]) -> list[int]:
-        """Sums of values of the segments over the segments that each level backpropagates."""
+        """Return sums of values of the segments over the segments that each level backpropagates."""
         suffix = [0, *accumulate(reversed(list(values)))]
         return [suffix[k] for k in self.levels]

@@ -121,7 +121,17 @@ class OperationGraph:
     power_w: Mapping[str, int] = field(default_factory=dict)
 
     def transfer_us(self, bucket: int, contributors: int, channel: Channel) -> int:
-        """Duration of the transfer of `bucket` (1-based) with `contributors` of the slots over `channel`."""
+        """Return the duration of the transfer of a bucket, in microseconds (specification: transfer).
+
+        Parameters
+        ----------
+        bucket
+            Number of the bucket, from 1.
+        contributors
+            Number of slots that contribute to it.
+        channel
+            Rate and latency of the job's ring.
+        """
         payload = self.transfers[bucket - 1].payload_bytes
         return transfer_us(payload, contributors, self.slots, channel.rate, channel.latency_us)
 
@@ -243,7 +253,7 @@ def compile_instance(instance: Instance) -> Operations:
 
 
 def _usable(instance: Instance, workers: int) -> Cluster:
-    """The cluster without GPUs that no plan needs: those of a server are alike, and each worker is on one of them."""
+    """Return the cluster without GPUs that no plan needs: those of a server are alike, with one worker each."""
     most = max(_HUGE_SERVER, workers)
     cluster = instance.cluster
     if all(server.gpus <= most for server in cluster.servers):

@@ -35,7 +35,15 @@ class ServerType:
     latency_us: int = 0
 
     def group(self, servers: int, gpus: int) -> Cluster:
-        """A cluster of `servers` servers of this type with `gpus` GPUs in use, as evenly spread as they go."""
+        """Return a cluster of servers of this type with GPUs in use, as evenly spread as they go.
+
+        Parameters
+        ----------
+        servers
+            Number of servers; several are joined by a switch.
+        gpus
+            Number of GPUs in use on all of them together.
+        """
         share, rest = divmod(gpus, servers)
         own = self.server
         alike = [

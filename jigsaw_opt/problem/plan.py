@@ -217,12 +217,28 @@ class Plan:
         jobs: tuple[JobPlan | ShapedJobPlan, ...],
         solver: Mapping[str, Any] | None = None,
     ) -> Plan:
-        """Make a plan of one phase: once where there is no period, else for ever. Fields as in ``jigsaw-plan/1``."""
+        """Make a plan of one phase: once where there is no period, else for ever.
+
+        Parameters
+        ----------
+        instance, instance_sha256
+            Name and digest of the instance.
+        status
+            What is known of the plan.
+        objective, bound
+            Objective and lower bound, in microseconds (times weight for a weighted sum).
+        period_us
+            The period in microseconds; None on the finite horizon.
+        jobs
+            What each job does, in the instance's order.
+        solver
+            How it was found, as documents have it.
+        """
         groups = (PhaseGroup((_only_phase(period_us, jobs),)),)
         return cls(instance, instance_sha256, status, objective, bound, groups, {} if solver is None else solver)
 
     def __repr__(self) -> str:
-        """What it is of, how many jobs it has, and how good it is, on one line."""
+        """Return on one line what it is of, how many jobs it has, and how good it is."""
         jobs = {job.name for _, _, phase in self.all_phases() for job in phase.jobs}
         phases = f"{counted(len([*self.all_phases()]), 'phase')}, " if self.is_phased else ""
         name = "objective" if self.is_phased or self.period_us is None else "period"
@@ -282,17 +298,29 @@ class Plan:
         return found
 
     def with_jobs(self, jobs: tuple[JobPlan | ShapedJobPlan, ...]) -> Plan:
-        """The same with other jobs, of a plan that is not phased."""
+        """Return the same plan, which is not phased, with other jobs."""
         return replace(self, groups=(PhaseGroup((replace(self._only, jobs=jobs),)),))
 
     def with_period(self, period_us: int | None) -> Plan:
-        """The same with another period or none, of a plan that is not phased."""
+        """Return the same plan, which is not phased, with another period or none."""
         return replace(self, groups=(PhaseGroup((_only_phase(period_us, self.jobs),)),))
 
     def alone(self, instance: Instance, phase: Phase) -> tuple[Instance, Plan]:
-        """A phase by itself: the cyclic plan that it repeats, of jobs that do what they do in one repetition.
+        """Return a phase by itself: the cyclic plan that it repeats, of jobs that do what they do in one repetition.
 
         A plan that lists all iterations or is cyclic is its only phase already.
+
+        Parameters
+        ----------
+        instance
+            The instance of the plan.
+        phase
+            One of the plan's phases.
+
+        Returns
+        -------
+        tuple[Instance, Plan]
+            The cyclic instance of the phase's jobs, and its plan.
         """
         if not phase.is_counted:
             return instance, self

@@ -32,7 +32,15 @@ class PowerCap(CheckedPart, definition="power_cap"):
 
 
 def caps_without(caps: Iterable[PowerCap] | None, servers: Collection[str]) -> tuple[PowerCap, ...] | None:
-    """Return caps without some servers; a cap that has no other server is left out."""
+    """Return caps without some servers; a cap that has no other server is left out.
+
+    Parameters
+    ----------
+    caps
+        The caps, or None where none are stated.
+    servers
+        Names of the servers that are gone.
+    """
     if caps is None:
         return None
     left = (altered(cap, servers=tuple(name for name in cap.servers if name not in servers)) for cap in caps)

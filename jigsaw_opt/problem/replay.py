@@ -160,7 +160,15 @@ class MeasuredPhase:
 
     @classmethod
     def only(cls, summary: ReplaySummary | None, timeline: Timeline) -> MeasuredPhase:
-        """The only phase of a plan that lists all iterations or is cyclic: begin and end are not told by themselves."""
+        """Return the only phase of a plan that lists all iterations or is cyclic: its begin is not told by itself.
+
+        Parameters
+        ----------
+        summary
+            Predicted against measured; None where nothing is to be compared.
+        timeline
+            Times from the moment when the phase began.
+        """
         times = (0, None, None, None) if summary is None else (summary.predicted_us, None, summary.measured_us, None)
         return cls(0, 0, None, timeline.passes, summary, *times, timeline)
 
@@ -182,7 +190,7 @@ class JobCycle:
     measured_us: int | None
 
     def rates(self) -> tuple[float, float | None]:
-        """Iterations a second, planned and measured."""
+        """Return iterations a second, planned and measured."""
         measured = None if self.measured_us is None else 1e6 * self.iterations / self.measured_us
         return 1e6 * self.iterations / self.planned_us, measured
 

@@ -85,12 +85,30 @@ class ShapedGraph:
         )
 
     def block_us(self, block: int, gpu_types: Iterable[str]) -> int:
-        """Duration of a block on GPUs of these types, in microseconds."""
+        """Return the duration of a block on GPUs of these types, in microseconds.
+
+        Parameters
+        ----------
+        block
+            Number of the block.
+        gpu_types
+            Types of its GPUs; the slowest decides.
+        """
         table = self.shape.blocks[block].duration_us
         return max(table[gpu_type] for gpu_type in gpu_types)
 
     def channel(self, operation: int, servers: Sequence[int], routes: Routes) -> Channel | None:
-        """What a transfer uses whose slots are on these servers; None where no route joins them."""
+        """Return what a transfer uses; None where no route joins its slots.
+
+        Parameters
+        ----------
+        operation
+            Number of the transfer among all operations.
+        servers
+            Number of the server of each of its slots.
+        routes
+            Routes of the cluster.
+        """
         routes = routes.under(self.job.route_policy)
         if self.shape.transfers[operation - self.blocks].among or servers[0] == servers[1]:
             return routes.channel(Counter(servers))
@@ -103,7 +121,19 @@ class ShapedGraph:
         )
 
     def transfer_us(self, operation: int, channel: Channel) -> int:
-        """Duration of a transfer over a channel, in microseconds (specification: durations-of-shaped-operations)."""
+        """Return the duration of a transfer over a channel, in microseconds.
+
+        Parameters
+        ----------
+        operation
+            Number of the transfer among all operations.
+        channel
+            What it uses.
+
+        Notes
+        -----
+        Specification: durations-of-shaped-operations.
+        """
         transfer = self.shape.transfers[operation - self.blocks]
         if transfer.among:
             workers = len(transfer.among)
@@ -134,7 +164,7 @@ class ShapedGraph:
                     yield Precedence((iteration, before), (later, after), periods)
 
     def _steps(self) -> Iterator[tuple[int, int, int]]:
-        """What waits for what, and so many iterations later: edges and barrier, each once."""
+        """Yield what waits for what, and so many iterations later: edges and barrier, each once."""
         yield from self.edges
         known = set(self.edges)
         for before, after in self._barrier:

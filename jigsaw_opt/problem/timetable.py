@@ -67,7 +67,14 @@ class Timetable:
 
 
 def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[JobPlan, ...]:
-    """Timetable of the decisions, one for each job, with every end exactly its start plus its duration.
+    """Return the job plans of the decisions, one for each job, with every end exactly its start plus its duration.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    decisions
+        GPUs, levels and starts of each job, in the instance's order.
 
     Raises
     ------
@@ -78,7 +85,7 @@ def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[
 
 
 def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDecision]:
-    """What was chosen for each job, from its plan; `assemble` makes the plan of it again.
+    """Return what was chosen for each job, from its plan; `assemble` makes the plan of it again.
 
     Parameters
     ----------
@@ -112,7 +119,29 @@ def objective_of(
     period_us: int | None = None,
     shaped: Sequence[ShapedJobPlan] = (),
 ) -> int:
-    """Objective of a timetable (specification: objective)."""
+    """Return the objective of a timetable (specification: objective).
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    jobs
+        Plans of the data-parallel jobs.
+    period_us
+        The period in microseconds; None on the finite horizon.
+    shaped
+        Plans of the jobs with a task graph.
+
+    Returns
+    -------
+    int
+        In microseconds (times weight for a weighted sum).
+
+    Raises
+    ------
+    ValueError
+        The objective is the period and there is none.
+    """
     if operations.objective == "period":
         if period_us is None:
             raise ValueError("a cyclic plan needs its period")

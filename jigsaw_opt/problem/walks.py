@@ -88,7 +88,15 @@ class PolicyAutomaton:
                     self._groups[node] = self._groups.get(node, 0) | 1 << bit
 
     def enter(self, state: int, node: int) -> int:
-        """The state of a walk that comes to `node` in `state`; at its first node the state before it is 0."""
+        """Return the state of a walk that comes to `node` in `state`.
+
+        Parameters
+        ----------
+        state
+            State before the node; 0 at the first node of a walk.
+        node
+            Number of the node.
+        """
         return state | self._groups.get(node, 0)
 
 
@@ -100,15 +108,21 @@ def least_walk(
     dead: Collection[int] = (),
     max_links: int | None = None,
 ) -> tuple[Hop, ...] | None:
-    """The least walk that complies, from a node and a state to `goal`; None where there is none.
+    """Return the least walk that complies, from a node and a state to `goal`; None where there is none.
 
     Fewest links; among those the smallest sequence of names of nodes, compared element by element. (No two links join
     the same two nodes, so these names say which links are used.)
 
     Parameters
     ----------
+    graph
+        The network.
+    policy
+        What the walk must keep.
     start
         A node, and the state of the policy there, as `PolicyAutomaton.enter` gives it.
+    goal
+        Number of the node at which it ends.
     dead
         Links that are not used.
     max_links
@@ -123,10 +137,14 @@ def least_walk(
 def walk_lengths(
     graph: LinkGraph, policy: PolicyAutomaton, start: tuple[int, int], max_links: int | None = None
 ) -> dict[int, int]:
-    """Number of links of the least walk that complies to each node that has one, but for nodes of `avoid`.
+    """Return the number of links of the least walk that complies, by node; nodes of `avoid` have none.
 
     Parameters
     ----------
+    graph
+        The network.
+    policy
+        What the walks must keep.
     start, max_links
         As of `least_walk`.
     """
@@ -190,7 +208,7 @@ def _layers(
 def _towards(
     layers: Sequence[Mapping[tuple[int, int], Sequence[Hop]]], last: tuple[int, int]
 ) -> Sequence[Mapping[tuple[int, int], Sequence[Hop]]]:
-    """The layers with those steps alone that lie on a shortest way to `last`."""
+    """Return the layers with those steps alone that lie on a shortest way to `last`."""
     wanted, kept = {last}, []
     for layer in reversed(layers):
         on_way = {here: [s for s in steps if (s.node, s.state) in wanted] for here, steps in layer.items()}
@@ -200,7 +218,7 @@ def _towards(
 
 
 def _smallest(start: tuple[int, int], layers: Sequence[Mapping[tuple[int, int], Sequence[Hop]]]) -> tuple[Hop, ...]:
-    """The walk that takes, step by step, the first neighbour by name: what was passed follows from the names."""
+    """Return the walk that takes, step by step, the first neighbour by name: what was passed follows from the names."""
     walk, here = [], start
     for layer in layers:
         step = layer[here][0]

@@ -22,7 +22,17 @@ _OF_HORIZON = {"cyclic": ("pace_us",), "finite": ("deadline_us", "restart_us")}
 
 
 def check_instance(tree: Json, place: Place, report: Report) -> None:
-    """Report what is wrong with an instance besides its structure."""
+    """Report what is wrong with an instance besides its structure.
+
+    Parameters
+    ----------
+    tree
+        The instance as a JSON object.
+    place
+        Path of the value in the document.
+    report
+        Receives the problems.
+    """
     if isinstance(tree.get("cluster"), dict):
         check_cluster(tree["cluster"], (place, "cluster"), report)
     models, jobs, at = dict_at(tree, "models"), list_at(tree, "jobs"), (place, "jobs")
@@ -46,7 +56,7 @@ def check_instance(tree: Json, place: Place, report: Report) -> None:
 
 
 def _check_named(name: Any, known: Json | None, what: str, place: Place, report: Report) -> None:
-    """What a job names exists; None where it is not known what does."""
+    """Report a name in a job that means nothing; `known` is None where it is not known what names mean."""
     if known is not None and isinstance(name, str) and name and name not in known:
         report.add_misspelt(place, f"no {what} is called {quoted(name)}", name, known)
 

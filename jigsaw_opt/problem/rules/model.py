@@ -14,7 +14,17 @@ Json = dict[str, Any]
 
 
 def check_model(model: Json, place: Place, report: Report) -> None:
-    """Report what is wrong with a model besides its structure, which may be broken."""
+    """Report what is wrong with a model besides its structure, which may be broken.
+
+    Parameters
+    ----------
+    model
+        The model as a JSON object.
+    place
+        Path of the value in the document.
+    report
+        Receives the problems.
+    """
     segments = list_at(model, "segments")
     check_unique(names_of(segments, (place, "segments")), report)
     if segments:
@@ -24,7 +34,7 @@ def check_model(model: Json, place: Place, report: Report) -> None:
 
 
 def _check_cuts(model: Json, segments: int, place: Place, report: Report) -> None:
-    """A training is cut once between each two levels, at different modules."""
+    """Report a training that is not cut once between each two levels, at different modules."""
     cuts, levels = list_at(dict_at(model, "executor"), "cuts"), list_at(model, "levels")
     if "train" not in dict_at(model, "executor"):
         return

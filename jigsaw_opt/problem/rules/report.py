@@ -32,6 +32,15 @@ class Report:
     def add(self, place: Place, message: str, hint: str = "") -> None:
         """Note that what stands at `place` is wrong.
 
+        Parameters
+        ----------
+        place
+            Path of the value in the document.
+        message
+            What is wrong with it.
+        hint
+            What may have been meant; empty for none.
+
         Raises
         ------
         InvalidInputError
@@ -52,6 +61,17 @@ class Report:
         """Note a wrong `word`, with the most similar of `options` as the hint.
 
         Comparing words is slow, so only the first problems of a long list get a hint.
+
+        Parameters
+        ----------
+        place
+            Path of the value in the document.
+        message
+            What is wrong with it.
+        word
+            The word that stands there.
+        options
+            The words that may stand there.
         """
         known = list(islice(options, self._comparisons + 1))
         hint = ""
@@ -61,7 +81,15 @@ class Report:
         self.add(place, message, hint)
 
     def include(self, problems: Iterable[Problem], place: Place) -> None:
-        """Note the problems of a document of its own that stands at `place`."""
+        """Note the problems of a document of its own that stands at `place`.
+
+        Parameters
+        ----------
+        problems
+            Its problems, whose paths begin at its own root.
+        place
+            Path of that document in this one.
+        """
         for problem in problems:
             self.add(_path(place) + problem.path.removeprefix("$"), problem.message, problem.hint)
 
@@ -78,7 +106,7 @@ def quoted(text: str) -> str:
 
 
 def describe(value: object) -> str:
-    """What `value` is, in the terms of JSON."""
+    """Describe a value in the terms of JSON."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, str):

@@ -16,7 +16,17 @@ _SHOWN_OF_A_CYCLE = 8
 
 
 def check_shape(shape: Json, place: Place, report: Report) -> None:
-    """Report what is wrong with a shape besides its structure, which may be broken."""
+    """Report what is wrong with a task graph besides its structure, which may be broken.
+
+    Parameters
+    ----------
+    shape
+        The task graph as a JSON object.
+    place
+        Path of the value in the document.
+    report
+        Receives the problems.
+    """
     slots, blocks, transfers = (list_at(shape, key) for key in ("slots", "blocks", "transfers"))
     check_unique(names_of(slots, (place, "slots")), report)
     operations = [*names_of(blocks, (place, "blocks")), *names_of(transfers, (place, "transfers"))]
@@ -44,7 +54,7 @@ def check_shape(shape: Json, place: Place, report: Report) -> None:
 
 
 def _uses(operation: Any, place: Place) -> list[tuple[Place, str]]:
-    """The slots that a block or transfer names, each with its place."""
+    """Return the slots that a block or transfer names, each with its place."""
     found: list[tuple[Place, str]] = []
     for key in ("slots", "among"):
         if isinstance(operation, dict) and key in operation:
@@ -136,7 +146,7 @@ def _check_ends(holds: list[Any], blocks: Names | None, transfers: Names | None,
 
 
 def _sites(blocks: list[Any], known: Names) -> dict[str, tuple[str, ...]]:
-    """The slots of each block, where nothing is wrong with them."""
+    """Return the slots of each block, where nothing is wrong with them."""
     found: dict[str, tuple[str, ...]] = {}
     for _, block in _objects(blocks):
         slots = tuple(name for _, name in _uses(block, ""))

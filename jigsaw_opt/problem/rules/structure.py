@@ -38,13 +38,13 @@ _LARGEST = 2**53 - 1
 
 @cache
 def structure(kind: Kind) -> Check:
-    """The check that reports whatever breaks the schema of `kind`."""
+    """Return the check that reports whatever breaks the schema of `kind`."""
     return compiled({"$ref": "#"}, shipped(kind))
 
 
 @cache
 def structure_of_part(definition: str) -> Check:
-    """The check of a part of an instance, as `Keyed.keyed` gives it, whose own parts are objects."""
+    """Return the check of a part of an instance, as `Keyed.keyed` gives it, whose own parts are objects."""
     return _of_parts().compile(_of_parts().resolve(definition))
 
 
@@ -54,7 +54,15 @@ def _of_parts() -> _Compiler:
 
 
 def compiled(keywords: Keywords, root: Mapping[str, Any]) -> Check:
-    """The check that reports whatever breaks the schema of `keywords`, whose references are looked up in `root`."""
+    """Return the check that reports whatever breaks a schema.
+
+    Parameters
+    ----------
+    keywords
+        The schema.
+    root
+        The schema in which its references are looked up.
+    """
     return _Compiler(dict(root)).compile(keywords)
 
 
@@ -80,7 +88,7 @@ class _Compiler:
         return self._typed(keywords)
 
     def resolve(self, pointer: str) -> dict[str, Any]:
-        """What the schema has under a pointer, or under the name at its end."""
+        """Return what the schema has under a pointer, or under the name at its end."""
         return self._root if pointer == "#" else dict(self._root["$defs"][pointer.rpartition("/")[2]])
 
     def _reference(self, pointer: str) -> Check:
@@ -146,7 +154,7 @@ class _Compiler:
         return check
 
     def _others(self, keywords: Keywords) -> Check:
-        """The check of what stands under a key that has no check of its own."""
+        """Return the check of what stands under a key that has no check of its own."""
         below = keywords.get("additionalProperties", True)
         if below is False:
             return _unknown_key(list(keywords["properties"]))
@@ -182,7 +190,7 @@ class _Compiler:
         return check
 
     def _with_others_named(self, option: dict[str, Any], key: str, own: Set[str], known: Set[str]) -> Check:
-        """The check of one alternative, which says so where a key belongs to another one."""
+        """Return the check of one alternative, which says so where a key belongs to another one."""
         within = self.compile(option)
         foreign = known - own
 
@@ -231,7 +239,7 @@ class _Compiler:
 
 
 def _part(name: str) -> Check:
-    """The check that a value is an object which has checked itself."""
+    """Return the check that a value is an object which has checked itself."""
 
     def check(value: Any, place: Place, report: Report) -> None:
         if not isinstance(value, Keyed) or value.definition != name:

@@ -15,7 +15,15 @@ Names = dict[str, None]
 
 
 def list_at(holder: Any, key: str) -> list[Any]:
-    """The list under a key, or an empty one; parts in it as documents have them."""
+    """Return the list under a key, or an empty one; parts in it as documents have them.
+
+    Parameters
+    ----------
+    holder
+        Any value; only an object has keys.
+    key
+        The key.
+    """
     found = holder.get(key) if isinstance(holder, dict) else None
     if isinstance(found, tuple):  # as objects have them
         return [_seen(item) for item in found]
@@ -23,7 +31,15 @@ def list_at(holder: Any, key: str) -> list[Any]:
 
 
 def dict_at(holder: Any, key: str) -> dict[str, Any]:
-    """The object under a key, or an empty one; a part as documents have it."""
+    """Return the object under a key, or an empty one; a part as documents have it.
+
+    Parameters
+    ----------
+    holder
+        Any value; only an object has keys.
+    key
+        The key.
+    """
     found = _seen(holder.get(key)) if isinstance(holder, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -33,7 +49,15 @@ def _seen(value: Any) -> Any:
 
 
 def names_of(items: list[Any], place: Place) -> Iterator[tuple[Place, str]]:
-    """Every `name` among some objects, with its place."""
+    """Yield every `name` among some objects, with its place.
+
+    Parameters
+    ----------
+    items
+        Values of a list; those without a readable name are passed over.
+    place
+        Path of the list in the document.
+    """
     for index, item in enumerate(items):
         name = item.get("name") if isinstance(item, dict) else None
         if isinstance(name, str):
@@ -41,13 +65,21 @@ def names_of(items: list[Any], place: Place) -> Iterator[tuple[Place, str]]:
 
 
 def all_names(items: list[Any]) -> Names | None:
-    """The names of some objects; None where one is not readable, for an unknown name may well mean it."""
+    """Return the names of some objects; None where one is not readable, for an unknown name may well mean it."""
     names = [name for _, name in names_of(items, "")]
     return dict.fromkeys(names) if items and len(names) == len(items) else None
 
 
 def check_unique(named: Iterable[tuple[Place, str]], report: Report) -> None:
-    """Report every name that stands there a second time."""
+    """Report every name that stands there a second time.
+
+    Parameters
+    ----------
+    named
+        Names with their places.
+    report
+        Receives the problems.
+    """
     seen: set[str] = set()
     for place, name in named:
         if name in seen:
