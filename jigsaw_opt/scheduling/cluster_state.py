@@ -287,7 +287,15 @@ class ClusterState:
         return tuple(kept), without
 
     def apply(self, shares: tuple[Share, ...], without: Iterable[int]) -> None:
-        """Make `shares` what runs; `without` are jobs that the policy believes to run, and that do not."""
+        """Make `shares` what runs; `without` are jobs that the policy believes to run, and that do not.
+
+        Parameters
+        ----------
+        shares
+            What runs from now on.
+        without
+            Numbers of the jobs that the policy decided to run and that cannot.
+        """
         placed = {index: share for share in shares for index in share.jobs}
         for index, job in self.jobs.items():
             before, after = job.active.share, placed.get(index)

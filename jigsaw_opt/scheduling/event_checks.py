@@ -121,7 +121,17 @@ def _check_job(job: TraceJob, state: ClusterState, refuses: Callable[[TraceJob],
 
 
 def without_effect(event: ClusterEvent, state: ClusterState, policy: Policy) -> Iterator[str]:
-    """Yield what of an event has no effect, in a sentence each."""
+    """Yield what of an event has no effect, in a sentence each.
+
+    Parameters
+    ----------
+    event
+        An event that is correct.
+    state
+        The state before it.
+    policy
+        The policy, which may not read weights or who is in the foreground.
+    """
     cluster = state.setting.cluster
     lost = {cluster.servers[k].name for k in state.lost}
     out = lost | {cluster.servers[k].name for k in state.drained}

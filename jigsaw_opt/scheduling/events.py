@@ -247,7 +247,17 @@ def decode_link(tree: Plain) -> Link:
 
 
 def check_job(tree: Plain, place: Place, report: Report) -> None:
-    """Report what is wrong with a job as a journal and a state hold it."""
+    """Report what is wrong with a job as a journal and a state hold it.
+
+    Parameters
+    ----------
+    tree
+        The job as plain values.
+    place
+        Where it stands in the document.
+    report
+        Takes the problems.
+    """
     conforms(tree, _JOB, place, report)
     if isinstance(tree, dict) and set(_JOB["required"]) <= tree.keys() <= _JOB["properties"].keys():
         for name, message in job_problems(TraceJob(**tree)):

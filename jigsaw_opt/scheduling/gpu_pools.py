@@ -91,7 +91,20 @@ class JoinedServers:
         return last[1]
 
     def split(self, pools: Sequence[GpuPool], dead: frozenset[int]) -> tuple[tuple[GpuPool, ...], ...]:
-        """Return for each pool what of it is still joined while links are down, under the number of the pool."""
+        """Return for each pool what of it is still joined while links are down, under the number of the pool.
+
+        Parameters
+        ----------
+        pools
+            Pools of the cluster while all links are up.
+        dead
+            Numbers of the links that are down.
+
+        Returns
+        -------
+        tuple of tuples of GpuPool
+            By pool its parts; it is the only part while no link is down.
+        """
         if not dead:
             return tuple((pool,) for pool in pools)
         part_of = self.parts(dead)

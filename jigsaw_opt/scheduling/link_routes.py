@@ -34,7 +34,15 @@ class LinkRoutes:
         return self._whole.channel(gpus, self._server_of)
 
     def channel(self, gpus: tuple[int, ...], dead: frozenset[int] = _NONE) -> Channel | None:
-        """Return what it uses while the links `dead` are down; None where it uses none, or no route is left."""
+        """Return the channel of a job while some links are down; None where it uses no link, or no route is left.
+
+        Parameters
+        ----------
+        gpus
+            Numbers of the job's GPUs.
+        dead
+            Numbers of the links that are down.
+        """
         whole = self.whole(gpus)
         if whole is None or dead.isdisjoint(whole.links):  # a least route stays the least while others fail
             return whole
@@ -43,7 +51,15 @@ class LinkRoutes:
         return self._left.channel(gpus, self._server_of)
 
     def detour(self, gpus: tuple[int, ...], dead: frozenset[int]) -> float:
-        """Return how much slower its exchanges are than with all links, when it is alone."""
+        """Return by what factor exchanges of a job alone are slower than while all links are up, at least 1.
+
+        Parameters
+        ----------
+        gpus
+            Numbers of the job's GPUs.
+        dead
+            Numbers of the links that are down.
+        """
         whole, left = self.whole(gpus), self.channel(gpus, dead)
         return 1.0 if whole is None or left is None else max(1.0, whole.rate / left.rate)
 

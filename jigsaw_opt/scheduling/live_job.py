@@ -40,7 +40,15 @@ class LiveJob:
     aside: str = ""
 
     def report(self, now_us: int, done: int) -> None:
-        """Note that so much is done."""
+        """Note a report of progress, and measure the pace since the one before.
+
+        Parameters
+        ----------
+        now_us
+            Time of the report, in microseconds.
+        done
+            Units of work that are done.
+        """
         if self.reported_us is not None and now_us > self.reported_us:
             self.pace = max(0, done - self.reported) // (now_us - self.reported_us)
         self.reported = self.active.done = done

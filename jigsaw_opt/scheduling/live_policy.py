@@ -99,6 +99,13 @@ class LivePolicy:
         """Put a question; without a budget it is answered in this thread.
 
         If that is interrupted, as by Ctrl-C, there is no question, and the policy is to begin anew.
+
+        Parameters
+        ----------
+        observation
+            What the policy sees.
+        budget_s
+            Seconds for the answer, which another thread gives; None to answer in this thread.
         """
         if budget_s is not None:
             self._worker = self._worker or ThreadPoolExecutor(1, "policy")
@@ -152,7 +159,16 @@ class LivePolicy:
         return True
 
     def restore(self, memory: Plain, observation: Observation, place: Place) -> None:
-        """Go on, from the beginning, as the one that gave `memory`, which is not to be trusted.
+        """Begin anew and take up the memory of an earlier policy, which is checked first.
+
+        Parameters
+        ----------
+        memory
+            What the earlier policy gave to remember.
+        observation
+            What the policy sees now.
+        place
+            Where the memory stands in the document.
 
         Raises
         ------
@@ -316,7 +332,20 @@ def enlarged_setting(
     policy: Policy,
     options: Mapping[str, str],
 ) -> PolicySetting:
-    """Return the setting with one server more.
+    """Return the setting of a cluster with one server more.
+
+    Parameters
+    ----------
+    event
+        The event with the new server.
+    state
+        The cluster before it.
+    perform
+        Makes the performance model of a cluster.
+    policy
+        The policy, which is started once to see that it works.
+    options
+        Values of the policy's options.
 
     Raises
     ------

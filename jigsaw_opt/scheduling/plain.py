@@ -65,27 +65,61 @@ def check_arguments(**given: tuple[object, Shape]) -> None:
 
 
 def whole(high: int = MOST, low: int = 0) -> Shape:
-    """Return an integer from `low` to `high`."""
+    """Return the shape of an integer between two bounds.
+
+    Parameters
+    ----------
+    high
+        The largest value.
+    low
+        The smallest value.
+    """
     return {"type": "integer", "minimum": low, "maximum": high}
 
 
 def number(low: float, high: float) -> Shape:
-    """Return a number from `low` to `high`."""
+    """Return the shape of a number between two bounds.
+
+    Parameters
+    ----------
+    low
+        The smallest value.
+    high
+        The largest value.
+    """
     return {"type": "number", "minimum": low, "maximum": high}
 
 
 def optional(shape: Shape) -> Shape:
-    """Return a value of that shape, or null."""
+    """Return the shape of a value that may also be null."""
     return {**shape, "type": [shape["type"], "null"]}
 
 
 def listed(of: Shape, least: int = 0, most: int | None = None) -> Shape:
-    """Return a list of values of one shape, of so many."""
+    """Return the shape of a list whose values have one shape.
+
+    Parameters
+    ----------
+    of
+        Shape of each value.
+    least
+        The least number of values.
+    most
+        The greatest number of values; None for no limit.
+    """
     return {"type": "array", "items": of, "minItems": least} | ({} if most is None else {"maxItems": most})
 
 
 def rows(columns: int, of: Shape) -> Shape:
-    """Return a list of lists of so many values."""
+    """Return the shape of a list of rows.
+
+    Parameters
+    ----------
+    columns
+        How many values each row has.
+    of
+        Shape of each value.
+    """
     return listed(listed(of, columns, columns))
 
 
@@ -95,12 +129,31 @@ def fields(**shapes: Shape) -> Shape:
 
 
 def conforms(value: Plain, shape: Shape, place: Place, report: Report) -> None:
-    """Report where a value has not the shape."""
+    """Report where a value does not have a shape.
+
+    Parameters
+    ----------
+    value
+        The value.
+    shape
+        The shape that it should have.
+    place
+        Where it stands in the document.
+    report
+        Takes the problems.
+    """
     compiled(shape, _definitions())(value, place, report)
 
 
 def checked(value: Plain, shape: Shape) -> Plain:
     """Return the value if it has the shape.
+
+    Parameters
+    ----------
+    value
+        The value.
+    shape
+        The shape that it should have.
 
     Raises
     ------

@@ -125,7 +125,20 @@ class ClusterSetting:
         return self._joined.split(self.pools, dead)
 
     def most_joined(self, down: frozenset[int], dead: frozenset[int]) -> dict[str, int]:
-        """Return the most GPUs of each type that one job can have while GPUs are `down` and links are `dead`."""
+        """Return the most GPUs of each type that one job can have while GPUs are `down` and links are `dead`.
+
+        Parameters
+        ----------
+        down
+            Numbers of the GPUs that are down.
+        dead
+            Numbers of the links that are down.
+
+        Returns
+        -------
+        dict of str to int
+            Number of GPUs by type: those of the largest part that links still join.
+        """
         part_of, counts = self.part_of(dead), Counter[tuple[str, int]]()
         for server, gpus in enumerate(self.gpus_of):
             up = len(gpus) - len(down.intersection(gpus))
@@ -138,7 +151,15 @@ class ClusterSetting:
         return len(self.server_of)
 
     def gpus_up(self, gpu_type: str, down: frozenset[int]) -> int:
-        """Return how many GPUs of a type are not among those that are `down`."""
+        """Return how many GPUs of a type are not among those that are `down`.
+
+        Parameters
+        ----------
+        gpu_type
+            Name of the type.
+        down
+            Numbers of the GPUs that are down.
+        """
         servers = self.cluster.servers
         dead = sum(servers[self.server_of[gpu]].gpu_type == gpu_type for gpu in down)
         return sum(server.gpus for server in servers if server.gpu_type == gpu_type) - dead
@@ -213,7 +234,17 @@ class JobState:
 
     @classmethod
     def restored(cls, tree: Plain, job: TraceJob, work: int) -> JobState:
-        """Return the job that `plain` gave, waiting."""
+        """Restore the state of a job from what `plain` gave; it waits.
+
+        Parameters
+        ----------
+        tree
+            What `plain` gave, checked.
+        job
+            The job of the trace.
+        work
+            Units of work that it has to do in all.
+        """
         return cls(tree["job"], job, work, tree["done"], tree["gpu_us"], tree["run_us"], None, tree["starts"])
 
 
@@ -271,7 +302,15 @@ class Selective(Scheduler, Protocol):
 
 
 def refusal(scheduler: Scheduler, jobs: Iterable[TraceJob]) -> str | None:
-    """Why a policy at work cannot run the first of `jobs` that it refuses; None where it takes all."""
+    """Return why a policy at work refuses one of some jobs; None where it takes them all.
+
+    Parameters
+    ----------
+    scheduler
+        The policy at work.
+    jobs
+        The jobs; the reason is that of the first one refused.
+    """
     if not isinstance(scheduler, Selective):
         return None
     return next((reason for job in jobs if (reason := scheduler.refuses(job)) is not None), None)
@@ -319,7 +358,15 @@ class Stateless:
         return {}
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        """See that it is nothing."""
+        """Check that the state to restore is empty.
+
+        Parameters
+        ----------
+        state
+            What `state` gave.
+        observation
+            What the policy sees now.
+        """
         checked(state, fields())
 
 
@@ -343,7 +390,14 @@ class Policy(Protocol):
         """
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
-        """Begin with an empty cluster and no jobs; `options` has a value for every option.
+        """Start the policy on an empty cluster without jobs.
+
+        Parameters
+        ----------
+        setting
+            The cluster and its performance model.
+        options
+            A value for every option.
 
         Raises
         ------

@@ -54,7 +54,16 @@ class PolicyAtWork:
         return self._scheduler.decide(observation)
 
     def check(self, shares: Sequence[Share], observation: Observation, when: str) -> None:
-        """Check what it said at a moment; the others are as of `check_shares`.
+        """Check what the policy decided on an observation.
+
+        Parameters
+        ----------
+        shares
+            The decision.
+        observation
+            What the policy saw, with the shares that ran then.
+        when
+            When that was, in words, for the error.
 
         Raises
         ------

@@ -117,7 +117,19 @@ class _RemedyTrials:
 
 
 def tried(state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: float) -> tuple[list[Remedy], bool]:
-    """Remedies that start the job on a twin, the likeliest first, and whether all were tried."""
+    """Return the remedies that start a job on a copy of the scheduler, the likeliest first, and whether all were tried.
+
+    Parameters
+    ----------
+    state
+        The cluster.
+    job
+        The job that waits.
+    twin
+        Makes a copy of the scheduler that may be changed.
+    seconds
+        Time limit.
+    """
     trials = _RemedyTrials(state, job, twin, seconds)
     if trials.starts(Remedy("undecided", (), "the next step starts it", state.now_us)):
         return trials.found, True
@@ -215,7 +227,20 @@ def _urgent(state: ClusterState, job: LiveJob) -> Remedy:
 
 
 def end_us(state: ClusterState, job: LiveJob) -> int | None:
-    """Return when a job that runs ends by its measured pace, or by that of the performance model, if it tells one."""
+    """Return when a job that runs ends by its measured pace, or by that of the performance model, if it tells one.
+
+    Parameters
+    ----------
+    state
+        The cluster, with its time.
+    job
+        A job that runs.
+
+    Returns
+    -------
+    int or None
+        Time in microseconds; None where no pace is known.
+    """
     share = job.active.share
     assert share is not None
     pace = job.pace or pace_in(state, share, job)
@@ -232,7 +257,17 @@ def span(time_us: int) -> str:
 
 
 def pace_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
-    """Return units of work a microsecond of a job in a share; None where the performance model tells none."""
+    """Return units of work a microsecond of a job in a share; None where the performance model tells none.
+
+    Parameters
+    ----------
+    state
+        The cluster.
+    share
+        The share, with the job among its jobs.
+    job
+        The job.
+    """
     members = [state.jobs[index].active for index in share.jobs]
     try:
         with failures_of(state.setting.performance.name):

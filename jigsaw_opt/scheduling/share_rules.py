@@ -68,7 +68,22 @@ def check_up(
     dead: frozenset[int],
     when: str,
 ) -> None:
-    """Check that no share has a GPU that is `down`, and that links that are not `dead` join its servers (placement).
+    """Check that no share has a GPU that is down, and that links that are up join its servers (placement).
+
+    Parameters
+    ----------
+    setting
+        The cluster.
+    jobs
+        The jobs by number, for the error.
+    shares
+        The shares.
+    down
+        Numbers of the GPUs that are down.
+    dead
+        Numbers of the links that are down.
+    when
+        When that was, in words, for the error.
 
     Raises
     ------
@@ -122,6 +137,21 @@ def _called(jobs: Mapping[int, JobState], index: int) -> str:
 
 
 def require(holds: bool, when: str, message: str) -> None:
-    """Raise InvariantError with a message unless something `holds`."""
+    """Raise an error unless a rule holds.
+
+    Parameters
+    ----------
+    holds
+        Whether it holds.
+    when
+        When it was checked, in words.
+    message
+        What is wrong otherwise.
+
+    Raises
+    ------
+    InvariantError
+        The rule does not hold.
+    """
     if not holds:
         raise InvariantError(f"{when}: {message}")

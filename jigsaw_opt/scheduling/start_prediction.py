@@ -151,7 +151,27 @@ def predicted(
     samples: int,
     seed: int,
 ) -> StartPrediction:
-    """Return when a job of a queue will start under a policy; see `LiveScheduler.when` for the last parameters."""
+    """Return when a job of a queue will start under a policy, by simulation of the queue.
+
+    Parameters
+    ----------
+    setting
+        The cluster and its performance model.
+    policy
+        The policy.
+    options
+        Values of its options.
+    queue
+        What runs and what waits.
+    job
+        Number of the job that waits.
+    past
+        Jobs that ended before, from which run times and later arrivals are drawn; empty for none.
+    samples
+        How many simulations there are.
+    seed
+        Seed of their draws.
+    """
     found: StartPrediction = resolve_name(_PREDICTOR)(
         setting, policy, options, queue, job, PastJobs(tuple(past)) if past else None, samples, seed
     )

@@ -64,9 +64,18 @@ class ExactHoles:
 
     @classmethod
     def of(cls, loads: Loads, kept: Mapping[str, int], plan: Plan) -> ExactHoles | None:
-        """Return the program of an instance, or None where its jobs are not of this kind.
+        """Build the program of an instance; return None where its jobs are not of this kind.
 
         Where edges leave the order of blocks open, they keep that of the plan.
+
+        Parameters
+        ----------
+        loads
+            The instance, its compiled jobs, and the period that is allowed.
+        kept
+            Iterations of each job that the plan of the foreground keeps, by name.
+        plan
+            The plan of the foreground alone.
         """
         cluster, foreground = loads.instance.cluster, compile_instance(restricted(loads.instance, kept))
         if len(cluster.servers) > 1 or foreground.jobs or len(foreground.shaped) > 1 or sum(kept.values()) > 1:

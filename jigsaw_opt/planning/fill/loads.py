@@ -225,7 +225,15 @@ def is_monotone(job: object) -> bool:
 
 
 def restricted(instance: Instance, iterations: Mapping[str, int]) -> Instance:
-    """Return the instance with these jobs alone, each with so many iterations; those with 0 are left out."""
+    """Return the instance with only the jobs that have iterations.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    iterations
+        New number of iterations by name of a job; a job with 0, or without an entry, is left out.
+    """
     jobs = (altered(job, iterations=iterations[job.name]) for job in instance.jobs if iterations.get(job.name))
     return altered(instance, jobs=tuple(jobs))
 

@@ -105,12 +105,28 @@ class BackgroundJob:
         return self.graph.shape.slots[slot].memory + held, 0
 
     def may_be(self, slot: int, gpu_type: str) -> bool:
-        """Return whether a slot may be on a type of GPU."""
+        """Return whether a slot may be on a type of GPU.
+
+        Parameters
+        ----------
+        slot
+            Index of a worker, or of a slot of the task graph.
+        gpu_type
+            Name of a type of GPU.
+        """
         types = self.graph.gpu_types if isinstance(self.graph, OperationGraph) else self.graph.gpu_types[slot]
         return gpu_type in types
 
     def plan(self, operations: Operations, period_us: int) -> JobPlan | ShapedJobPlan:
-        """Return its plan; the first iteration starts within the first period, or later."""
+        """Return the plan of the job; its first iteration starts within the first period, or later.
+
+        Parameters
+        ----------
+        operations
+            The compiled instance, which names the GPUs.
+        period_us
+            The period in microseconds, by whole multiples of which starts are moved.
+        """
         names = tuple(operations.cluster.gpu_name(*gpu) for gpu in self.gpus)
         later = -min(min(self.done[0].starts) // period_us, 0) * period_us
         shaped, rows = [], []
@@ -179,7 +195,17 @@ class FilledPeriod:
         return self._calendars[resource]
 
     def admits(self, index: int, slot: int, gpu: Gpu) -> bool:
-        """Return whether type and memory of a GPU suffice for a slot beside what is there (specification: memory)."""
+        """Return whether type and memory of a GPU suffice for a slot beside what is there (specification: memory).
+
+        Parameters
+        ----------
+        index
+            Index of the background job.
+        slot
+            Index of its worker or slot.
+        gpu
+            Server and GPU on it.
+        """
         server = self.operations.cluster.servers[gpu[0]]
         job = self.jobs[index]
         if not job.may_be(slot, server.gpu_type):
@@ -191,7 +217,20 @@ class FilledPeriod:
         return fixed + largest + sum(own for own, _ in taken) <= server.gpu_memory
 
     def place(self, index: int, gpus: tuple[Gpu, ...]) -> bool:
-        """Put a job on GPUs that admit it, without iterations yet; not where no routes join them."""
+        """Put a job on GPUs that admit it, without iterations yet.
+
+        Parameters
+        ----------
+        index
+            Index of the background job.
+        gpus
+            A GPU for each of its slots.
+
+        Returns
+        -------
+        bool
+            False, and nothing is changed, where no routes join the servers of these GPUs.
+        """
         job = self.jobs[index]
         policy = job.graph.route_policy if isinstance(job.graph, OperationGraph) else job.graph.job.route_policy
         servers = sorted({server for server, _ in gpus})

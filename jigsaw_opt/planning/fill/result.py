@@ -73,7 +73,22 @@ class FillResult:
 
 
 def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> Counter[str]:
-    """Return for each GPU (``server/index``) the time of the blocks of some jobs in a period, in microseconds."""
+    """Return for each GPU (``server/index``) the time of the blocks of some jobs in a period, in microseconds.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        A plan of it.
+    names
+        Names of the jobs that count.
+
+    Returns
+    -------
+    Counter
+        Microseconds by name of a GPU; a GPU without blocks of these jobs counts 0.
+    """
     busy: Counter[str] = Counter()
     for job, done in zip(instance.jobs, plan.jobs, strict=True):
         if job.name not in names:

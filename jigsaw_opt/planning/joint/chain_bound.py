@@ -116,6 +116,13 @@ class ChainBound:
         """Return all cuts that may have a makespan of at most `limit_us`; None where they are too many.
 
         They are more than `most`, or nothing is known of them yet.
+
+        Parameters
+        ----------
+        limit_us
+            Largest makespan, in microseconds.
+        most
+            How many cuts are returned at most.
         """
         if not self._stages:
             return None

@@ -120,6 +120,19 @@ class PipelineConfiguration:
 def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[PipelineConfiguration]:
     """Go through all configurations that may be chosen.
 
+    Parameters
+    ----------
+    choices
+        What may be decided, and the samples of a step.
+    graph
+        The layers with the samples of their micro-batch.
+
+    Yields
+    ------
+    PipelineConfiguration
+        A layout with its number of micro-batches, the share of the profile's samples in one of them, and the modes of
+        recomputation.
+
     Raises
     ------
     UsageError

@@ -61,7 +61,15 @@ def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: flo
 
 
 def schedule_balanced(bound: ChainBound | VirtualBound, budget: LimitsLeft) -> ScheduledCut | None:
-    """Return the balanced cut with a schedule; None where memory suffices for no such cut or no list schedule of it."""
+    """Return the balanced cut with a schedule; None where memory suffices for no such cut or no list schedule of it.
+
+    Parameters
+    ----------
+    bound
+        The bound with the costs of every stage.
+    budget
+        Limits of the search that are left.
+    """
     balanced = balanced_cut(bound.table)
     return None if balanced is None else _CutSearch(bound, budget, 0.0).take(balanced)
 

@@ -59,7 +59,17 @@ class LimitsLeft:
         return taken
 
     def part(self, share: float, least_seconds: float = 0.0, least_units: float = 0.0) -> Options:
-        """Return options with a share of what is left, or with the least that is stated where that is more."""
+        """Return options with a share of what is left, or with the least that is stated where that is more.
+
+        Parameters
+        ----------
+        share
+            Part of what is left, from 0 to 1.
+        least_seconds
+            Least time limit, in seconds, as far as so much is left.
+        least_units
+            Least work limit, in deterministic units, as far as so much is left.
+        """
         options = self._options
         seconds = work = None
         if options.time_limit is not None:

@@ -50,7 +50,13 @@ class CutPositions:
     within: NDArray[np.bool_]
 
     def names(self, begin: int, end: int) -> tuple[str, ...]:
-        """Return the names of the layers between two positions, in the order of the profile."""
+        """Return the names of the layers between two positions, in the order of the profile.
+
+        Parameters
+        ----------
+        begin, end
+            Indices of the positions, the earlier one first.
+        """
         own = self.layers[end] & ~self.layers[begin]
         return tuple(layer.name for at, layer in enumerate(self.graph.layers) if own >> at & 1)
 

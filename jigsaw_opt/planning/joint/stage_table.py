@@ -114,6 +114,20 @@ def stage_tables(
 ) -> list[StageTable]:
     """Return the costs of every stage for some configurations; those with equal samples have the same arrays.
 
+    Parameters
+    ----------
+    positions
+        Positions where the model can be cut.
+    choices
+        What may be decided; it states the bandwidth and the memory.
+    configurations
+        The configurations.
+
+    Returns
+    -------
+    list of StageTable
+        One for each configuration, in their order.
+
     Raises
     ------
     UsageError
@@ -132,6 +146,20 @@ def stage_tables(
 
 def stage_table(positions: CutPositions, choices: PipelineChoices, configuration: PipelineConfiguration) -> StageTable:
     """Return the costs of every stage; times and sizes of a micro-batch are in proportion to its samples.
+
+    Parameters
+    ----------
+    positions
+        Positions where the model can be cut.
+    choices
+        What may be decided; it states the bandwidth and the memory.
+    configuration
+        Layout, and the samples of a micro-batch as a share of those in the profile.
+
+    Returns
+    -------
+    StageTable
+        Tables by begin (row) and end (column), in microseconds and bytes; shares are rounded up.
 
     Raises
     ------

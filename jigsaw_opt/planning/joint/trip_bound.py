@@ -63,7 +63,20 @@ class StageTrips:
 
 
 def completes(stages: Sequence[StageTrips], limit_us: int) -> bool:
-    """Return whether the conditions leave a cut with a makespan of at most `limit_us`."""
+    """Return whether the conditions leave a cut with a makespan of at most `limit_us`.
+
+    Parameters
+    ----------
+    stages
+        Spans and modes of each stage, first to last.
+    limit_us
+        Largest makespan, in microseconds.
+
+    Returns
+    -------
+    bool
+        False proves that no cut has such a makespan; True proves nothing, as levels are rounded down.
+    """
     import numpy as np
 
     shortest = int(stages[0].behind_us[0])

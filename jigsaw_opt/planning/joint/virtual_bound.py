@@ -68,7 +68,15 @@ class VirtualBound:
         return self._starts
 
     def open_cuts(self, limit_us: int, most: int) -> list[Cut] | None:
-        """Return all cuts that may have a makespan of at most `limit_us`; None where they are more than `most`."""
+        """Return all cuts that may have a makespan of at most `limit_us`; None where they are more than `most`.
+
+        Parameters
+        ----------
+        limit_us
+            Largest makespan, in microseconds.
+        most
+            How many cuts are returned at most.
+        """
         inner, stages = range(1, len(self.table.positions.layers) - 1), self._layout.stages
         modes = self.table.configuration.modes
         if comb(len(inner), stages - 1) * len(modes) ** stages > _MOST_TRIED:

@@ -81,7 +81,20 @@ class LevelCosts:
         self.pays = activations or variant == "paper"
 
     def alone(self, replicas: int, begin: int) -> Times:
-        """Return for each end times of stages from `begin` that are the first, on so many machines."""
+        """Return times of the stages that begin at a row and are the first of the model.
+
+        Parameters
+        ----------
+        replicas
+            Machines of this level that the stage has.
+        begin
+            Row at which the stages begin.
+
+        Returns
+        -------
+        Times
+            Seconds by end (prefix); infinite where memory does not suffice.
+        """
         import numpy as np
 
         rows = slice(begin, begin + 1)
@@ -109,7 +122,20 @@ class LevelCosts:
         return _larger(_larger(times, moved[:, None]), onward)
 
     def fits_behind_another(self, replicas: int, machines: int) -> NDArray[np.bool_] | None:
-        """Return where memory suffices for stages on so many machines, when `machines` are used up to them."""
+        """Return for which stages memory suffices; None where there is no limit.
+
+        Parameters
+        ----------
+        replicas
+            Machines that the stage has.
+        machines
+            Machines that are used up to the end of the stage; fewer left mean fewer minibatches in flight.
+
+        Returns
+        -------
+        array of bool or None
+            By prefix before the stage (row) and prefix at its end (column).
+        """
         if self.memory is None:
             return None
         return self._in_flight(replicas, machines) * self.stashed[1:] + self.state[1:] <= self.memory

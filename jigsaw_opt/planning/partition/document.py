@@ -25,6 +25,13 @@ def partition_tree(partition: Partition) -> Json:
 def decode_partition(data: bytes | str, source: str = "$") -> Partition:
     """Read a partition document.
 
+    Parameters
+    ----------
+    data
+        Text of the document.
+    source
+        What errors call the document.
+
     Raises
     ------
     InvalidInputError

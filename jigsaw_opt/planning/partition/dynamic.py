@@ -95,7 +95,20 @@ class LevelTable:
         return found
 
     def stages(self, begin: int, end: int) -> list[LevelStage]:
-        """Stages of a part that reach its least time, first to last."""
+        """Return the stages of a part that reach its least time, first to last, by backtracking.
+
+        Parameters
+        ----------
+        begin
+            Row at which the part begins, one of `rows`.
+        end
+            Prefix at which it ends.
+
+        Returns
+        -------
+        list of LevelStage
+            Stages with their machines and times in seconds.
+        """
         found: list[LevelStage] = []
         machines = self.machines
         while True:

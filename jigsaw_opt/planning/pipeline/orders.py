@@ -69,7 +69,15 @@ class PipelineLayout:
         return self.stages // self.gpus
 
     def backward(self, micro_batch: int, stage: int) -> list[Pass]:
-        """Return the backward pass, and at once that for the weights where it has one of its own."""
+        """Return the backward pass, followed at once by the pass for the weights where that is split off.
+
+        Parameters
+        ----------
+        micro_batch
+            Number of the micro-batch.
+        stage
+            Number of the stage.
+        """
         first = Pass("B", micro_batch, stage)
         return [first, Pass("W", micro_batch, stage)] if self.split else [first]
 

@@ -67,6 +67,15 @@ class PipelineSchedule:
 def require_memory(pipeline: PipelineProblem, orders: Orders, schedule: str) -> None:
     """Refuse orders that hold more than GPUs have.
 
+    Parameters
+    ----------
+    pipeline
+        The pipeline, with the memory of its GPUs.
+    orders
+        By GPU, its passes in their order.
+    schedule
+        Name of the schedule, for the error.
+
     Raises
     ------
     InfeasibleError
@@ -79,7 +88,23 @@ def require_memory(pipeline: PipelineProblem, orders: Orders, schedule: str) -> 
 
 
 def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: str) -> PipelineSchedule:
-    """Orders of passes, timed on both horizons.
+    """Time orders of passes on both horizons.
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    orders
+        By GPU, its passes in their order.
+    name
+        Name of the instances.
+    schedule
+        Name of the schedule that the plans state.
+
+    Returns
+    -------
+    PipelineSchedule
+        The finite and the cyclic plan with their instances, the idle share, and peak bytes by GPU.
 
     Raises
     ------
@@ -93,13 +118,39 @@ def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: 
 
 
 def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
-    """Return for each GPU the most memory that orders of passes hold at once."""
+    """Return the most memory that orders of passes hold at once on each GPU.
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    orders
+        By GPU, its passes in their order.
+
+    Returns
+    -------
+    tuple of int
+        Bytes by GPU.
+    """
     static = by_gpu(pipeline.layout, pipeline.costs.static_bytes)
     return tuple(max(held, default=always) for held, always in zip(held_bytes(pipeline, orders), static, strict=True))
 
 
 def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
-    """Return for each GPU the memory that is held during each of its passes."""
+    """Return the memory that is held during each pass of each GPU.
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    orders
+        By GPU, its passes in their order.
+
+    Returns
+    -------
+    list of list of int
+        Bytes by GPU and pass, with the static bytes of the GPU's stages.
+    """
     costs, found = pipeline.costs, list[list[int]]()
     for held, order in zip(by_gpu(pipeline.layout, costs.static_bytes), orders, strict=True):
         found.append([])
@@ -117,7 +168,14 @@ def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
 
 
 def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
-    """Return the moment that the last pass ends when each begins as early as the orders allow, in microseconds.
+    """Return the makespan when each pass begins as early as the orders allow, in microseconds.
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    orders
+        By GPU, its passes in their order.
 
     Raises
     ------
@@ -159,7 +217,16 @@ def _waits_for(it: Pass, stages: int) -> Pass | None:
 
 
 def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: Orders) -> Timetable:
-    """Return each pass of an instance of a pipeline as early as the orders allow.
+    """Return the timetable in which each pass begins as early as the orders allow.
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    instance
+        Its instance; the horizon says whether the orders repeat.
+    orders
+        By GPU, its passes in their order.
 
     Raises
     ------
@@ -182,7 +249,20 @@ def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: O
 def plan_of_orders(
     pipeline: PipelineProblem, orders: Orders, name: str, horizon: Horizon, schedule: str
 ) -> tuple[Instance, Plan]:
-    """Return the instance of a pipeline, and the plan of orders of its passes with the bound of instant relaxations.
+    """Return the instance of a pipeline, and the checked plan of orders of its passes, with a fast bound.
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    orders
+        By GPU, its passes in their order.
+    name
+        Name of the instance and of the plan.
+    horizon
+        ``finite`` for one iteration, ``cyclic`` for iterations that repeat.
+    schedule
+        Name of the schedule that the plan states.
 
     Raises
     ------

@@ -146,7 +146,15 @@ class PipelineProblem:
         return "FBW" if self.layout.split else "FB"
 
     def duration_us(self, kind: str, stage: int) -> int:
-        """Return length of a pass in microseconds, at least 1."""
+        """Return length of a pass in microseconds, at least 1.
+
+        Parameters
+        ----------
+        kind
+            ``F`` forward, ``B`` backward, or ``W`` for the gradient of the weights.
+        stage
+            Number of the stage.
+        """
         return max(1, {"F": self.costs.forward_us, "B": self.costs.backward_us, "W": self.costs.weight_us}[kind][stage])
 
     @cached_property
@@ -221,7 +229,20 @@ def pipeline_shape(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int
 
 
 def by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
-    """Return for each GPU the sum over its stages of what each has; 0 where nothing is stated."""
+    """Sum what each stage has over the stages of a GPU.
+
+    Parameters
+    ----------
+    layout
+        The GPU of each stage.
+    by_stage
+        An amount for each stage; empty for nothing.
+
+    Returns
+    -------
+    list of int
+        The sum for each GPU, in the same unit; 0 where nothing is stated.
+    """
     total = [0] * layout.gpus
     for stage, amount in enumerate(by_stage):
         total[layout.gpu_of[stage]] += amount

@@ -65,7 +65,15 @@ class StageSchedule(Protocol):
         """Return by action the name of the operation that it carries out in an iteration."""
 
     def actions_of(self, rank: int, iteration: int) -> list[str]:
-        """Return the actions of a process in an iteration that carry out an operation."""
+        """Return the actions of a process in an iteration that carry out an operation.
+
+        Parameters
+        ----------
+        rank
+            Number of the process.
+        iteration
+            Number of the iteration.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +124,15 @@ class TorchSchedule:
         return self.planned
 
     def actions_of(self, rank: int, iteration: int) -> list[str]:
-        """Return the passes of a process, the same in all iterations."""
+        """Return the passes of a process, the same in all iterations.
+
+        Parameters
+        ----------
+        rank
+            Number of the process.
+        iteration
+            Number of the iteration, which makes no difference.
+        """
         return [action for action in self.ranks[rank] if action in self.planned]
 
     @property
@@ -186,7 +202,15 @@ class TorchSchedules:
         return self.iterations[iteration % len(self.iterations)].planned
 
     def actions_of(self, rank: int, iteration: int) -> list[str]:
-        """Return the passes of a process in an iteration, counted over all passes."""
+        """Return the passes of a process in an iteration, counted over all passes.
+
+        Parameters
+        ----------
+        rank
+            Number of the process.
+        iteration
+            Number of the iteration over all repetitions of the plan.
+        """
         return self.iterations[iteration % len(self.iterations)].actions_of(rank, iteration)
 
 
@@ -233,7 +257,19 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
 
 
 def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedules:
-    """Return the actions of a pipeline's ranks by iteration, with sends and receives; raises as `torch_schedule`."""
+    """Return the actions of a pipeline's ranks for each iteration, with sends and receives.
+
+    Parameters
+    ----------
+    instance
+        The instance, with one pipeline.
+    plan
+        A plan of it.
+
+    Notes
+    -----
+    It raises the errors of `torch_schedule`.
+    """
     job, _ = only_pipeline(instance)
     every = (_schedule(instance, plan, "compute_comms", it) for it in range(instance.jobs[job].iterations))
     return TorchSchedules(tuple(every))
@@ -253,7 +289,22 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
 
 
 def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> list[dict[str, tuple[int, int]]]:
-    """By iteration, planned start and end of each action that carries out a block, in microseconds."""
+    """Return planned start and end of each action that carries out a block, for each iteration.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        A plan of it.
+    schedule
+        Actions of the ranks, and the blocks that they carry out.
+
+    Returns
+    -------
+    list of dict
+        By iteration and action, start and end in microseconds.
+    """
     found = []
     for iteration in range(instance.jobs[schedule.job].iterations):
         times = _times(instance, plan, schedule.job, iteration)

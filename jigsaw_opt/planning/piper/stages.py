@@ -111,7 +111,22 @@ class StageCosts:
         return np.pad(np.concatenate(parts), ((0, 0), (1, 0)), constant_values=np.inf)
 
     def ways(self, members: Members, copies: int, flight: int) -> list[int]:
-        """Return for each node which way a single stage runs it."""
+        """Return for each node which way a single stage runs it.
+
+        Parameters
+        ----------
+        members
+            Which nodes the stage has.
+        copies
+            Degree of data parallelism.
+        flight
+            Micro-batches in flight.
+
+        Returns
+        -------
+        list of int
+            By node, 0 for its first option and 1 for its last one.
+        """
         import numpy as np
 
         own = members[None]

@@ -109,7 +109,21 @@ class Groups:
         return list(total.items())
 
     def load_ns(self, own: int, kind: str) -> int | None:
-        """Load of a device that has a set of groups; None where it cannot have it."""
+        """Return the load of a device that has a set of groups.
+
+        Parameters
+        ----------
+        own
+            The set, as bits of a number.
+        kind
+            Kind of the device, ``cpu`` or an accelerator.
+
+        Returns
+        -------
+        int or None
+            Nanoseconds: compute, and for accelerators each output that enters or leaves; None where an operator cannot
+            run there or memory does not suffice.
+        """
         numbers = [at for at in range(len(self.members)) if own >> at & 1]
         if kind == "cpu":
             return sum(self.cpu_ns[at] for at in numbers)
@@ -127,7 +141,16 @@ class Groups:
 
 
 def placed(groups: Groups, sets: Iterable[tuple[int, str]], bound_ns: int) -> Placed:
-    """Return a placement of sets of groups on devices of a kind.
+    """Build the placement of sets of groups on devices.
+
+    Parameters
+    ----------
+    groups
+        The groups.
+    sets
+        For each device that is used, its set as bits of a number, and its kind.
+    bound_ns
+        A bound of the largest load, in nanoseconds.
 
     Raises
     ------

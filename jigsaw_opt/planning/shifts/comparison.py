@@ -133,7 +133,18 @@ def _compared(
 
 
 def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: int) -> list[WorkerGpus]:
-    """Placements of plans, and random ones, in which no two jobs share a GPU; each once.
+    """Return placements of plans, and random ones, in which no two jobs share a GPU, each once.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    plans
+        Plans whose placements come first.
+    drawn
+        How many placements are drawn at random.
+    seed
+        Seed of the first one; the next ones count up.
 
     Raises
     ------
@@ -151,7 +162,21 @@ def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: 
 def best_placement(
     operations: Operations, placements: Iterable[WorkerGpus], plan: Plan, grid_us: int | None, seed: int
 ) -> ShiftedPlacement:
-    """Return the candidate of the best mean compatibility, the first among equals, with the levels of a plan."""
+    """Return the candidate of the best mean compatibility, the first among equals, with the levels of a plan.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    placements
+        At least one candidate; the first is judged whatever the limits, others as long as time is left.
+    plan
+        The plan whose levels are taken.
+    grid_us
+        Microseconds of a cell of the grid; None for one that keeps circles small.
+    seed
+        Seed of the search for time shifts.
+    """
     bandwidths = [link.bandwidth for link in operations.cluster.links]
 
     def judged(placement: WorkerGpus) -> ShiftedPlacement:
@@ -166,7 +191,24 @@ def best_placement(
 def shared_times(
     operations: Operations, chosen: ShiftedPlacement, seed: int, iterations: int = 200
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean times of an iteration under fair sharing: with random starts, and with the time shifts."""
+    """Return mean times of an iteration under fair sharing: with random starts, and with the time shifts.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance, with the bandwidth of its links.
+    chosen
+        Jobs on a placement with their time shifts.
+    seed
+        Seed of the random starts.
+    iterations
+        How many iterations of each job are simulated.
+
+    Returns
+    -------
+    tuple of two tuples
+        Microseconds by job: the mean over random starts, and that with the time shifts.
+    """
     bandwidths, rng = [link.bandwidth for link in operations.cluster.links], random.Random(seed)
     jobs = chosen.jobs
     rows = []

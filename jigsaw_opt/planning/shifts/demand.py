@@ -65,7 +65,15 @@ class GridDemand:
 
     @classmethod
     def of(cls, job: RepeatedJob, grid_us: int) -> GridDemand:
-        """Return the demand of a job on a grid of so many microseconds."""
+        """Return the demand of a job on a grid of so many microseconds.
+
+        Parameters
+        ----------
+        job
+            A job on its placement.
+        grid_us
+            Microseconds of a cell.
+        """
         cells = ceil_div(job.cycle_us, grid_us)
         busy = [0] * cells
         for start, end in job.transfers:
@@ -80,14 +88,35 @@ class GridDemand:
         return tuple((first, after, self.busy_us[first]) for first, after in pairwise(cuts))
 
     def share(self, grid_us: int, bandwidth: int) -> NDArray[Any]:
-        """Demand of each cell over the bandwidth of a link."""
+        """Return the demand of each cell as a share of the bandwidth of a link.
+
+        Parameters
+        ----------
+        grid_us
+            Microseconds of a cell.
+        bandwidth
+            Bytes per second of the link.
+        """
         import numpy as np
 
         return np.array(self.busy_us, dtype=float) * (self.rate / bandwidth / grid_us)
 
 
 def shared_links(jobs: Sequence[RepeatedJob], bandwidths: Sequence[int]) -> tuple[SharedLink, ...]:
-    """Return links that two or more jobs send over, by index."""
+    """Return links that two or more jobs send over, by index.
+
+    Parameters
+    ----------
+    jobs
+        Jobs on their placements.
+    bandwidths
+        Bytes per second of each link of the cluster.
+
+    Returns
+    -------
+    tuple of SharedLink
+        The links in the order of their indices.
+    """
     users: dict[int, list[int]] = {}
     for number, job in enumerate(jobs):
         for link in job.channel.links if job.transfers else ():
@@ -99,6 +128,15 @@ def choose_grid(jobs: Sequence[RepeatedJob], links: Sequence[SharedLink], most_c
     """Return the finest grid, in microseconds, on which every circle has at most so many cells.
 
     Divisors of all cycles come first: on them no cycle is rounded. Else it is 1, 2 or 5 times a power of ten.
+
+    Parameters
+    ----------
+    jobs
+        Jobs on their placements.
+    links
+        Links that two or more of them share; each has a circle.
+    most_cells
+        Most cells of a circle.
     """
     groups = [[jobs[j].cycle_us for j in link.users] for link in links]
     if not groups:

@@ -99,7 +99,15 @@ class RepeatedJob:
 
 
 def placement_of(operations: Operations, plan: Plan) -> WorkerGpus:
-    """Return where a plan has its workers."""
+    """Return the GPUs of each worker of the data-parallel jobs in a plan.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance, which numbers the servers.
+    plan
+        A plan of it.
+    """
     number = {server.name: k for k, server in enumerate(operations.cluster.servers)}
 
     def gpu(name: str) -> Gpu:
@@ -111,6 +119,15 @@ def placement_of(operations: Operations, plan: Plan) -> WorkerGpus:
 
 def repeated_jobs(operations: Operations, placement: WorkerGpus, plan: Plan) -> tuple[RepeatedJob, ...]:
     """Return the jobs on a placement, with the levels that they have in a plan.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    placement
+        By job, the GPU of each worker.
+    plan
+        The plan whose levels are taken.
 
     Raises
     ------
@@ -155,6 +172,13 @@ def draw_placement(operations: Operations, seed: int) -> WorkerGpus | None:
 
     Jobs come in a random order. Each takes the free GPUs of one server after the other, in a random order of servers
     but for those that hold all of it, which come first.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    seed
+        Seed of the draws.
     """
     rng = random.Random(seed)
     for _ in range(_TRIES):

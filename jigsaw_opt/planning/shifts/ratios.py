@@ -89,7 +89,15 @@ class RatioResult:
 
 
 def with_ratios(instance: Instance, ratios: Iterable[int]) -> Instance:
-    """Return the instance with the iterations of each job done so often in a period."""
+    """Return the instance in which each job does its iterations a number of times in a period.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    ratios
+        By job, its factor.
+    """
     jobs = (altered(job, iterations=job.iterations * a) for job, a in zip(instance.jobs, ratios, strict=True))
     return altered(instance, jobs=tuple(jobs))
 

@@ -97,7 +97,20 @@ class RotationProblem:
         return sum(float(np.maximum(load - 1.0, 0.0).mean()) for load in self.loads(rotations))
 
     def excesses(self, loads: Sequence[NDArray[Any]], job: int) -> list[NDArray[Any]]:
-        """Return for each link the mean excess with one more job, for each of its choices; loads are without it."""
+        """Return for each link the mean excess over its bandwidth with one more job.
+
+        Parameters
+        ----------
+        loads
+            By link and cell, the demand of the jobs rotated so far as a share of the bandwidth.
+        job
+            Index of the job to add.
+
+        Returns
+        -------
+        list of arrays
+            By link, the mean excess for each choice of the job's rotation.
+        """
         return [self._with(load, shares, job) for load, shares in zip(loads, self.shares, strict=True)]
 
     def _with(self, load: NDArray[Any], shares: dict[int, NDArray[Any]], job: int) -> NDArray[Any]:

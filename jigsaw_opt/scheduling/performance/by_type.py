@@ -14,7 +14,23 @@ class ByType(Protocol):
     """What policies that share GPU types in time need beyond `Performance`."""
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Return iterations a second on as many GPUs of a type as the job asks for; 0 where it cannot run."""
+        """Return iterations a second on as many GPUs of a type as the job asks for; 0 where it cannot run.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpu_type
+            Name of a type of GPU.
+        """
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Return iterations until the job ends that has done so many units of work."""
+        """Return iterations until the job ends that has done so many units of work.
+
+        Parameters
+        ----------
+        job
+            The job.
+        done
+            Units of work that it has done.
+        """

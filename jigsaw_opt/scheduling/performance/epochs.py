@@ -98,7 +98,20 @@ class Epochs:
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Return why a job cannot run on a share: it needs GPUs of one type to itself, and a profile on them."""
+        """Return why a job cannot run on a share: it needs GPUs of one type to itself, and a profile on them.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        str or None
+            The reason, or None where they can.
+        """
         if len(jobs) > 1:
             return "profiles are of jobs that run alone"
         types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
@@ -109,7 +122,17 @@ class Epochs:
         return None
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the pace of the epoch that the job is in."""
+        """Return the pace of the epoch that the job is in.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+        done
+            Units of work that each has done.
+        """
         servers = Counter(self._server_of[gpu] for gpu in share.gpus)
         gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
         epoch = self._models[jobs[0].model].epoch(done[0])
@@ -149,7 +172,16 @@ class Epochs:
 
 
 def epochs(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Epochs:
-    """Profiles of the folder `source` for the cluster's types of GPU.
+    """Read the profiles of the folder `source` for the types of GPU of a cluster.
+
+    Parameters
+    ----------
+    source
+        Folder of the profiles.
+    cluster
+        The cluster, whose types of GPU count.
+    stages
+        Stages that the trace states, by model; they are not read.
 
     Raises
     ------

@@ -45,7 +45,20 @@ class FilledShares:
         self._found: dict[_Kind, Mapping[str, Fraction] | None] = {}
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Return why a share is refused: a foreground without all GPUs, wide or too many jobs, or no room."""
+        """Return why a share is refused: a foreground without all GPUs, wide or too many jobs, or no room.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        str or None
+            The reason, or None where they can.
+        """
         front, *back = jobs
         if front.gpus != len(share.gpus):
             return f"the foreground job asks for {front.gpus} GPUs and the share has {len(share.gpus)}"
@@ -54,7 +67,20 @@ class FilledShares:
         return None if self._times(share, jobs) is not None else "memory or holes do not suffice for these jobs"
 
     def iteration_us(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[Fraction]:
-        """Return the mean time of an iteration of each job."""
+        """Return the mean time of an iteration of each job.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        sequence of int or Fraction
+            Microseconds of each job, in the order of `jobs`.
+        """
         found = self._times(share, jobs)
         assert found is not None  # the engine has asked `refuses`
         _, *back = jobs

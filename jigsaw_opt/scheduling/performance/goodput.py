@@ -78,9 +78,21 @@ class Adaptive:
         return curve[-1].local_batch / max(sample.step_s for sample in curve)
 
     def gains(self, samples: Floats, epoch: int) -> Floats:
-        """Progress of an iteration that a job expects in an epoch, by batch size (Pollux, equation 6).
+        """Return the progress of an iteration that a job expects in an epoch, by batch size (Pollux, equation 6).
 
         As in AdaptDL a job takes the gradient's statistics of one batch size, here of the smallest, for those of all.
+
+        Parameters
+        ----------
+        samples
+            Batch sizes, in samples.
+        epoch
+            Number of the epoch, from 0.
+
+        Returns
+        -------
+        array of float
+            For each batch size, progress in iterations of the smallest batch.
         """
         application, smallest = self.profile.application, self.profile.smallest_batch
         measured = application.epochs[smallest][epoch]
@@ -91,6 +103,17 @@ class Adaptive:
         """Return the greatest progress a second on some GPUs by a throughput model, and the batch that gives it.
 
         Without any batch that fits the goodput is 0.
+
+        Parameters
+        ----------
+        servers
+            How many servers the GPUs are on.
+        gpus
+            How many GPUs there are.
+        epoch
+            Number of the epoch, from 0.
+        model
+            The throughput model that the job knows.
         """
         import numpy as np
 
@@ -142,7 +165,17 @@ class Goodput(Epochs):
         return _RESTART_US.get(job.model)
 
     def measured(self, job: TraceJob, share: Share, done: int) -> tuple[str, Measured]:
-        """Type of GPU of a job's share, and what the job measures there in the epoch that it is in."""
+        """Return the type of GPU of a job's share, and what the job measures there in its present epoch.
+
+        Parameters
+        ----------
+        job
+            The job.
+        share
+            The GPUs that it has.
+        done
+            Units of work that it has done, which tell the epoch.
+        """
         servers = Counter(self._server_of[gpu] for gpu in share.gpus)
         gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
         placement = tuple(servers.values())
@@ -188,7 +221,15 @@ class Goodput(Epochs):
         return self._models_learned[seen]
 
     def runs_on(self, job: TraceJob, gpu_type: str) -> bool:
-        """Return whether the job's model was measured on a type of GPU."""
+        """Return whether the job's model was measured on a type of GPU.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpu_type
+            Name of a type of GPU.
+        """
         return job.model in self.adaptive[gpu_type]
 
     def most_gpus(self, job: TraceJob) -> int:
@@ -196,11 +237,27 @@ class Goodput(Epochs):
         return max(table[job.model].most_gpus for table in self.adaptive.values() if job.model in table)
 
     def alone_rate(self, job: TraceJob, gpu_type: str) -> float:
-        """Return samples a second of one GPU of a type, as measured before the first run."""
+        """Return samples a second of one GPU of a type, as measured before the first run.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpu_type
+            Name of a type of GPU.
+        """
         return self.adaptive[gpu_type][job.model].alone_rate
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Return iterations a second at the batch size and number of GPUs that the job asks for; 0 on too few."""
+        """Return iterations a second at the batch size and number of GPUs that the job asks for; 0 on too few.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpu_type
+            Name of a type of GPU.
+        """
         servers = [server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type]
         if sum(servers) < job.gpus or job.model not in self.profiles[gpu_type]:
             return 0.0
@@ -210,7 +267,15 @@ class Goodput(Epochs):
         return 1 / (self.profiles[gpu_type][job.model].iteration_s(placement, batch)[0] * self._slowdown(job))
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Return iterations at the batch size of the trace until the job ends."""
+        """Return iterations at the batch size of the trace until the job ends.
+
+        Parameters
+        ----------
+        job
+            The job.
+        done
+            Units of work that it has done.
+        """
         assert job.batch_size is not None
         profile, work = self._models[job.model], self.work(job)
         left = 0.0
@@ -237,6 +302,20 @@ class Goodput(Epochs):
 
 
 def goodput(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Goodput:
-    """Profiles of the folder `source` for the cluster's types of GPU; raises as `epochs.epochs` does."""
+    """Read the profiles of the folder `source` for the types of GPU of a cluster.
+
+    Parameters
+    ----------
+    source
+        Folder of the profiles.
+    cluster
+        The cluster, whose types of GPU count.
+    stages
+        Stages that the trace states, by model; they are not read.
+
+    Notes
+    -----
+    It raises the errors of `epochs.epochs`.
+    """
     read = epochs(source, cluster, stages)
     return Goodput(cluster, read.profiles)

@@ -40,11 +40,37 @@ class Timetabled:
         self._periods: dict[object, Fraction | None] = {}
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """No timetable was found, for want of memory as a rule."""
+        """Return why a share is refused: no timetable was found, for want of memory as a rule.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        str or None
+            The reason, or None where they can.
+        """
         return None if self._period(share, jobs) is not None else "no timetable of these jobs was found"
 
     def iteration_us(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[int | Fraction]:
-        """Return the mean time of an iteration, the same for all jobs: their iterations take turns one to one."""
+        """Return the mean time of an iteration, the same for all jobs: their iterations take turns one to one.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        sequence of int or Fraction
+            Microseconds of each job, in the order of `jobs`.
+        """
         period = self._period(share, jobs)
         assert period is not None  # the engine has asked `refuses`
         return (period,) * len(jobs)

@@ -69,7 +69,20 @@ def performance_of(
 
 
 def refuse_speeds(kind: str, speeds: str) -> None:
-    """Raise a `UsageError` where speeds of types of GPU are given for what knows each type by itself."""
+    """Refuse speeds of types of GPU for a kind of performance model that knows each type by itself.
+
+    Parameters
+    ----------
+    kind
+        Name of the performance model.
+    speeds
+        The speeds, in words; empty for none.
+
+    Raises
+    ------
+    UsageError
+        Speeds are given, and the kind takes none.
+    """
     if speeds and kind not in BY_SPEED:
         raise UsageError(f"speeds of types of GPU are for performance {' and '.join(sorted(BY_SPEED))}, not {kind!r}")
 

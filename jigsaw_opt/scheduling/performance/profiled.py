@@ -92,7 +92,20 @@ class Profiled:
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Return why a share is refused: type or memory of its GPUs do not suffice, or it has no timetable."""
+        """Return why a share is refused: type or memory of its GPUs do not suffice, or it has no timetable.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        str or None
+            The reason, or None where they can.
+        """
         if share.slowdown is not None:
             return self._filled.refuses(share, jobs)
         if self._timetabled(share, jobs):
@@ -103,7 +116,17 @@ class Profiled:
         return None
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the paces by the plan or timetable of the share, or of the job alone."""
+        """Return the paces by the plan or timetable of the share, or of the job alone.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+        done
+            Units of work that each has done.
+        """
         if share.slowdown is not None:
             return self._filled_paces(share, jobs)
         if self._timetabled(share, jobs):
@@ -185,7 +208,16 @@ class Profiled:
 
 
 def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Profiled:
-    """Models of the instance document `source`.
+    """Read the models of the instance document `source`.
+
+    Parameters
+    ----------
+    source
+        Path of the document.
+    cluster
+        The cluster, whose types of GPU count.
+    stages
+        Stages that the trace states, by model; they are not read.
 
     Raises
     ------

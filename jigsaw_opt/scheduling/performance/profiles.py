@@ -70,6 +70,15 @@ class ApplicationProfile:
         """Return a batch on a number of GPUs, with as few passes as memory allows (Pollux's ``update_local_bsz``).
 
         `most` is the most samples of a GPU in one pass; None for `largest_local`.
+
+        Parameters
+        ----------
+        batch_size
+            Samples of the batch.
+        gpus
+            How many GPUs take it.
+        most
+            The most samples of a GPU in one pass; None for `largest_local`.
         """
         share = -(-batch_size // gpus)
         passes = -(-share // (most or self.largest_local))
@@ -79,12 +88,28 @@ class ApplicationProfile:
         return BatchSplit(max(1, local), passes, gpus)
 
     def iteration_s(self, placement: Sequence[int], batch: BatchSplit) -> tuple[float, float]:
-        """Return seconds of an iteration by GPUs of each server, and those in which gradients are exchanged."""
+        """Return seconds of an iteration by GPUs of each server, and those in which gradients are exchanged.
+
+        Parameters
+        ----------
+        placement
+            Number of GPUs on each server.
+        batch
+            Samples of a GPU and pass, and passes.
+        """
         step, sync = self._step(placement, batch.local)
         return step + (batch.passes - 1) * (step - sync), sync
 
     def gain(self, samples: int, epoch: int) -> float:
-        """Progress of an iteration with a batch of `samples` in an epoch (Pollux, equation 6)."""
+        """Return the progress of an iteration in an epoch, in iterations of the smallest batch (Pollux, equation 6).
+
+        Parameters
+        ----------
+        samples
+            Batch size, in samples.
+        epoch
+            Number of the epoch, from 0.
+        """
         scale = samples / self.smallest_batch
         sqr, var = self._gradient(samples, epoch)
         return (var + sqr) / (var / scale + sqr)

@@ -37,7 +37,15 @@ class Performance(Protocol):
         """Return time to start it on other GPUs; None where it is the simulation's own setting."""
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Why these jobs cannot run in this share (memory, GPU type, kind of sharing), or None."""
+        """Return why these jobs cannot run in this share (memory, GPU type, kind of sharing), or None.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+        """
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Pace of each job of a share, without contention by other shares.
@@ -58,7 +66,19 @@ class Contention(Protocol):
     """How much longer exchanges between servers take because other jobs use the same links, or links are down."""
 
     def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
-        """For each placement (GPUs of a share) the factor, at least 1, on its exchanges when all of them run.
+        """Return the factor on the exchanges of each placement when all of them run.
 
         Links that are not `dead` join its servers.
+
+        Parameters
+        ----------
+        placements
+            For each share the numbers of its GPUs.
+        dead
+            Numbers of the links that are down; the others join the servers.
+
+        Returns
+        -------
+        sequence of float
+            For each placement a factor of at least 1.
         """

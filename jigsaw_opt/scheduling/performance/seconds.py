@@ -51,7 +51,20 @@ class Seconds:
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Return why a share is refused: a job needs GPUs of its own, and as many as it asks for."""
+        """Return why a share is refused: a job needs GPUs of its own, and as many as it asks for.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        str or None
+            The reason, or None where they can.
+        """
         if len(jobs) > 1:
             return "durations are known only of jobs that run alone"
         if len(share.gpus) != jobs[0].gpus:
@@ -59,7 +72,17 @@ class Seconds:
         return None
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """One iteration a second."""
+        """Return the pace of one iteration a second, or a unit that the model states.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+        done
+            Units of work that each has done.
+        """
         return (Speed(rate_of(_iteration_us(jobs[0]))),)
 
 
@@ -93,24 +116,63 @@ class SecondsByType(Seconds):
         return round(super().alone_us(job) / self.speeds.best(job, self._counts))
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Return why a share is refused; beside the reasons of `Seconds`, its GPUs must be of one type."""
+        """Return why a share is refused; beside the reasons of `Seconds`, its GPUs must be of one type.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        str or None
+            The reason, or None where they can.
+        """
         if len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
             return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
         return super().refuses(share, jobs)
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the pace of a job: that of the reference type times the speed of the share's type."""
+        """Return the pace of a job: that of the reference type times the speed of the share's type.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+        done
+            Units of work that each has done.
+        """
         factor = self.speeds.factor(jobs[0], self._type_of[share.gpus[0]])
         return (Speed(rate_of(_iteration_us(jobs[0]) / factor)),)
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Return iterations a second on a GPU type; 0 where the cluster has fewer of it than the job asks for."""
+        """Return iterations a second on a GPU type; 0 where the cluster has fewer of it than the job asks for.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpu_type
+            Name of a type of GPU.
+        """
         if self._counts[gpu_type] < job.gpus:
             return 0.0
         return float(self.speeds.factor(job, gpu_type) * _SECOND_US / _iteration_us(job))
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Return the iterations of a job that are left; `done` counts units of work."""
+        """Return the iterations of a job that are left; `done` counts units of work.
+
+        Parameters
+        ----------
+        job
+            The job.
+        done
+            Units of work that it has done.
+        """
         return (self.work(job) - done) / UNITS
 
 
@@ -120,6 +182,17 @@ def _iteration_us(job: TraceJob) -> int:
 
 def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes], speeds: str = "") -> Seconds:
     """Return the performance model; it needs no figures but the speeds of several types of GPU.
+
+    Parameters
+    ----------
+    source
+        None, as durations stand in the trace.
+    cluster
+        The cluster, whose types of GPU count.
+    stages
+        Stages that the trace states, by model; they are not read.
+    speeds
+        Speeds of the types of GPU, in words; empty where the cluster has one type.
 
     Raises
     ------

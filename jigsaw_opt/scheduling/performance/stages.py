@@ -55,7 +55,15 @@ class Stages:
         return self._stages, sorted(self.speeds.speeds.items()), self.speeds.reference
 
     def staged(self, job: TraceJob, staircase: bool = False) -> StagedJob:
-        """Return what the program of groups knows of a job."""
+        """Return what the program of groups knows of a job.
+
+        Parameters
+        ----------
+        job
+            The job, whose model has stages.
+        staircase
+            Whether its workers are at levels of a staircase.
+        """
         times = self._stages[job.model]
         alone = self._alone[job.model]
         return StagedJob(job.gpus, times.load_us, times.compute_us, times.network_us, alone, staircase)
@@ -84,7 +92,20 @@ class Stages:
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Return why a share is refused: jobs share GPUs only if all ask for that number, and at most four do."""
+        """Return why a share is refused: jobs share GPUs only if all ask for that number, and at most four do.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        str or None
+            The reason, or None where they can.
+        """
         if len(jobs) > MOST_JOBS:
             return f"more than {MOST_JOBS} jobs cannot take turns"
         if self.speeds is not None and len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
@@ -93,7 +114,17 @@ class Stages:
         return None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the pace of each job of a group, by the length of the group's round."""
+        """Return the pace of each job of a group, by the length of the group's round.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+        done
+            Units of work that each has done.
+        """
         depths = share.depths or (FullDepth(),) * len(jobs)
         group = [self.staged(job, depth != FullDepth()) for job, depth in zip(jobs, depths, strict=True)]
         order = sorted(range(len(group)), key=group.__getitem__)
@@ -112,7 +143,18 @@ class Stages:
 
 
 def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes], speeds: str = "") -> Stages:
-    """Return the stages that stand in a trace.
+    """Return the performance model of the stages that a trace states.
+
+    Parameters
+    ----------
+    source
+        None, as the figures stand in the trace.
+    cluster
+        The cluster, whose types of GPU count.
+    given
+        Stages that the trace states, by model.
+    speeds
+        Speeds of the types of GPU, in words; empty where the cluster has one type.
 
     Raises
     ------

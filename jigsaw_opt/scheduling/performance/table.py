@@ -75,16 +75,44 @@ class Table:
         """Return iterations a second alone on a GPU type, on as few servers as possible; 0 if not measured there.
 
         Also 0 where the cluster has fewer GPUs of the type than the job asks for.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpu_type
+            Name of a type of GPU.
         """
         rates = self.throughputs.get(gpu_type, {}).get(GavelJobType(job.model, job.gpus), {})
         return rates[None][0] if None in rates and self._counts[gpu_type] >= job.gpus else 0.0
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Return the iterations of a job that are left; `done` counts units of work."""
+        """Return the iterations of a job that are left; `done` counts units of work.
+
+        Parameters
+        ----------
+        job
+            The job.
+        done
+            Units of work that it has done.
+        """
         return (self.work(job) - done) / UNITS
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Return why a share is refused: it has one job, or a measured pair, on GPUs of one type."""
+        """Return why a share is refused: it has one job, or a measured pair, on GPUs of one type.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+
+        Returns
+        -------
+        str or None
+            The reason, or None where they can.
+        """
         if any(len(share.gpus) != job.gpus for job in jobs):
             return f"throughputs are those of as many GPUs as jobs ask for, not of {len(share.gpus)}"
         types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
@@ -95,7 +123,17 @@ class Table:
         return None
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the measured paces."""
+        """Return the measured paces.
+
+        Parameters
+        ----------
+        share
+            Numbers of the jobs, and their GPUs.
+        jobs
+            The jobs, in the order of ``share.jobs``.
+        done
+            Units of work that each has done.
+        """
         return tuple(Speed(rate_of(_SECOND_US / rate)) for rate in self._rates(share, jobs))
 
     def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
@@ -113,7 +151,16 @@ class Table:
 
 
 def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Table:
-    """Throughputs from a file.
+    """Read throughputs from a file.
+
+    Parameters
+    ----------
+    source
+        Path of the file.
+    cluster
+        The cluster, whose types of GPU count.
+    stages
+        Stages that the trace states, by model; they are not read.
 
     Raises
     ------

@@ -65,7 +65,15 @@ class TypeSpeeds:
         return f"ran on {of!r}, of which no speed is known; {_option(self.speeds, of)} says it"
 
     def factor(self, job: TraceJob, gpu_type: str) -> Fraction:
-        """Return how many times as fast a job is on a type as on the GPUs that its duration is of."""
+        """Return how many times as fast a job is on a type as on the GPUs that its duration is of.
+
+        Parameters
+        ----------
+        job
+            The job, which may state the type that it was measured on.
+        gpu_type
+            Name of a type of GPU with a speed.
+        """
         of = job.measured_on or self.reference
         before = self.of(of) if of else Fraction(1)
         now = self.of(gpu_type)
