@@ -23,7 +23,7 @@ def _some(**shapes: Shape) -> Shape:
     return {**fields(**shapes), "additionalProperties": True}
 
 
-_FIRST = _some(now_us=whole(), event_log=_some(outcome=_some(rounds=listed(ANYTHING))))
+_FIRST = _some(now_us=whole(), books=_some(outcome=_some(rounds=listed(ANYTHING))))
 """What the bounds of everything else follow from."""
 
 
@@ -78,7 +78,7 @@ def _shape(setting: Setting, limits: NumberLimits, idle_rounds: int) -> Shape:
         shares=listed(Share.shape(limits)),
         running=listed(Running.shape(limits)),
         trigger=Trigger.shape(limits),
-        event_log=EventLog.shape(limits),
+        books=EventLog.shape(limits),
         idle_rounds=whole(idle_rounds),
         scheduler=ANYTHING,
         **failures,
