@@ -28,12 +28,12 @@ class BoundBudget:
 
     @property
     def stopped(self) -> bool:
-        """Whether the caller wants no more, or the time is over."""
+        """Return whether the caller wants no more, or the time is over."""
         return self._stop() or clock.left() <= 0
 
     @property
     def spent(self) -> bool:
-        """Whether the search should end."""
+        """Return whether the search should end."""
         return self.left <= 0 or self.stopped
 
     def charge(self, work: float) -> None:

@@ -16,7 +16,7 @@ __all__ = ["instant_bounds", "lower_bound", "stronger_bounds"]
 
 
 def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
-    """Best bound of the instant relaxations: what every solver starts from.
+    """Return the best bound of the instant relaxations, from which every solver starts.
 
     Parameters
     ----------
@@ -35,7 +35,20 @@ def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
 
 
 def instant_bounds(operations: Operations, without: Collection[str] = ()) -> Iterator[Bound]:
-    """Rising bounds of the instant relaxations, from 0 on; as for `lower_bound`."""
+    """Yield rising bounds of the instant relaxations, from 0 on.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance. Where it has no plan, the bounds are still valid numbers and mean nothing.
+    without
+        Names of relaxations that are left out.
+
+    Raises
+    ------
+    UsageError
+        There is no relaxation of such a name.
+    """
     yield Bound(0, Proof("no time is less than 0"))
     yield from _rising(operations, -1, BoundBudget(), without, instant=True)
 
@@ -47,7 +60,7 @@ def stronger_bounds(
     stop: Callable[[], bool] = lambda: False,
     without: Collection[str] = (),
 ) -> Iterator[Bound]:
-    """Rising bounds of the relaxations that take their time, each better than all before.
+    """Yield rising bounds of the relaxations that take their time, each better than all before.
 
     Parameters
     ----------
@@ -74,7 +87,9 @@ def stronger_bounds(
 def _rising(
     operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
-    """What relaxations that are instant, or that are not, prove in their order; each proof is given its name.
+    """Yield what relaxations prove in their order, either the instant ones or the others.
+
+    Each proof receives the name of its relaxation.
 
     What holds for the jobs of one kind holds for all. Where every end counts, the bounds of both kinds add up.
     """
@@ -91,7 +106,7 @@ def _rising(
 def _added(
     operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
-    """Sums of a bound of the data-parallel jobs and one of the shaped jobs."""
+    """Yield sums of a bound of the data-parallel jobs and one of the jobs with a task graph."""
     parts, none = operations.kinds, Bound(0, Proof())
     best = [none if instant else lower_bound(part, without) for part in parts]
     for number, part in enumerate(parts):
@@ -110,7 +125,7 @@ def _added(
 def _of_kind(
     operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
-    """What relaxations prove of an instance as it is."""
+    """Yield what relaxations prove of an instance as it is."""
     context = BoundContext(operations)
     for relaxation in relaxations(without):
         if relaxation.instant == instant and relaxation.applies(operations):

@@ -61,7 +61,15 @@ class JobClass:
     exchanges: dict[Channel, critical.Exchange] = field(default_factory=dict)
 
     def exchange_over(self, job: OperationGraph, channel: Channel) -> critical.Exchange:
-        """Transfers of a job of this class over a channel, worked out once."""
+        """Return the transfers of a job of this class over a channel, computed once.
+
+        Parameters
+        ----------
+        job
+            A job of this class.
+        channel
+            Rate and latency; its links do not matter.
+        """
         if channel not in self.exchanges:
             self.exchanges[channel] = critical.exchange_over(job, channel)
         return self.exchanges[channel]
@@ -76,7 +84,7 @@ class JobData:
     completion: int
 
     def offset(self, once: int, moment: int) -> int:
-        """Mean-busy-time offset (see `ResourceDemand`) of work that every iteration repeats.
+        """Return the mean-busy-time offset (see `ResourceDemand`) of work that every iteration repeats.
 
         Parameters
         ----------
@@ -90,7 +98,7 @@ class JobData:
 
 
 def gpu_classes(operations: Operations) -> list[GpuClass]:
-    """GPUs of the cluster by type and memory."""
+    """Return the GPUs of the cluster by type and memory."""
     counts: dict[tuple[str, int], int] = {}
     for server in operations.cluster.servers:
         key = server.gpu_type, server.gpu_memory
@@ -99,7 +107,15 @@ def gpu_classes(operations: Operations) -> list[GpuClass]:
 
 
 def gather_job_data(operations: Operations, classes: Sequence[GpuClass]) -> list[JobData]:
-    """What no plan beats for each job, in the instance's order."""
+    """Return the class and the least completion time of each job, in the instance's order.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    classes
+        GPUs of the cluster by type and memory.
+    """
     known: dict[tuple[object, ...], JobClass] = {}
     spans: dict[tuple[object, ...], int] = {}
     job_data = []
@@ -147,7 +163,7 @@ def _blocks(
 
 
 def _tails(job: OperationGraph, sites: Sequence[critical.Site], blocks: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Least time from the end of a block to the end of its iteration, over all sites and classes, by level."""
+    """Return, by level, the least time from the end of a block to that of its iteration, over all sites and classes."""
     least: list[int | None] = [None] * job.levels
     for times in set(blocks.values()):
         for transfers in {site.exchange.shortest for site in sites}:

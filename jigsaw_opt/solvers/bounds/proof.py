@@ -60,6 +60,6 @@ class Proof:
 
 
 def added(amounts: Iterable[int]) -> str:
-    """A sum as it stands in a calculation: written out where it is short."""
+    """Return a sum as text: written out where it has at most eight terms, else its value."""
     amounts = tuple(amounts)
     return " + ".join(map(str, amounts)) if 0 < len(amounts) <= 8 else str(sum(amounts))

@@ -17,12 +17,12 @@ GROUP = "jigsaw_opt.bounds"
 
 
 def names() -> tuple[str, ...]:
-    """Names of all relaxations, in their order."""
+    """Return the names of all relaxations, in their order."""
     return tuple(relaxation.name for relaxation in _everything())
 
 
 def relaxations(without: Collection[str] = ()) -> tuple[Relaxation, ...]:
-    """All relaxations but those of some names, in their order.
+    """Return all relaxations except those of some names, in their order.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def relaxations(without: Collection[str] = ()) -> tuple[Relaxation, ...]:
 
 
 def without_moves() -> tuple[str, ...]:
-    """Names of the relaxations that hold only where every job keeps its GPUs."""
+    """Return the names of the relaxations that hold only where every job keeps its GPUs."""
     return tuple(relaxation.name for relaxation in _everything() if not relaxation.moves)
 
 

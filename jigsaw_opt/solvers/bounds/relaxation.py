@@ -39,7 +39,7 @@ class Bound(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The proof in one sentence."""
+        """Return the proof in one sentence."""
         return self.proof.sentence
 
 
@@ -58,16 +58,16 @@ class BoundContext:
 
     @cached_property
     def gpu_classes(self) -> list[GpuClass]:
-        """GPUs by type and memory."""
+        """Return the GPUs by type and memory."""
         return gpu_classes(self.operations)
 
     @cached_property
     def job_data(self) -> list[JobData]:
-        """What no plan beats for each job, in the instance's order."""
+        """Return the class and the least completion time of each job, in the instance's order."""
         return gather_job_data(self.operations, self.gpu_classes)
 
     def shared(self, build: Callable[[BoundContext], T]) -> T:
-        """What `build` makes of this context: built once, for all relaxations that ask for it."""
+        """Return what `build` makes of this context; it is built once, for all relaxations that ask for it."""
         if build not in self._shared:
             self._shared[build] = build(self)
         found: T = self._shared[build]  # type: ignore[assignment]
@@ -110,6 +110,6 @@ class Relaxation:
     moves: bool = False
 
     def applies(self, operations: Operations) -> bool:
-        """Whether it has something to say about an instance."""
+        """Return whether it bounds such an instance."""
         kind = self.mixed if operations.is_mixed else not self.mixed and bool(operations.shaped) == self.shaped
         return kind and operations.objective in self.objectives and self.fits(operations)

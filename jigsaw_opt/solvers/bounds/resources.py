@@ -26,7 +26,7 @@ class WorkInterval(NamedTuple):
 
     @property
     def work(self) -> int:
-        """Its amount."""
+        """Return its amount of work."""
         return self.rate * self.length
 
 
@@ -58,7 +58,7 @@ class ResourceDemand(NamedTuple):
     free_interval: WorkInterval | None = None
 
     def free_work(self, iterations: int) -> int:
-        """Work beyond that of all intervals, which may lie in any of the iterations."""
+        """Return the work beyond that of all intervals, which may lie in any of the iterations."""
         return self.work - iterations * sum(interval.work for interval in self.intervals)
 
 

@@ -19,12 +19,12 @@ class ServerPartition(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """Whether some link leaves two groups."""
+        """Return whether some link leaves two groups."""
         return sum(map(len, self.leaving.values())) > len(frozenset().union(*self.leaving.values()))
 
 
 def server_partitions(cluster: Cluster) -> Iterator[ServerPartition]:
-    """Single servers, then servers that the links at hand join, as behind one switch, and so on."""
+    """Yield the partition into single servers, then those into servers that links of the last one join, and so on."""
     inside: list[Link] = []
     while True:
         part = joined_parts(cluster, inside)

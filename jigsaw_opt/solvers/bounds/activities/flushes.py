@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 __all__ = ["FLUSHES"]
 
 _MOST_STEPS = 400_000
-"""Edges that are gone through, all slots together: some tenths of a second."""
+"""Largest number of edges that are visited, summed over slots: some tenths of a second."""
 
 
 def _fits(operations: Operations) -> bool:
@@ -52,7 +52,7 @@ def _of_job(graph: ShapedGraph, least_us: Sequence[int]) -> Iterator[Bound]:
 
 
 def _neighbours(graph: ShapedGraph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """By operation, those of its iteration that it waits for, and those that wait for it."""
+    """Return, by operation, those of its iteration that it waits for, and those that wait for it."""
     before: dict[int, list[int]] = {operation: [] for operation in range(graph.size)}
     after: dict[int, list[int]] = {operation: [] for operation in range(graph.size)}
     for one, other, lag in graph.edges:
@@ -65,7 +65,10 @@ def _neighbours(graph: ShapedGraph) -> tuple[dict[int, list[int]], dict[int, lis
 def _longest(
     order: Sequence[int], before: Mapping[int, Sequence[int]], members: Sequence[int], least_us: Sequence[int]
 ) -> dict[int, int]:
-    """By operation, the longest chain before it that begins with a member; 0 for a member without one, else less."""
+    """Return, by operation, the longest chain before it that begins with a member.
+
+    The value of a member is at least 0; that of another operation which no member leads to is negative.
+    """
     inside, passed = set(members), dict[int, int]()
     none = -sum(least_us) - 1
     for operation in order:
@@ -77,7 +80,7 @@ def _longest(
 
 
 def _of_slot(graph: ShapedGraph, slot: int, blocks: Sequence[tuple[int, int, int]]) -> Bound:
-    """The best head, sum and tail; blocks of the same head and tail are one."""
+    """Return the bound of the best pair of head and tail; blocks of the same head and tail count as one."""
     sums: dict[tuple[int, int], int] = {}
     for head, length, tail in blocks:
         sums[head, tail] = sums.get((head, tail), 0) + length

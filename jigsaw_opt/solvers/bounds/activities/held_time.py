@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 __all__ = ["HELD_TIME"]
 
 _MOST_STEPS = 300_000
-"""Operations behind the holds of a job that are gone through, all together: about a second's tenth."""
+"""Largest number of operations behind the memory intervals of a job that are visited: about a tenth of a second."""
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
@@ -40,7 +40,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 
 
 def _least_lengths(graph: ShapedGraph, least_us: list[int]) -> list[int]:
-    """Least lengths of holds, as many of them as are gone through."""
+    """Return the least lengths of memory intervals, in microseconds, of as many as the limit of steps allows."""
     lengths, steps = list[int](), 0
     known: dict[int, dict[int, int]] = {}
     for hold in graph.holds:
@@ -54,14 +54,14 @@ def _least_lengths(graph: ShapedGraph, least_us: list[int]) -> list[int]:
 
 
 def _room(operations: Operations, graph: ShapedGraph, slot: int) -> int:
-    """Most bytes that a GPU of the slot's types has beside the slot."""
+    """Return the most bytes that a GPU of the slot's types has beside the slot's own memory."""
     types, servers = graph.gpu_types[slot], operations.cluster.servers
     return max((it.gpu_memory for it in servers if it.gpu_type in types), default=0) - graph.shape.slots[slot].memory
 
 
 def _of_slot(graph: ShapedGraph, slot: int, own: list[tuple[int, int]], room: int) -> Bound:
     job, name = graph.job, graph.shape.slots[slot].name
-    # Not more than a multiple of what divides all of them is ever held.
+    # The bytes held are always a multiple of the common divisor of all sizes, so the rest of the room is never used.
     unit = gcd(*(size for size, _ in own))
     taken, units = job.iterations * sum(size // unit * length for size, length in own), max(1, room // unit)
     value = ceil_div(taken, units)

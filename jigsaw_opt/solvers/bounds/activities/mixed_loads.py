@@ -28,7 +28,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 
 
 def _works(operations: Operations) -> Iterator[Term]:
-    """Least GPU time of every job, each block on the GPUs that take least for it."""
+    """Yield the least GPU time of every job, with each block on the GPUs that take least for it."""
     for job in checking_deadline(operations.jobs):
         tables = job.blocks[0].duration_us
         costs = [min(table[level] for table in tables.values()) for level in range(job.levels)] if tables else [0]

@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 __all__ = ["SLOT_LOADS", "ShapedData", "earliest_end_us"]
 
 _MOST_LISTED = 20_000
-"""Operations that chains are looked for among."""
+"""Largest number of operations among which chains are searched."""
 
 
 class ShapedData:
@@ -55,15 +55,15 @@ class ShapedData:
         self.listed = min(graph.job.iterations, max(2, _MOST_LISTED // graph.size))
 
     def heads(self) -> list[int]:
-        """By operation, what must have passed before its start in the first iteration, where that is least."""
+        """Return, by operation, the least time that must pass before its start in the first iteration."""
         return self._longest(self._waits(1, forward=True))
 
     def tails(self) -> list[int]:
-        """By operation, what must follow its end in the last iteration, where that is least (finite horizon)."""
+        """Return, by operation, the least time that must follow its end in the last iteration (finite horizon)."""
         return self._longest(self._waits(1, forward=False))
 
     def longest_us(self) -> int:
-        """The longest chain of operations, on the finite horizon.
+        """Return the length of the longest chain of operations on the finite horizon, in microseconds.
 
         Where not all iterations are listed, the part of a longest chain of those that are between two iterations of
         some operation is repeated: that one which is longest for its iterations.
@@ -86,7 +86,7 @@ class ShapedData:
         return longest + best
 
     def _waits(self, iterations: int, forward: bool) -> dict[int, list[int]]:
-        """By operation of so many iterations, those that it comes after, or before."""
+        """Return, by operation of so many iterations, those that it comes after, or before."""
         graph, size = self.graph, self.graph.size
         before: dict[int, list[int]] = {number: [] for number in range(size * iterations)}
         listed = replace(graph, job=altered(graph.job, iterations=iterations))
@@ -116,7 +116,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 
 
 def _gpu_load(operations: Operations, data: list[ShapedData]) -> Iterator[Bound]:
-    """Mean load of a GPU; with weighted ends, the last job ends no earlier."""
+    """Yield the mean load of a GPU; it says nothing about weighted completion times."""
     if operations.objective == "weighted_completion":
         return
     works = []
@@ -132,7 +132,7 @@ def _gpu_load(operations: Operations, data: list[ShapedData]) -> Iterator[Bound]
 
 
 def _of_job(it: ShapedData, cyclic: bool) -> Iterator[Bound]:
-    """Loads of the slots of a job and, on the finite horizon, its longest chain."""
+    """Yield the loads of the slots of a job and, on the finite horizon, its longest chain."""
     job = it.graph.job
     heads, tails = ([0], [0]) if cyclic else (it.heads(), it.tails())
     for slot, blocks in zip(it.graph.shape.slots, it.graph.blocks_of, strict=True):
@@ -152,7 +152,7 @@ def _of_job(it: ShapedData, cyclic: bool) -> Iterator[Bound]:
 
 
 def _weighted(data: list[ShapedData]) -> Bound:
-    """Every job by itself."""
+    """Return the weighted sum of the earliest ends, each job by itself."""
     terms, amounts = [], list[int]()
     for it in data:
         value = _earliest_end(it)
@@ -163,7 +163,20 @@ def _weighted(data: list[ShapedData]) -> Bound:
 
 
 def earliest_end_us(graph: ShapedGraph, cluster: Cluster) -> int:
-    """A moment before which a shaped job does not end on the finite horizon, even alone."""
+    """Return a lower bound on the end of a job with a task graph on the finite horizon, alone on the cluster.
+
+    Parameters
+    ----------
+    graph
+        The compiled job.
+    cluster
+        The cluster.
+
+    Returns
+    -------
+    int
+        Time in microseconds.
+    """
     return _earliest_end(ShapedData(graph, cluster))
 
 

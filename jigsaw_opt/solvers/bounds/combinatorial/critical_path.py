@@ -13,7 +13,7 @@ __all__ = ["CRITICAL_PATH"]
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
-    """The longest job, or the weighted sum over all jobs."""
+    """Yield the length of the longest job, or the weighted sum over all jobs."""
     if context.operations.objective == "weighted_completion":
         yield _all_jobs(context)
     else:

@@ -25,7 +25,7 @@ from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WorkIn
 __all__ = ["GPU_WORK", "gpu_resources"]
 
 _MOST_SUBSETS = 3
-"""Up to so many classes of GPUs, every subset of them is tried on its own."""
+"""Largest number of GPU classes of which every subset is tried."""
 _STEPS = 16
 """Rounds of the search for prices."""
 _FINEST = 1000
@@ -43,7 +43,7 @@ GPU_WORK = Relaxation("gpu_work", _bounds, instant=True, moves=True)
 
 
 def gpu_resources(context: BoundContext) -> list[Resource]:
-    """GPU time at several prices: the same for all, classes on their own, and the best prices found."""
+    """Return GPU time at several price vectors: one price for all classes, classes alone, and the best prices found."""
     classes, servers = context.gpu_classes, context.operations.cluster.servers
     dual = _DualSearch([data for data in context.job_data if data.job_class.blocks], classes)
     vectors = [prices for prices in _unit_prices(len(classes)) if dual.load(prices)]
@@ -63,7 +63,7 @@ def gpu_resources(context: BoundContext) -> list[Resource]:
 
 
 def _unit_prices(count: int) -> Iterator[PriceVector]:
-    """All classes at one price, and some of them on their own."""
+    """Yield the vector of equal prices, and those in which only some classes have a price."""
     yield (1,) * count
     if count <= _MOST_SUBSETS:
         for subset in range(1, 2**count - 1):
@@ -105,22 +105,22 @@ class _DualSearch:
             self._together[id(data.job_class)] = data if known is None else _merged(known, data)
 
     def capacity(self, prices: PriceVector) -> int:
-        """Priced GPU time in a microsecond."""
+        """Return the priced GPU time in a microsecond."""
         return sum(price * each.gpus for price, each in zip(prices, self._classes, strict=True))
 
     def load(self, prices: PriceVector) -> Fraction:
-        """Time that about all work takes at these prices."""
+        """Return about the time that all work takes at these prices, in microseconds."""
         return Fraction(sum(self._work(data, prices) for data in self._together.values()), self.capacity(prices))
 
     def demand(self, data: JobData, prices: PriceVector) -> ResourceDemand:
-        """Demand of one job."""
+        """Return the demand of one job."""
         priced = self._priced(data, prices)
         offset = data.offset(priced.once, priced.moment)
         work, tail = self._work(data, prices), data.job_class.tail
         return ResourceDemand(data.job.release_us, work, tail, offset, priced.intervals, priced.free_interval)
 
     def search(self, prices: PriceVector) -> PriceVector:
-        """A price vector of a larger load: one class after the other, by factors that come closer to 1."""
+        """Return a price vector of a larger load: one price is changed at a time, by factors that come closer to 1."""
         best = tuple(price * _FINEST or 1 for price in prices)
         load, step = self.load(best), 2.0
         for _ in range(_STEPS):
@@ -176,7 +176,7 @@ def _neighbours(prices: PriceVector, step: float) -> Iterator[PriceVector]:
 
 
 def _merged(known: JobData, more: JobData) -> JobData:
-    """One job with the iterations and levels of two of the same class."""
+    """Return one job with the iterations and levels of two jobs of the same class."""
     total = known.job.rule.min_total + more.job.rule.min_total
     rule = replace(known.job.rule, min_total=total)
     return replace(known, job=replace(known.job, iterations=known.job.iterations + more.job.iterations, rule=rule))

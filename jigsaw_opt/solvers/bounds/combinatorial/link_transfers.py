@@ -32,7 +32,7 @@ LINK_TRANSFERS = Relaxation(
 
 
 def link_resources(context: BoundContext) -> list[Resource]:
-    """Links that leave servers, racks and so on, and each link without which some job finds no room."""
+    """Return the links that leave servers, racks and so on, and each link without which some job finds no room."""
     cluster, job_data = context.operations.cluster, context.job_data
     if not any(data.job_class.crosses and data.job_class.ring for data in job_data):
         return []
@@ -46,7 +46,10 @@ def link_resources(context: BoundContext) -> list[Resource]:
 
 
 def _boundaries(cluster: Cluster, job_data: Sequence[JobData], partition: ServerPartition) -> Iterator[Resource]:
-    """Jobs that need several groups use a link of each; where groups share links, one less in all."""
+    """Yield the links of groups of servers, with the jobs that need several groups: each uses a link of every group.
+
+    Where groups share links, a job uses one link less in all.
+    """
     job_classes, shared = {id(data.job_class): data for data in job_data}, partition.shared
     groups = {key: frozenset(partition.group[s] for s in data.job_class.gpus) for key, data in job_classes.items()}
     needed = {key: _fewest(data, partition.group) - shared for key, data in checking_deadline(job_classes.items())}
@@ -59,7 +62,7 @@ def _boundaries(cluster: Cluster, job_data: Sequence[JobData], partition: Server
 
 
 def _fewest(data: JobData, group: Sequence[int]) -> int:
-    """Least number of groups that have room for all workers of a job; 0 where one is enough."""
+    """Return the least number of groups that have room for all workers of a job; 0 where one is enough."""
     room: Counter[int] = Counter()
     for s, gpus in data.job_class.gpus.items():
         room[group[s]] += gpus
@@ -72,7 +75,7 @@ def _fewest(data: JobData, group: Sequence[int]) -> int:
 
 
 def _demand(data: JobData, links: Sequence[Link], uses: int) -> ResourceDemand | None:
-    """Demand of a job that uses some number of the links, whichever they are."""
+    """Return the demand of a job that uses some number of the links, whichever they are."""
     job_class = data.job_class
     if uses < 1 or job_class.ring is None or not job_class.blocks:
         return None
@@ -94,7 +97,7 @@ def _demand(data: JobData, links: Sequence[Link], uses: int) -> ResourceDemand |
 
 
 def _intervals(blocks: Mapping[int, Sequence[int]], transfers: Sequence[int], uses: int) -> Iterator[WorkInterval]:
-    """The transfers of an iteration, one after the other, each once its bucket can be ready."""
+    """Yield the transfers of an iteration, one after the other, each once its bucket can be ready."""
     before, after = 0, sum(transfers)
     for bucket, length in enumerate(transfers):
         before = max(before, min(times[bucket] for times in blocks.values() if len(times) > bucket))

@@ -21,7 +21,22 @@ _SCANS = 48
 
 
 def resource_bounds(context: BoundContext, resources: Iterable[Resource], known: int) -> Iterator[Bound]:
-    """What resources prove above a value that is known, whatever the objective."""
+    """Yield what resources prove above a known value, whatever the objective.
+
+    Parameters
+    ----------
+    context
+        The instance, and what is known of its jobs.
+    resources
+        Sets of GPUs or links, with the demands of all jobs.
+    known
+        A proven lower bound.
+
+    Returns
+    -------
+    Iterator[Bound]
+        Rising bounds, each above all before.
+    """
     bound = _weighted_completion if context.operations.objective == "weighted_completion" else _length
     for resource in resources:
         found = bound(context, resource, known)
@@ -31,7 +46,11 @@ def resource_bounds(context: BoundContext, resources: Iterable[Resource], known:
 
 
 def _length(context: BoundContext, resource: Resource, known: int) -> Bound | None:
-    """Makespan: head, work and tail of the critical set. Period: all work, which repeats without head and tail."""
+    """Return the bound that a resource gives on the makespan or the period, None where it is not above the known value.
+
+    For the makespan it is head, work and tail of the critical set; for the period all work, without head and tail,
+    since the work repeats.
+    """
     finite = context.operations.horizon == "finite"
     asking = [(k, demand) for k, demand in enumerate(resource.demands) if demand]
     jobs = set(critical_set(resource)) if finite else {k for k, _ in asking}
@@ -65,7 +84,7 @@ def _weighted_completion(context: BoundContext, resource: Resource, known: int) 
 
 
 def critical_set(resource: Resource) -> list[int]:
-    """The jobs that decide the makespan of Jackson's preemptive schedule on one machine as fast as the resource.
+    """Return the jobs that decide the makespan of Jackson's preemptive schedule on one machine as fast as the resource.
 
     Of all sets of jobs it has the largest least head + work / capacity + least tail (Carlier, "The one-machine
     sequencing problem", 1982).
@@ -101,7 +120,7 @@ def critical_set(resource: Resource) -> list[int]:
 
 
 def least_weighted_completion(jobs: Sequence[WeightedJob], capacity: int) -> tuple[int, list[int]]:
-    """Least sum of weighted completion times by mean busy times, and each job's share in it, rounded down.
+    """Return the least sum of weighted completion times by mean busy times, and each job's share in it.
 
     In units of ``2 * capacity``, the work of any set ``A`` of jobs, times its mean busy time, is at least
     ``2 * capacity * head(A) * work(A) + work(A)**2``, and that of each job at least what its own completion leaves
@@ -109,6 +128,18 @@ def least_weighted_completion(jobs: Sequence[WeightedJob], capacity: int) -> tup
     best constraint found for it, solve the dual of that linear program, so the sum is a lower bound whichever
     constraints are found. Without own completion times it is the bound of Eastman, Even and Isaacs (1964); on one
     machine with one block a job it is Smith's rule itself.
+
+    Parameters
+    ----------
+    jobs
+        Weight, least completion time in microseconds, and demand of each job.
+    capacity
+        Amount of work that the resource does in a microsecond.
+
+    Returns
+    -------
+    tuple[int, list[int]]
+        The bound, rounded up; and each job's share in it, rounded down.
     """
     shares = [job.weight * job.completion * _UNIT for job in jobs]
     demands = [(k, demand) for k, job in enumerate(jobs) if (demand := job.demand) and demand.work]
@@ -133,7 +164,7 @@ class _Family:
         self._held = (0, 0, 0, 0)  # gain, work, its moment if alone, head of the subset
 
     def extend(self, completion: int, demand: ResourceDemand) -> int:
-        """Take one more job; returns the least sum of work times mean busy time, in units of ``2 * capacity``."""
+        """Take one more job; return the least sum of work times mean busy time, in units of ``2 * capacity``."""
         alone = self._capacity * (2 * demand.work * completion - demand.offset)
         self._alone += alone
         self._jobs.append((alone // demand.work, demand.work, alone, demand.head))

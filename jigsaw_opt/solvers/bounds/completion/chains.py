@@ -23,12 +23,12 @@ __all__ = ["Chain", "Step", "must_share_gpu", "pair_inequalities"]
 _MOST_STATES = 2_500
 """Chains with more pairs of transfers are not merged."""
 _MOST_LABELS = 400
-"""From so many labels on, neighbours in a state are merged into one that is no worse than either. With 150 one bound of
-seven was by 1.5 % worse."""
+"""Largest number of labels of a state. Beyond it neighbours are merged into one label that is no worse than either.
+With 150 labels one bound of seven was worse by 1.5 %."""
 _STATE_WORK = 5e-4
 """Seconds for a state with a usual number of labels."""
 _SHORTEST = 100
-"""Transfers that last less than this part of an iteration are left out, where others are not."""
+"""Transfers shorter than one over this of an iteration are left out, unless all are that short."""
 
 Label = tuple[int, ...]
 """Four numbers of each job (see `Chain.proceed`), and when GPU and link are free."""
@@ -77,9 +77,21 @@ class Chain(NamedTuple):
 
     @classmethod
     def of(cls, data: JobData, on_gpu: bool, alone: ResourceDemand | None) -> Chain:
-        """Chain of a job that shares one of its GPUs, a link on which it asks for `alone`, or both.
+        """Build the chain of a job that shares a GPU, a link, or both with another job.
+
+        The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready before that worker has
+        it.
 
         The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready before it has it.
+
+        Parameters
+        ----------
+        data
+            The job.
+        on_gpu
+            Whether one of its GPUs is shared.
+        alone
+            What it asks of the link that is shared; None where no link is.
         """
         level = critical.least_levels(data.job)[0]
         blocks = [times for times in data.job_class.blocks.values() if len(times) >= level]
@@ -96,16 +108,16 @@ class Chain(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of steps in all."""
+        """Return the number of steps of all iterations."""
         return self.iterations * len(self.steps)
 
     def exchanging(self, done: int) -> bool:
-        """Whether the first transfer of an iteration is over and the last is not."""
+        """Return whether the first transfer of an iteration is over and the last is not."""
         at = done % len(self.steps)
         return at > 0 and self.steps[at - 1].on_link
 
     def proceed(self, done: int, state: Label, free: Label) -> tuple[Label, Label]:
-        """Do the next step as early as can be; returns the new `state` and `free`.
+        """Do the next step as early as possible, and return the new `state` and `free`.
 
         Parameters
         ----------
@@ -134,22 +146,28 @@ class Chain(NamedTuple):
         return (barrier, barrier, 0, self._saved(saved, barrier - began - lost - self.busy, full + 1)), free
 
     def _saved(self, saved: int, wait: int, iterations: int) -> int:
-        """Minus the free work of so many iterations that may have filled this wait or those before."""
+        """Return minus the free work of so many iterations that may have filled this wait or those before."""
         return max(saved - wait, -min(self.free_work, iterations * self.room))
 
     @property
     def busy(self) -> int:
-        """Least time from the start of an iteration to its first transfer, and of its transfers."""
+        """Return the least time from an iteration's start to its first transfer, plus the length of its transfers."""
         transfers = [step for step in self.steps if step.on_link]
         return sum(step.length for step in transfers) + (transfers[0].before if transfers else 0)
 
     def completion(self, state: Label) -> int:
-        """Completion time of the job: the free work that was not saved comes on top."""
+        """Return the completion time of the job: free work that was not saved is added to its last end."""
         return state[1] + self.free_work + state[3]
 
 
 def must_share_gpu(first: JobData, second: JobData) -> bool:
-    """Whether two jobs have more workers than there are GPUs for both of them."""
+    """Return whether two jobs have more workers than there are GPUs for both of them.
+
+    Parameters
+    ----------
+    first, second
+        The jobs.
+    """
     gpus = {**first.job_class.gpus, **second.job_class.gpus}
     both = all(data.job_class.blocks for data in (first, second))
     return both and first.job.slots + second.job.slots > sum(gpus.values())
@@ -158,7 +176,7 @@ def must_share_gpu(first: JobData, second: JobData) -> bool:
 def pair_inequalities(
     jobs: tuple[int, int], one: Chain, other: Chain, reason: str, budget: BoundBudget
 ) -> Iterator[Inequality]:
-    """Inequalities between the completion times of two jobs, from the lower convex hull of all pairs of them.
+    """Yield inequalities between the completion times of two jobs, from the lower convex hull of their pairs.
 
     Parameters
     ----------
@@ -185,7 +203,7 @@ def pair_inequalities(
 
 
 def _completions(one: Chain, other: Chain) -> list[tuple[int, int]]:
-    """Completion times of both jobs in all schedules that no other dominates, by ascending first one."""
+    """Return the completion times of both jobs in all schedules that no other dominates, by ascending first one."""
     row: list[list[Label]] = []
     for i in range(one.size + 1):
         before, row = row, []
@@ -206,7 +224,7 @@ def _completions(one: Chain, other: Chain) -> list[tuple[int, int]]:
 
 
 def _after(chain: Chain, done: int, other: Chain, other_done: int, label: Label) -> Label:
-    """Label after one more step of the first job."""
+    """Return the label after one more step of the first job."""
     state, free = chain.proceed(done, label[:4], label[8:])
     began, ended, lost, saved = label[4:8]
     step = chain.steps[done % len(chain.steps)]
@@ -220,7 +238,7 @@ def _swapped(label: Label) -> Label:
 
 
 def _undominated(labels: set[Label]) -> list[Label]:
-    """Labels that no other is at most as large as in every respect; merged in pairs where they are too many."""
+    """Return the labels that no other dominates in every component; merge them in pairs where they are too many."""
     if len(labels) == 1:
         return list(labels)
     import numpy as np

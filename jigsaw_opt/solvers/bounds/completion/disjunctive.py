@@ -29,9 +29,9 @@ from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand
 __all__ = ["DISJUNCTIVE_SETS", "DisjunctiveSet", "disjunctive_sets"]
 
 _MOST_GROUPS = 4
-"""With more groups than this, hardly any jobs have to share one."""
+"""Largest number of groups. With more of them, hardly any jobs have to share one."""
 _MOST_NODES = 2_000
-"""Branches that are looked at."""
+"""Largest number of branches."""
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -46,7 +46,7 @@ class _Node(NamedTuple):
 
 
 def disjunctive_sets(context: BoundContext) -> list[DisjunctiveSet]:
-    """Jobs of which some exclude each other, for each set of links and number of them that jobs need."""
+    """Return sets of jobs of which some exclude each other, by set of links and number of links that a job needs."""
     found: dict[object, DisjunctiveSet] = {}
     for resource in context.shared(link_resources):
         for jobs in _disjunctive_sets(resource, context.job_data):
@@ -55,7 +55,7 @@ def disjunctive_sets(context: BoundContext) -> list[DisjunctiveSet]:
 
 
 def _disjunctive_sets(resource: Resource, job_data: Sequence[JobData]) -> Iterator[DisjunctiveSet]:
-    """Jobs that need so many links or more, for each number."""
+    """Yield the jobs that need at least so many links, for each number."""
     rates = {k: demand.intervals[0].rate for k, demand in enumerate(resource.demands) if demand and demand.intervals}
     for rate in checking_deadline(sorted(set(rates.values()), reverse=True)):
         groups = max(1, resource.capacity - 2 * rate + 2)
@@ -89,26 +89,34 @@ class DisjunctiveSet:
 
     @property
     def key(self) -> object:
-        """Sets with the same key say the same."""
+        """Return a key that is equal for sets that say the same."""
         return self._groups, tuple(self._demands)
 
     @property
     def single(self) -> bool:
-        """Whether all its jobs exclude each other: they are one group, and only their order is open."""
+        """Return whether all its jobs exclude each other: they are one group, and only their order is open."""
         return self._groups == 1
 
     def cuts(self, jobs: Sequence[int]) -> LoadCuts:
-        """The cutting planes of the jobs of a group, as the work of one link."""
+        """Return the cutting planes of the jobs of a group, as the work of one link."""
         demands = [demand if k in jobs else None for k, demand in enumerate(self._demands)]
         return LoadCuts(Resource(1, demands, self.reason), self._job_data)
 
     def all_pairs(self, budget: BoundBudget) -> Iterator[Inequality]:
-        """Inequalities between any two of its jobs."""
+        """Yield inequalities between any two of its jobs."""
         for count in range(2, len(self.jobs) + 1):
             yield from self.pairs(self.jobs[:count], budget)
 
     def pairs(self, jobs: Sequence[int], budget: BoundBudget) -> Iterator[Inequality]:
-        """Inequalities between the last of the jobs of a group and each of the others."""
+        """Yield inequalities between the last of the jobs of a group and each of the others.
+
+        Parameters
+        ----------
+        jobs
+            Indices of the jobs of the group.
+        budget
+            Charged for pairs that are not known yet.
+        """
         for k in jobs[:-1]:
             pair = k, jobs[-1]
             if pair not in self._pairs:
@@ -118,7 +126,17 @@ class DisjunctiveSet:
             yield from self._pairs[pair]
 
     def branch(self, program: CompletionProgram, cuts: Sequence[LoadCuts], budget: BoundBudget) -> Iterator[Bound]:
-        """Rising bounds that hold however the jobs fall into groups: best-first branch and bound."""
+        """Yield rising bounds that hold however the jobs fall into groups, by best-first branch and bound.
+
+        Parameters
+        ----------
+        program
+            The solved program over completion times.
+        cuts
+            Cutting planes that hold whatever the groups.
+        budget
+            Charged for the pairs and the rounds of each branch.
+        """
         heap = [_Node(program.dual().value, 0, (), program)]
         number = 0
         while heap and number < _MOST_NODES and not budget.spent:
@@ -145,7 +163,7 @@ class DisjunctiveSet:
         return program
 
     def _proof(self, nodes: Sequence[_Node]) -> Proof:
-        """In whichever way the jobs fall into groups, it is one of the open branches; the first has the least bound."""
+        """Return the proof by the open branches, one of which holds; the first of them has the least bound."""
         names = [data.job.name for data in self._job_data]
         terms = [
             Term("group of the least branch", len(group), "", tuple(names[k] for k in group))
@@ -159,14 +177,14 @@ class DisjunctiveSet:
 
 
 def _deadlines(nodes: Sequence[_Node], limit: int) -> dict[int, int]:
-    """Deadlines of jobs that all branches with a plan within a limit have one for."""
+    """Return the deadlines of jobs that all branches with a plan within a limit have one for."""
     told = [node.program.dual().deadlines(limit) for node in nodes if node.bound <= limit]
     common = set[int].intersection(*map(set, told)) if told else ()
     return {job: max(deadlines[job] for deadlines in told) for job in common}
 
 
 def _extended(groups: Groups, job: int, most: int) -> Iterator[Groups]:
-    """The groups with one more job: in any of them, or in one of its own while there are not enough."""
+    """Yield the groups with one more job: in any of them, or in one of its own while there are not enough."""
     for g, group in enumerate(groups):
         yield (*groups[:g], (*group, job), *groups[g + 1 :])
     if len(groups) < most:
@@ -174,7 +192,7 @@ def _extended(groups: Groups, job: int, most: int) -> Iterator[Groups]:
 
 
 def _alone(demand: ResourceDemand) -> ResourceDemand:
-    """What a job that uses several links at once asks of one of them."""
+    """Return what a job that uses several links at once asks of one of them."""
     rate = demand.intervals[0].rate
     intervals = tuple(interval._replace(rate=1) for interval in demand.intervals)
     free_interval = demand.free_interval and demand.free_interval._replace(rate=1)

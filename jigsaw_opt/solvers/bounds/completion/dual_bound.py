@@ -66,19 +66,25 @@ class CompletionCost:
         self._corners = sorted({own, *(end for end in corners if end > own)})
 
     def at(self, end: int) -> int:
-        """Cost of a completion time, in parts of one over `UNIT`."""
+        """Return the cost of a completion time, in parts of one over `UNIT`."""
         return self._price * end + sum(
             term.share * max(0, term.inside - term.late.at(end - term.end)) for term in self._terms
         )
 
     def cheapest(self) -> tuple[int, int]:
-        """Least cost, and the first completion time that has it. Floating point picks some, integers decide."""
+        """Return the least cost and the first completion time that has it.
+
+        Floating point selects the corners that may be the cheapest; exact integers decide between them.
+        """
         low, high = self._near()
         least = float(high.min())
         return min((self.at(end), end) for end, value in zip(self._corners, low, strict=True) if value <= least)
 
     def latest(self, most: int) -> int | None:
-        """Last completion time of cost at most `most`; the least one where none is, None where there is no last one."""
+        """Return the last completion time of cost at most `most`.
+
+        It is the least completion time where no cost is that low, and None where there is no last one.
+        """
         low, _ = self._near()
         for k in range(len(self._corners) - 1, -1, -1):
             corner = self._corners[k]
@@ -90,7 +96,7 @@ class CompletionCost:
         return self._corners[0]
 
     def _near(self) -> tuple[Floats, Floats]:
-        """At least and at most how much the completion times at the corners cost, in floating point."""
+        """Return a lower and an upper estimate of the cost at each corner, in floating point."""
         import numpy as np
 
         completions = np.array(self._corners, dtype=float)
@@ -120,23 +126,33 @@ class DualBound:
 
     @property
     def value(self) -> int:
-        """Least weighted sum of completion times."""
+        """Return the least weighted sum of completion times."""
         return ceil_div(self._total, UNIT)
 
     @property
     def completions(self) -> list[int]:
-        """The cheapest completion time of each job, in microseconds."""
+        """Return the cheapest completion time of each job, in microseconds."""
         return [completion for _, completion in self._cheapest]
 
     def deadlines(self, limit: int) -> dict[int, int]:
-        """Deadlines, in microseconds by job, in plans whose weighted sum of completion times is at most `limit`."""
+        """Return deadlines, in microseconds by job, in plans whose weighted sum is at most `limit`."""
         slack = limit * UNIT - self._total
         pairs = enumerate(zip(self._costs, self._cheapest, strict=True))
         latest = ((job, cost.latest(value + slack)) for job, (cost, (value, _)) in pairs)
         return {job: deadline for job, deadline in latest if deadline is not None}
 
     def proof(self, sentence: str, jobs: Sequence[str], servers: tuple[str, ...], links: tuple[str, ...]) -> Proof:
-        """The bound for a reader: its constants, and what each job costs at least."""
+        """Return the proof of the bound: its constants, and the least cost of each job.
+
+        Parameters
+        ----------
+        sentence
+            What proves it, in the user's terms.
+        jobs
+            Names of all jobs, by index.
+        servers, links
+            Names of what it rests on.
+        """
         terms = [Term(reason, constant // UNIT, "weight * us") for reason, constant in self.constants.items()]
         terms += [
             Term("least cost of its completion time", value // UNIT, "weight * us", (job,))

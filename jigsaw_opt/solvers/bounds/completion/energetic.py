@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 __all__ = ["ENERGETIC_INTERVALS", "energetic_bounds"]
 
 _ROUNDS = 40
-"""Most times that the program is solved."""
+"""Largest number of times that the program is solved."""
 _MOMENTS = 64
-"""Intervals begin and end at about so many moments."""
+"""About the number of moments at which intervals begin and end."""
 _NEW_INTERVALS = 8
-"""Intervals of a resource that are added in a round: the ones that are most too narrow."""
+"""Intervals of a resource that are added in a round: those that lack most capacity."""
 _TOLERANCE = 1e-6
 """Share by which an interval must be too narrow, or a completion time cheaper, to count."""
 _STEP_WORK = 3e-8
@@ -78,11 +78,11 @@ class _EnergeticResource:
         self.release = [data.job.release_us for data in job_data]
 
     def inside(self, job: int, start: int) -> int:
-        """Work of a job that is not done by `start`."""
+        """Return the work of a job that cannot be done by `start`."""
         return max(0, self.work[job] - self.profiles[job][0].at(start - self.release[job]))
 
     def too_narrow(self, mixture: Sequence[tuple[int, int, float]], moments: Floats) -> Floats:
-        """How much of a mixture of completion times is too much for the intervals between two moments each."""
+        """Return by how much a mixture of completion times exceeds the capacity between any two moments."""
         import numpy as np
 
         excess = -self.capacity * (moments[None, :] - moments[:, None])
@@ -110,7 +110,7 @@ ENERGETIC_INTERVALS = Relaxation("energetic_intervals", _bounds, frozenset({"wei
 def energetic_bounds(
     program: CompletionProgram, resources: Sequence[Resource], job_data: Sequence[JobData], budget: BoundBudget
 ) -> Iterator[DualBound]:
-    """Bounds from intervals on all resources, together with the inequalities in use of a solved program.
+    """Yield bounds from intervals on all resources, together with the inequalities in use of a solved program.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def energetic_bounds(
 
 
 def _moments(program: CompletionProgram, job_data: Sequence[JobData]) -> Floats:
-    """Releases, least and likely completion times, and an even grid between the first and the last of them."""
+    """Return releases, least and likely completion times, and an even grid between the first and the last of them."""
     import numpy as np
 
     known = sorted(
@@ -173,16 +173,16 @@ class _ConvexifiedMaster:
                 self._add_completion(job, end)
 
     def steps(self, moments: int) -> int:
-        """Size of the search for intervals."""
+        """Return the size of the search for intervals."""
         return moments * moments * len(self._energetic) * len(self._completions)
 
     def solve(self) -> bool:
-        """Find the best mixture and its multipliers; says whether there is one."""
+        """Find the best mixture and its multipliers; return whether there is one."""
         self._found = self._engine.run()
         return self._found.ending is Ending.SOLVED
 
     def dual(self) -> DualBound:
-        """What the multipliers prove, exactly."""
+        """Return the bound that the multipliers prove, in exact integers."""
         rows, intervals = self._shares()
         capacity = sum(share * self._capacity(interval) for interval, share in intervals)
         prices = enumerate(prices_left(self._weights, rows))
@@ -190,14 +190,14 @@ class _ConvexifiedMaster:
         return DualBound({**constants(rows), "capacity of energetic intervals": -capacity}, costs)
 
     def add_completions(self, completions: Sequence[int]) -> bool:
-        """Add the cheapest completion time that the last bound found for each job; says whether one was new."""
+        """Add the cheapest completion time that the last bound found for each job; return whether one was new."""
         fresh = [both for both in enumerate(completions) if both not in self._completions]
         for job, end in checking_deadline(fresh):
             self._add_completion(job, end)
         return bool(fresh)
 
     def add_intervals(self, moments: Floats) -> bool:
-        """Add the intervals that the mixture fills most beyond their capacity; says whether there were any."""
+        """Add the intervals that the mixture fills most beyond their capacity; return whether there were any."""
         import numpy as np
 
         shares = zip(self._completions, self._found.values.tolist(), strict=True)
@@ -212,7 +212,10 @@ class _ConvexifiedMaster:
         return len(self._intervals) > before
 
     def _shares(self) -> tuple[list[tuple[Inequality, int]], list[tuple[_EnergeticInterval, int]]]:
-        """Positive multipliers in parts of one over `UNIT`, scaled down where they take more than a job's weight."""
+        """Return the positive multipliers in parts of one over `UNIT`.
+
+        They are scaled down where they take more than a job's weight.
+        """
         duals = self._found.duals[len(self._own) :].tolist()
         rows = [
             (row, int(Fraction(dual) * UNIT / sum(row.factors.values())))
@@ -227,7 +230,7 @@ class _ConvexifiedMaster:
         return within_weights(self._weights, rows), intervals
 
     def _dual_terms(self, job: int, intervals: Sequence[tuple[_EnergeticInterval, int]]) -> list[DualTerm]:
-        """What a job is charged for intervals with their multipliers."""
+        """Return the terms that charge a job for intervals with their multipliers."""
         return [
             DualTerm(interval.end, inside, share, resource.profiles[job][1])
             for interval, share in intervals
@@ -260,7 +263,7 @@ class _ConvexifiedMaster:
         return self._energetic[interval.resource].capacity * (interval.end - interval.start)
 
     def _load(self, job: int, end: int, interval: _EnergeticInterval) -> float:
-        """Share of an interval that a job fills if it is complete at `end`."""
+        """Return the share of an interval that a job fills if it is complete at `end`."""
         resource = self._energetic[interval.resource]
         if job not in resource.profiles:
             return 0.0

@@ -18,7 +18,7 @@ __all__ = ["JOB_PAIRS", "forced_sharing"]
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
-    """Jobs that must share a GPU, and jobs that all exclude each other on links."""
+    """Yield bounds from jobs that must share a GPU, and from jobs that all exclude each other on links."""
     shared = context.shared(SharedProgram)
     for row in forced_sharing(context.job_data, budget):
         shared.program.add(row)
@@ -31,7 +31,15 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 
 
 def forced_sharing(job_data: Sequence[JobData], budget: BoundBudget) -> Iterator[Inequality]:
-    """Inequalities between the completion times of jobs that are too wide not to share a GPU."""
+    """Yield inequalities between the completion times of jobs that are too wide not to share a GPU.
+
+    Parameters
+    ----------
+    job_data
+        All jobs.
+    budget
+        Charged for each pair.
+    """
     classes = {id(data.job_class): data for data in job_data}
     pairs = checking_deadline(product(classes.items(), repeat=2))
     forced = {(k, m) for (k, one), (m, other) in pairs if must_share_gpu(one, other)}

@@ -21,13 +21,13 @@ from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WorkIn
 __all__ = ["LoadCuts", "WorkFragment", "cut_rounds"]
 
 _MOST_FRAGMENTS = 2_000
-"""Iterations are taken together so that a resource has at most about so many fragments."""
+"""About the largest number of fragments of a resource; iterations are merged to keep within it."""
 _MOST_HEADS = 64
-"""Heads that the sets of fragments may begin with; a larger number is thinned out."""
+"""Largest number of heads that sets of fragments may begin with; more of them are thinned out."""
 _SLICES = 12
 """Parts of equal length that the work of one iteration is cut into."""
 _ROUNDS = 200
-"""Most times that a program is solved for its cutting planes."""
+"""Largest number of times that a program is solved for its cutting planes."""
 _ROWS = 50
 """Most inequalities that are added in a round; the ones that are broken most."""
 _TOLERANCE = 1e-5
@@ -83,13 +83,20 @@ class LoadCuts:
 
     @property
     def steps(self) -> int:
-        """Size of the search for a violated inequality."""
+        """Return the size of the search for a violated inequality."""
         return len(self._heads) * len(self._fragments)
 
     def violated(self, completions: Sequence[float], tolerance: float) -> Iterator[Inequality]:
-        """For each head, the inequality that completion times break most, if they do by `tolerance` microseconds.
+        """Yield, for each head, the inequality that completion times violate most.
 
         Fragments with early mean busy times make the most of a set, so only sets that grow in this order are tried.
+
+        Parameters
+        ----------
+        completions
+            Completion time of each job, in microseconds.
+        tolerance
+            Least violation that counts, in microseconds.
         """
         if not self._fragments:
             return
@@ -108,7 +115,7 @@ class LoadCuts:
                 yield self._inequality([self._fragments[k] for k in order[: last + 1][inside[: last + 1]]])
 
     def _inequality(self, fragments: Sequence[WorkFragment]) -> Inequality:
-        """In units of twice the capacity, all integers."""
+        """Return the inequality of a set of fragments, in integers: both sides count twice the capacity."""
         capacity, factors = self._capacity, dict[int, int]()
         for fragment in fragments:
             factors[fragment.job] = factors.get(fragment.job, 0) + 2 * capacity * fragment.work
@@ -119,7 +126,7 @@ class LoadCuts:
 
 
 def _fragments(job: int, data: JobData, demand: ResourceDemand, most: int) -> Iterator[WorkFragment]:
-    """What every iteration has, and the work that the rule leaves free to lie in any of them."""
+    """Yield the work that every iteration has, and the work that the rule allows in any of them."""
     n, length, release = data.job.iterations, data.job_class.iteration, data.job.release_us
     cuts = [n * k // min(n, most) for k in range(min(n, most) + 1)]
     for first, last in pairwise(cuts):
@@ -134,7 +141,7 @@ def _fragments(job: int, data: JobData, demand: ResourceDemand, most: int) -> It
 
 
 def _free_fragments(job: int, data: JobData, demand: ResourceDemand, first: int, last: int) -> Iterator[WorkFragment]:
-    """The free work that is not among the last `first` iterations' worth but among the last `last` ones'.
+    """Yield the free work beyond the last `first` iterations' worth, up to that of the last `last` ones.
 
     Ordered by time, the last iterations have no room for more, so what is before is further from the end.
     """
@@ -153,7 +160,7 @@ def _whole(interval: WorkInterval) -> tuple[int, int, int]:
 
 
 def _slices(interval: WorkInterval) -> Iterator[tuple[int, int, int]]:
-    """Parts of an interval, each with its work, least start, and twice the distance of its middle from the end."""
+    """Yield parts of an interval: work, least start, and twice the distance of its middle from the end."""
     count = min(_SLICES, interval.length)
     for start, end in pairwise(interval.length * k // count for k in range(count + 1)) if count else ():
         twice_after = 2 * (interval.after + interval.length) - start - end
@@ -166,9 +173,18 @@ def _thinned(values: Sequence[int], most: int) -> list[int]:
 
 
 def cut_rounds(program: CompletionProgram, cuts: Sequence[LoadCuts], budget: BoundBudget) -> Iterator[None]:
-    """Add the cutting planes that a solved program breaks most and solve it again, until it breaks hardly any.
+    """Add the cutting planes that a solved program violates most, and solve it again, until it violates hardly any.
 
     Yields after every round.
+
+    Parameters
+    ----------
+    program
+        The solved program; receives the inequalities.
+    cuts
+        Fragments of all jobs, by resource.
+    budget
+        Charged for every round.
     """
     for _ in range(_ROUNDS):
         tolerance = _TOLERANCE * max(program.completions)

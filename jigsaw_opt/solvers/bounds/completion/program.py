@@ -38,7 +38,7 @@ class Inequality(NamedTuple):
     reason: str
 
     def violation(self, completions: Sequence[float]) -> float:
-        """How far below the right side the left side is, in microseconds of the average job."""
+        """Return how far the left side is below the right side, in microseconds of the average job."""
         check_deadline()
         total = sum(self.factors.values())
         return (self.least - sum(factor * completions[k] for k, factor in self.factors.items())) / total
@@ -64,7 +64,7 @@ class CompletionProgram:
         self._engine = self._start()
 
     def add(self, row: Inequality) -> None:
-        """Take one more inequality; it counts from the next `solve` on."""
+        """Add an inequality; it counts from the next `solve` on."""
         total = sum(row.factors.values())
         jobs = sorted(row.factors)
         least = float(Fraction(row.least, total)) / self._scale
@@ -73,14 +73,14 @@ class CompletionProgram:
         self.rows.append(row)
 
     def copy(self) -> CompletionProgram:
-        """A program of its own with the inequalities in use."""
+        """Return a new program with the inequalities in use."""
         program = CompletionProgram(self.weights, self.own)
         for row in self.used():
             program.add(row)
         return program
 
     def used(self) -> list[Inequality]:
-        """The inequalities with positive multipliers."""
+        """Return the inequalities with positive multipliers."""
         return [row for row, _ in self._shares()]
 
     def solve(self) -> None:
@@ -90,7 +90,7 @@ class CompletionProgram:
         self._multipliers = found.duals.tolist()
 
     def dual(self) -> DualBound:
-        """What the multipliers prove.
+        """Return the bound that the multipliers prove.
 
         What they take of a job's weight is shared out to the inequalities, and the rest counts with the job's own
         completion time. Where rounding has taken more than there is, all multipliers are scaled down.
@@ -101,18 +101,18 @@ class CompletionProgram:
 
     @property
     def reason(self) -> str:
-        """What the multipliers make most of, in the user's terms."""
+        """Return the reason that gains most from the multipliers, in the user's terms."""
         gains = {"critical paths of all jobs": 0}
         for row, share in self._shares():
             gains[row.reason] = gains.get(row.reason, 0) + share * self._gain(row)
         return max(gains, key=lambda reason: gains[reason])
 
     def _gain(self, row: Inequality) -> int:
-        """What the right side asks for beyond the jobs' own completion times."""
+        """Return by how much the right side exceeds what the jobs' own completion times give."""
         return row.least - sum(factor * self.own[k] for k, factor in row.factors.items())
 
     def _shares(self) -> list[tuple[Inequality, int]]:
-        """Positive multipliers of the inequalities, in parts of one over `UNIT`."""
+        """Return the positive multipliers of the inequalities, in parts of one over `UNIT`."""
         pairs = zip(self.rows, self._multipliers, strict=False)
         return [(row, int(Fraction(value) * UNIT / sum(row.factors.values()))) for row, value in pairs if value > 0]
 
@@ -123,7 +123,7 @@ class CompletionProgram:
 
 
 def constants(shares: Sequence[tuple[Inequality, int]]) -> dict[str, int]:
-    """What inequalities with multipliers add to a bound, in parts of one over `UNIT`, by their reason."""
+    """Return what inequalities with multipliers add to a bound, in parts of one over `UNIT`, by their reason."""
     found: dict[str, int] = {}
     for row, share in shares:
         found[row.reason] = found.get(row.reason, 0) + share * row.least
@@ -131,7 +131,20 @@ def constants(shares: Sequence[tuple[Inequality, int]]) -> dict[str, int]:
 
 
 def prices_left(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]) -> list[int]:
-    """What inequalities with multipliers, in parts of one over `UNIT`, leave of each job's weight."""
+    """Return what inequalities with multipliers leave of each job's weight, in parts of one over `UNIT`.
+
+    Parameters
+    ----------
+    weights
+        Weight of each job.
+    shares
+        Inequalities, each with its multiplier in parts of one over `UNIT`.
+
+    Returns
+    -------
+    list[int]
+        By job; negative where the multipliers take more than its weight.
+    """
     prices = [weight * UNIT for weight in weights]
     for row, share in shares:
         for job, factor in row.factors.items():
@@ -140,7 +153,15 @@ def prices_left(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]
 
 
 def within_weights(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]) -> list[tuple[Inequality, int]]:
-    """Inequalities with multipliers, all scaled down where they take more than a job's weight."""
+    """Return inequalities with multipliers, all scaled down by one factor where they take more than a job's weight.
+
+    Parameters
+    ----------
+    weights
+        Weight of each job.
+    shares
+        Inequalities, each with its multiplier in parts of one over `UNIT`.
+    """
     pairs = zip(weights, prices_left(weights, shares), strict=True)
     part = min([Fraction(1), *(Fraction(w * UNIT, w * UNIT - price) for w, price in pairs if price < 0)])
     return [(row, int(share * part)) for row, share in shares]

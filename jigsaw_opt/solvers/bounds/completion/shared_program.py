@@ -33,9 +33,21 @@ class SharedProgram:
         self.cuts: list[LoadCuts] = []
 
     def solved(self, known: int, budget: BoundBudget) -> Iterator[Bound]:
-        """Solve the program again and again, with the cutting planes that its completion times break.
+        """Solve the program repeatedly, with the cutting planes that its completion times violate.
 
         Yields what lies above the `known` value.
+
+        Parameters
+        ----------
+        known
+            A proven lower bound.
+        budget
+            Charged for every round.
+
+        Returns
+        -------
+        Iterator[Bound]
+            Rising bounds above the known one.
         """
         if budget.spent:
             return
@@ -47,7 +59,15 @@ class SharedProgram:
                 yield self.bound(dual, self.program.reason)
 
     def bound(self, dual: DualBound, sentence: str) -> Bound:
-        """What multipliers prove, as a bound."""
+        """Return the bound that multipliers prove, with the names of the resources that it rests on.
+
+        Parameters
+        ----------
+        dual
+            The multipliers' bound.
+        sentence
+            What proves it, in the user's terms.
+        """
         names = [data.job.name for data in self.job_data]
         used = [each for each in self.resources if any(each.reason in reason for reason in dual.constants)]
         servers = dict.fromkeys(name for resource in used for name in resource.servers)

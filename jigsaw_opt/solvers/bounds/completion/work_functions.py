@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Profile", "WorkFunction", "profiles"]
 
 _MOST_INTERVALS = 1_000
-"""Jobs with more intervals in all their iterations are left out."""
+"""Largest number of intervals in all iterations of a job; jobs with more are left out."""
 
 
 class WorkFunction:
@@ -44,11 +44,11 @@ class WorkFunction:
 
     @property
     def longest(self) -> int:
-        """Moment of the last corner."""
+        """Return the moment of the last corner."""
         return self.times[-1]
 
     def at(self, time: int) -> int:
-        """Exact value at an integer."""
+        """Return the exact value at an integer."""
         k = bisect_right(self.times, time)
         if k == 0 or k == len(self.times):
             return self.values[-1] if k else 0
@@ -56,7 +56,7 @@ class WorkFunction:
         return low + (high - low) * (time - start) // (end - start)
 
     def near(self, times: Floats) -> Floats:
-        """Values in floating point."""
+        """Return values in floating point."""
         import numpy as np
 
         # Integers beyond 64 bits would make arrays of objects.
@@ -81,29 +81,29 @@ class Profile(NamedTuple):
     free_work: int
 
     def at(self, length: int) -> int:
-        """Exact value for a stretch of so many microseconds."""
+        """Return the exact value for a stretch of so many microseconds."""
         return self.base.at(length) + min(self.free_work, self.room.at(length))
 
     def near(self, lengths: Floats) -> Floats:
-        """Values in floating point."""
+        """Return values in floating point."""
         import numpy as np
 
         found: Floats = self.base.near(lengths) + np.minimum(self.free_work, self.room.near(lengths))
         return found
 
     def corners(self, work: int) -> set[int]:
-        """Lengths between which ``max(0, work - self.at(length))`` is linear on the integers."""
+        """Return the lengths between which ``max(0, work - self.at(length))`` is linear on the integers."""
         crossings = (_first(self.room, self.free_work), _first(self, work))
         return {*self.base.times, *self.room.times, *(at - k for at in crossings for k in (0, 1))}
 
     @property
     def longest(self) -> int:
-        """Length beyond which no more work fits."""
+        """Return the length beyond which no more work fits."""
         return max(self.base.longest, self.room.longest)
 
 
 def _first(function: WorkFunction | Profile, work: int) -> int:
-    """Least length that holds so much work, or one behind the last corner where none does."""
+    """Return the least length that holds so much work, or one behind the last corner where none does."""
     low, high = 0, function.longest + 1
     while low < high:
         middle = (low + high) // 2
@@ -112,7 +112,20 @@ def _first(function: WorkFunction | Profile, work: int) -> int:
 
 
 def profiles(data: JobData, demand: ResourceDemand | None) -> tuple[Profile, Profile] | None:
-    """Profiles from the release and from the end; None for a job that asks nothing, or has too many intervals."""
+    """Return the profiles of a job from its release and from its end.
+
+    Parameters
+    ----------
+    data
+        The job.
+    demand
+        What it asks of the resource, None for nothing.
+
+    Returns
+    -------
+    tuple[Profile, Profile] | None
+        None for a job that asks nothing, or that has too many intervals.
+    """
     if demand is None or not demand.work or data.job.iterations * (len(demand.intervals) + 1) > _MOST_INTERVALS:
         return None
     free_work = demand.free_work(data.job.iterations)
@@ -125,7 +138,10 @@ def profiles(data: JobData, demand: ResourceDemand | None) -> tuple[Profile, Pro
 
 
 def _function(data: JobData, intervals: Sequence[WorkInterval], from_release: bool) -> WorkFunction:
-    """Iterations are at least so long, so the one before or after is at least so much further away."""
+    """Return the work function of repeated intervals, seen from the release or from the end.
+
+    Every iteration has at least the least length, so the i-th one is at least i times that length further away.
+    """
     starts = [(each.rate, each.before if from_release else each.after, each.length) for each in intervals]
     iterations = range(data.job.iterations)
     return WorkFunction(

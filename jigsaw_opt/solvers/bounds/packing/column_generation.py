@@ -25,9 +25,9 @@ _FINEST = 2**36
 _CELL_SECONDS = 4e-9
 """Time that a usual core takes for one cell of a knapsack."""
 _PROGRAM_SECONDS = 1e-3
-"""And for one round of the linear program."""
+"""Time of one round of the linear program, in seconds."""
 _ROUNDS = 400
-"""Rounds after which it stays open whether all fits."""
+"""Largest number of rounds; after them it stays open whether the demands fit."""
 
 
 class BinType(Protocol):
@@ -35,18 +35,18 @@ class BinType(Protocol):
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Return the number of such bins."""
 
     @property
     def seconds(self) -> float:
-        """About the time of finding a best pattern."""
+        """Return about the time of finding a best pattern, in seconds."""
 
     @property
     def sizes(self) -> dict[int, int]:
-        """What one copy takes, of each class that they may hold."""
+        """Return the size of one copy of each class that the bins may hold."""
 
     def best(self, prices: Sequence[int]) -> Pattern | None:
-        """Most valuable pattern at some prices, with copies by class; None where it was not found."""
+        """Return the most valuable pattern at some prices, with copies by class; None where it was not found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,16 @@ class KnapsackBins:
 
     @property
     def seconds(self) -> float:
-        """About the time of finding a best pattern."""
+        """Return about the time of finding a best pattern, in seconds."""
         return len(self.items) * 2 * CELLS * _CELL_SECONDS
 
     @property
     def sizes(self) -> dict[int, int]:
-        """What one copy takes, of each class that they may hold."""
+        """Return the size of one copy of each class that the bins may hold."""
         return {c: item.size for c, item in self.items.items()}
 
     def best(self, prices: Sequence[int]) -> Pattern:
-        """Most valuable pattern at some prices, with copies by class."""
+        """Return the most valuable pattern at some prices, with copies by class."""
         classes = list(self.items)
         found = best_pattern([*self.items.values()], [prices[c] for c in classes], self.capacity)
         return Pattern(found.value, {classes[k]: copies for k, copies in found.copies.items()})
@@ -101,32 +101,50 @@ class Packing:
 
     @property
     def seconds(self) -> float:
-        """About the time of pricing all bin types once."""
+        """Return about the time of pricing all bin types once, in seconds."""
         return sum(bins.seconds for bins in self.bins)
 
     def sizes(self) -> tuple[int, ...]:
-        """Least size of each class: prices that already know how full the bins are."""
+        """Return the least size of each class: prices that already know how full the bins are."""
         sizes = [bins.sizes for bins in self.bins]
         return tuple(min((own[c] for own in sizes if c in own), default=0) for c in range(len(self.demands)))
 
     def patterns(self, prices: Sequence[int]) -> tuple[Pattern, ...] | None:
-        """The best pattern of each bin type; None where one was not found."""
+        """Return the best pattern of each bin type; None where one was not found."""
         found = [bins.best(prices) for bins in self.bins]
         patterns = tuple(pattern for pattern in found if pattern is not None)
         return patterns if len(patterns) == len(found) else None
 
     def too_much(self, prices: Sequence[int], patterns: Sequence[Pattern]) -> bool:
-        """Whether what is asked is worth more than the best patterns of all bins."""
+        """Return whether the demands are worth more than the best patterns of all bins.
+
+        Parameters
+        ----------
+        prices
+            Integer price of each class.
+        patterns
+            The most valuable pattern of each bin type at these prices.
+        """
         asked = sum(price * demand for price, demand in zip(prices, self.demands, strict=True))
         return sum(bins.count * best.value for bins, best in zip(self.bins, patterns, strict=True)) < asked
 
     def refuted_at(self, prices: tuple[int, ...]) -> Refutation | None:
-        """The proof by some prices that not all that is asked fits; None where they are none."""
+        """Return the proof by some prices that the demands do not fit; None where the prices prove nothing."""
         patterns = self.patterns(prices)
         return Refutation(prices, patterns) if patterns is not None and self.too_much(prices, patterns) else None
 
     def proof(self, refutation: Refutation, sentence: str, links: tuple[str, ...]) -> Proof:
-        """A refutation for a reader: what is asked at the prices, and what the bins hold at most."""
+        """Return a refutation as a proof for the user: the worth of the demands, and the most that the bins hold.
+
+        Parameters
+        ----------
+        refutation
+            Prices, and the best pattern of each bin type.
+        sentence
+            What is packed, in the user's terms.
+        links
+            Names of the links that the bins stand for.
+        """
         asked = [
             Term("price of all places asked for", price * demand, "", jobs)
             for price, demand, jobs in zip(refutation.prices, self.demands, self.jobs, strict=True)
@@ -147,7 +165,15 @@ class PackingTest:
         self._prices: tuple[int, ...] = ()
 
     def refutes(self, packing: Packing, budget: BoundBudget) -> Refutation | None:
-        """The proof that not all that is asked fits; None where that stays open."""
+        """Return the proof that the demands do not fit; None where that stays open.
+
+        Parameters
+        ----------
+        packing
+            Bins and demands.
+        budget
+            Charged for every pricing.
+        """
         for known in (self._prices, packing.sizes()):
             if len(known) == len(packing.demands):
                 budget.charge(packing.seconds)
@@ -159,7 +185,7 @@ class PackingTest:
 
 
 def refutation(packing: Packing, start: tuple[int, ...], budget: BoundBudget) -> Refutation | None:
-    """The proof that not all that is asked fits, by column generation; None where none was found.
+    """Return the proof that the demands do not fit, by column generation; None where none was found.
 
     Parameters
     ----------
@@ -202,7 +228,7 @@ class _Program:
         self._engine = HighsEngine(builder.program())
 
     def add(self, patterns: Sequence[Pattern]) -> bool:
-        """Take new columns; says whether there was a new one."""
+        """Add new columns; return whether there was a new one."""
         new = False
         for number, pattern in enumerate(patterns):
             key = number, tuple(sorted(pattern.copies.items()))
@@ -222,12 +248,12 @@ class _Program:
 
     @property
     def fits(self) -> bool:
-        """Whether the columns hold everything, so that no prices prove the contrary."""
+        """Return whether the columns hold all demands, so that no prices prove the contrary."""
         return self._found.objective <= -1 + 1e-9
 
     @property
     def prices(self) -> tuple[int, ...]:
-        """The duals, rounded to integers."""
+        """Return the duals, rounded to integers."""
         duals = [abs(price) for price in self._found.duals[: len(self._packing.demands)].tolist()]
         scale = _FINEST / max([*duals, 1e-30])
         return tuple(int(price * scale) for price in duals)

@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 __all__ = ["DestructiveTest", "destructive", "destructive_bounds"]
 
 _FINENESS = 2**13
-"""Objectives closer than one part in so many are not told apart."""
+"""The bisection ends once its interval is at most one over this of the bound."""
 _FIRST_STEP = 2**8
 """The second objective tried is higher than the bound by one part in so many, and then by twice as much each time."""
 
@@ -26,13 +26,21 @@ class DestructiveTest(Protocol):
     """A relaxation of what a plan within an objective must do."""
 
     def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
-        """Why no plan has an objective of at most `limit`; None where that stays open."""
+        """Return why no plan has an objective of at most `limit`; None where that stays open.
+
+        Parameters
+        ----------
+        limit
+            The objective that is tried.
+        budget
+            Charged for the work of the test.
+        """
 
 
 def destructive(
     tests: Callable[[BoundContext], Iterable[DestructiveTest]],
 ) -> Callable[[BoundContext, int, BoundBudget], Iterator[Bound]]:
-    """The bounds of a relaxation that is made of tests, one after the other."""
+    """Return the bounds of a relaxation that consists of tests, as a function of context, known value and budget."""
 
     def bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
         if budget.spent:
@@ -47,11 +55,22 @@ def destructive(
 
 
 def destructive_bounds(test: DestructiveTest, known: int, most: int, budget: BoundBudget) -> Iterator[Bound]:
-    """Rising bounds that a test proves, beginning above a known one.
+    """Yield rising bounds that a test proves, beginning above a known one.
 
     What a test refutes, it refutes for all smaller objectives. The known bound is tried first, for mostly it is left
     open; then objectives by growing steps upward, then by bisection. From `most` on, an objective that some plan
     reaches if there is any, nothing is tried: where there is no plan, there would be no end.
+
+    Parameters
+    ----------
+    test
+        Refutes objectives. What it refutes, it refutes for all smaller ones.
+    known
+        A proven lower bound.
+    most
+        An objective that some plan reaches if there is any.
+    budget
+        Charged by the test; the search ends once it is spent.
     """
     low, step, high = known, max(1, known // _FIRST_STEP), None
     limit = known

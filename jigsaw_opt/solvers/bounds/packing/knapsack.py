@@ -39,7 +39,7 @@ class Pattern(NamedTuple):
 
 
 def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) -> Pattern:
-    """Most valuable copies that fit into a bin, by dynamic programming over rounded sizes.
+    """Return the most valuable copies that fit into a bin, by dynamic programming over rounded sizes.
 
     Every pattern whose sizes add up to at most ``capacity - least head`` also fits once all is rounded, so
     the value is an upper bound on that of each; it is exact where the capacity is at most `CELLS`.
@@ -85,7 +85,7 @@ def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) ->
 
 
 def _powers(count: int) -> Iterator[int]:
-    """Numbers that add up to `count`, such that every number up to it is a sum of some of them."""
+    """Yield numbers that add up to `count`, such that every number up to it is a sum of some of them."""
     part = 1
     while count > 0:
         yield min(part, count)

@@ -50,7 +50,15 @@ class LinkPacking:
         self._sentence = f"jobs too wide for one place packed onto the links of {len(partition.leaving)} places"
 
     def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
-        """Why no plan has an objective of at most `limit`; None where that stays open."""
+        """Return why no plan has an objective of at most `limit`; None where that stays open.
+
+        Parameters
+        ----------
+        limit
+            The objective that is tried, in microseconds.
+        budget
+            Charged for the packing.
+        """
         packing = self._packing(limit)
         if isinstance(packing, Proof):
             return packing
@@ -58,7 +66,7 @@ class LinkPacking:
         return None if found is None else packing.proof(found, self._sentence, self._links)
 
     def _packing(self, limit: int) -> Packing | Proof:
-        """What the links hold within an objective of `limit`, or why some job does not even find GPUs."""
+        """Return the packing of jobs onto links within an objective, or a proof that some job finds too few GPUs."""
         asked = []
         for jobs in self._jobs:
             allowed = allowed_classes(jobs.data, limit)
@@ -80,7 +88,7 @@ class LinkPacking:
     def _bins(
         self, group: ServerGroup, asked: Sequence[tuple[EquivalentJobs, frozenset[int]]], limit: int
     ) -> KnapsackBins:
-        """The links of each of some equivalent groups as one bin."""
+        """Return the links of each of some equivalent groups as one bin."""
         width = len(group.links)
         items = {
             c: Item(least_transfers(jobs.data, group.links), jobs.number, width * self._head(group, jobs.data, allowed))
@@ -90,7 +98,10 @@ class LinkPacking:
         return KnapsackBins(group.number, width * limit, items)
 
     def _head(self, group: ServerGroup, data: JobData, allowed: frozenset[int]) -> int:
-        """Least moment at which bucket 1 is ready, if a worker sits here; all workers contribute to it."""
+        """Return the least time at which bucket 1 is ready if a worker is in this group.
+
+        All workers contribute to bucket 1, so the slowest of them decides.
+        """
         if not self._finite:
             return 0
         here = {k for s, k in group.servers if k in allowed and s in data.job_class.gpus}
@@ -99,7 +110,7 @@ class LinkPacking:
 
 
 def link_packings(context: BoundContext) -> Iterator[LinkPacking]:
-    """One test for servers, one for racks and so on, as far as no link leaves two of them."""
+    """Yield one test for servers, one for racks and so on, as far as no link leaves two of them."""
     for partition in server_partitions(context.operations.cluster):
         if not partition.shared:
             yield LinkPacking(context, partition)

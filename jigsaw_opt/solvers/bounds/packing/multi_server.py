@@ -33,7 +33,15 @@ class ServerGroup(NamedTuple):
     servers: tuple[tuple[int, int], ...]
 
     def room(self, job_class: JobClass, allowed: frozenset[int]) -> int:
-        """GPUs that may hold a worker, of allowed classes."""
+        """Return the number of GPUs of allowed classes that may hold a worker, in one group.
+
+        Parameters
+        ----------
+        job_class
+            The class of the job.
+        allowed
+            Indices of the classes of GPUs that may be used.
+        """
         return sum(job_class.gpus.get(s, 0) for s, k in self.servers if k in allowed)
 
 
@@ -52,21 +60,43 @@ class EquivalentJobs(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many they are."""
+        """Return the number of these jobs."""
         return len(self.names)
 
 
 def equivalent_groups(
     operations: Operations, classes: Sequence[GpuClass], partition: ServerPartition
 ) -> list[ServerGroup]:
-    """The equivalence classes of the groups of a partition."""
+    """Return the equivalence classes of the groups of a partition.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    classes
+        GPUs of the cluster by type and memory.
+    partition
+        Groups of servers.
+    """
     return list(_equivalent(operations, classes, partition, range(len(operations.cluster.servers))).values())
 
 
 def two_level_bins(
     operations: Operations, classes: Sequence[GpuClass], outer: ServerPartition, inner: ServerPartition
 ) -> list[TwoLevelBin]:
-    """The equivalence classes of groups of an outer partition with the groups of an inner one in them."""
+    """Return the equivalence classes of groups of an outer partition, with the groups of an inner one in them.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    classes
+        GPUs of the cluster by type and memory.
+    outer
+        Groups of servers.
+    inner
+        Smaller groups, each of them within one of the outer groups.
+    """
     within: dict[int, list[int]] = {}
     for s, group in enumerate(outer.group):
         within.setdefault(group, []).append(s)
@@ -102,7 +132,7 @@ def _equivalent(
 
 
 def equivalent_jobs(job_data: Sequence[JobData]) -> list[EquivalentJobs]:
-    """The equivalence classes of jobs: one job class, and the same iterations, levels and release."""
+    """Return the equivalence classes of jobs with one job class and the same iterations, levels and release."""
     equivalent: dict[tuple[object, ...], list[JobData]] = {}
     for data in job_data:
         job = data.job
@@ -113,9 +143,16 @@ def equivalent_jobs(job_data: Sequence[JobData]) -> list[EquivalentJobs]:
 
 
 def allowed_classes(data: JobData, limit: int) -> frozenset[int]:
-    """Classes of GPUs on which a worker does not delay the job beyond `limit`.
+    """Return the classes of GPUs on which a worker does not delay the job beyond a limit.
 
     A worker stays on its GPU, so in every iteration it makes its buckets ready there.
+
+    Parameters
+    ----------
+    data
+        The job.
+    limit
+        Latest end of the job, in microseconds.
     """
     job, job_class = data.job, data.job_class
     lowest = critical.candidate_levels(job)[0]
@@ -127,7 +164,17 @@ def allowed_classes(data: JobData, limit: int) -> frozenset[int]:
 
 
 def fewest_groups(groups: Sequence[ServerGroup], data: JobData, allowed: frozenset[int]) -> int | None:
-    """Least number of groups that have room for all workers of a job, None if all together have not."""
+    """Return the least number of groups that have room for all workers of a job, None if all together have not.
+
+    Parameters
+    ----------
+    groups
+        Equivalence classes of groups.
+    data
+        The job.
+    allowed
+        Indices of the classes of GPUs that may be used.
+    """
     rooms = sorted(((group.room(data.job_class, allowed), group.number) for group in groups), reverse=True)
     left, fewest = data.job.slots, 0
     for room, count in rooms:
@@ -138,7 +185,15 @@ def fewest_groups(groups: Sequence[ServerGroup], data: JobData, allowed: frozens
 
 
 def least_transfers(data: JobData, links: Sequence[Link]) -> int:
-    """Least time that one of the links is busy with all transfers of a job."""
+    """Return the least time that one of the links is busy with all transfers of a job, in microseconds.
+
+    Parameters
+    ----------
+    data
+        The job.
+    links
+        The links; one of them carries all transfers.
+    """
     ring = data.job_class.ring
     assert ring is not None, "only jobs that have a ring are asked"
     rate = min(ring.rate, max(link.bandwidth for link in links))

@@ -37,7 +37,15 @@ class PlacementTest:
         self._places = [places for places in server_partitions(self._operations.cluster) if not places.shared]
 
     def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
-        """Why no plan has an objective of at most `limit`; None where that stays open."""
+        """Return why no plan has an objective of at most `limit`; None where that stays open.
+
+        Parameters
+        ----------
+        limit
+            The objective that is tried, in microseconds.
+        budget
+            Charged for the deterministic time of CP-SAT.
+        """
         from ortools.sat.python import cp_model
 
         model = cpsat_loads.build(self._operations, limit, self._places).model
@@ -55,7 +63,7 @@ class PlacementTest:
 
 
 def _status(model: cp_model.CpModel, linearization: int, work: float, budget: BoundBudget) -> cp_model.CpSolverStatus:
-    """What the engine says of a model within some work."""
+    """Return the status that CP-SAT reaches for a model within some work."""
     from ortools.sat.python import cp_model
 
     solver = new_solver()

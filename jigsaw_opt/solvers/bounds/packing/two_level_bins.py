@@ -43,15 +43,15 @@ __all__ = ["TWO_LEVEL_BINS", "TwoLevelPacking", "two_level_packings"]
 _WORK = 0.4
 """Deterministic seconds of the engine for the best pattern of one bin."""
 _SECONDS_OF_ENGINE = 2.0
-"""What a deterministic second of the engine takes, in ours."""
+"""Seconds of a usual core for one deterministic second of the engine."""
 _LONGEST = 4.0
-"""Seconds that one objective is worth."""
+"""Largest work spent on one objective, in seconds."""
 _GAP = 5e-4
-"""How near to the best pattern its value is known; it is never less."""
+"""Relative gap at which the search for the best pattern ends; the bound on its value is still valid."""
 _BITS = 40
-"""Times have no more."""
+"""Largest number of bits of a time in the model."""
 _FINEST = 2**20
-"""Prices that the engine sees are rounded up to so many steps."""
+"""Number of steps to which prices in the model are rounded up."""
 
 
 class TwoLevelPacking:
@@ -81,7 +81,15 @@ class TwoLevelPacking:
         self._sentence = f"jobs too wide for one server packed onto the links of {places}"
 
     def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
-        """Why no plan has an objective of at most `limit`; None where that stays open."""
+        """Return why no plan has an objective of at most `limit`; None where that stays open.
+
+        Parameters
+        ----------
+        limit
+            The objective that is tried, in microseconds.
+        budget
+            Charged for the packing.
+        """
         packing = self.packing(limit)
         if packing is None:
             return None
@@ -92,7 +100,7 @@ class TwoLevelPacking:
         return None if found is None else packing.proof(found, self._sentence, self._links)
 
     def packing(self, limit: int) -> Packing | None:
-        """What the links hold within an objective of `limit`, in workers.
+        """Return the packing of workers onto links within an objective of `limit`, in microseconds.
 
         None where each job has room in one place: then its links say no more than those of the servers.
         """
@@ -134,12 +142,12 @@ class TwoLevelBinType:
 
     @property
     def seconds(self) -> float:
-        """About the time of finding a best pattern: what the last one took."""
+        """Return about the time of finding a best pattern, in seconds: what the last one took."""
         return self._seconds
 
     @cached_property
     def sizes(self) -> dict[int, int]:
-        """Share of a smaller group's link time that a worker takes, in millionths, by class."""
+        """Return the share of a smaller group's link time that a worker takes, in millionths, by class."""
         found: dict[int, int] = {}
         for c, (each, allowed) in enumerate(self._asked):
             shares = [
@@ -152,7 +160,7 @@ class TwoLevelBinType:
         return found
 
     def best(self, prices: Sequence[int]) -> Pattern | None:
-        """Most valuable pattern at some prices, with workers by class; None where it was not found in time."""
+        """Return the most valuable pattern at some prices, with workers by class; None where time did not suffice."""
         from ortools.sat.python import cp_model
 
         model, workers = self._model
@@ -172,12 +180,12 @@ class TwoLevelBinType:
         return Pattern(math.ceil(solver.best_objective_bound) * unit, {c: n for c, n in copies.items() if n})
 
     def _spent_on(self, group: ServerGroup, data: JobData) -> int:
-        """Time that a link that leaves a group is busy with a job; 0 where there is none."""
+        """Return the time that a link that leaves a group is busy with a job; 0 where there is no link."""
         return least_transfers(data, group.links) // self._unit if group.links else 0
 
     @cached_property
     def _model(self) -> tuple[cp_model.CpModel, dict[int, cp_model.LinearExpr]]:
-        """What one group may hold, and the workers of each class in it."""
+        """Return the model of what one group may hold, and the workers of each class in it."""
 
         model = new_model()
         outer, inside, capacity = self._bins.outer, self._bins.inside, self._capacity
@@ -218,7 +226,7 @@ class TwoLevelBinType:
 
 
 def two_level_packings(context: BoundContext) -> Iterator[TwoLevelPacking]:
-    """One test for servers in racks, one for racks in what holds several, as far as no link leaves two of them."""
+    """Yield one test for servers in racks, one for racks in larger groups, as far as no link leaves two of them."""
     for inner, outer in pairwise(server_partitions(context.operations.cluster)):
         if not inner.shared and not outer.shared:
             yield TwoLevelPacking(context, outer, inner)

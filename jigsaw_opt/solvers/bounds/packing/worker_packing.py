@@ -31,7 +31,10 @@ class _PackedWorker(NamedTuple):
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
-    """For each set of GPUs that some job may use, the jobs that may use no others; then all jobs on all GPUs."""
+    """Yield bounds for each set of GPUs that some job may use, from the jobs that may use no others.
+
+    The last one is for all jobs on all GPUs.
+    """
     placed = [data for data in context.job_data if data.job_class.blocks]
     everything = frozenset(range(len(context.gpu_classes)))
     for classes in dict.fromkeys([*(frozenset(data.job_class.blocks) for data in placed), everything]):
@@ -57,7 +60,10 @@ def _bound(
     bins: int,
     parts: tuple[int, int, int],
 ) -> Bound:
-    """The bound of the largest workers, of which some GPUs hold as many as there are from the `first` on, or more."""
+    """Return the bound of the largest workers.
+
+    Some GPUs hold at least as many of them as there are from the `first` on.
+    """
     head, load, tail = parts
     value, smallest = head + load + tail, largest[first:]
     arithmetic = f"{head} + ceil(({added(worker.load for worker in smallest)}) / {bins}) + {tail} = {value}"
@@ -81,7 +87,10 @@ def _bound(
 
 
 def _workers(data: JobData) -> Iterator[_PackedWorker]:
-    """The workers of a job. Over several iterations they may take turns, so each counts only for the least level."""
+    """Yield the workers of a job.
+
+    Over several iterations they may take turns, so each of them counts only for the least level.
+    """
     least = critical.least_levels(data.job)
     for level in least if data.job.iterations == 1 else (least[0],) * len(least):
         block = min(times[level - 1] for times in data.job_class.blocks.values() if len(times) >= level)
@@ -89,7 +98,11 @@ def _workers(data: JobData) -> Iterator[_PackedWorker]:
 
 
 def _fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, int]]:
-    """By powers of two of GPUs: the fullest's load, their number, and the first and last items they hold at least."""
+    """Yield, by powers of two of GPUs, a lower bound on the load of the fullest of them.
+
+    The other numbers are how many GPUs these are, and the first and last of the items of which they hold at least as
+    many.
+    """
     sums = [0, *accumulate(loads)]
     bins = 1
     while bins <= gpus:
