@@ -36,14 +36,14 @@ class Budget:
         self._slice, self._since = 1.0, self._began
 
     def spend(self, work: float) -> bool:
-        """Count deterministic seconds; says whether the budget is used up."""
+        """Count deterministic seconds; return whether the budget is used up."""
         self.work += work
         if self._parent is not None:
             self._parent.spend(work)
         return self.over()
 
     def over(self) -> bool:
-        """Whether what is under way should stop: for any reason to end the search, or at the end of its slice."""
+        """Return whether what is under way should stop, for any reason to end the search or at the end of its slice."""
         return self.cut() or self.reason() is not None or (self._parent is not None and self._parent.over())
 
     @contextmanager
@@ -63,7 +63,7 @@ class Budget:
 
     @property
     def left(self) -> tuple[float, float]:
-        """Deterministic seconds and seconds of the clock that are left; infinite without a limit."""
+        """Return the deterministic seconds and the seconds of the clock that are left; infinite without a limit."""
         limits = self._limits
         spent = self.work, self.solve_state.seconds - self._began[1]
         work, seconds = (math.inf if it is None else self.share * it - s for it, s in zip(limits, spent, strict=True))
@@ -71,19 +71,19 @@ class Budget:
 
     @property
     def _limits(self) -> tuple[float | None, float | None]:
-        """Of the solve, from when the budget began."""
+        """Return the limits of the solve, counted from when the budget began."""
         return self.solve_state.options.work_limit, self.solve_state.limit and self.solve_state.limit - self._began[1]
 
     def cut(self) -> bool:
-        """Whether the slice under way is at its end."""
+        """Return whether the slice under way is at its end."""
         return self._slice < 1.0 and self._used(self._slice, self._since)
 
     def reason(self) -> StoppedBy | None:
-        """Why the search should stop now, or None."""
+        """Return why the search should stop now, or None."""
         return StoppedBy.TIME if self._used(1.0, self._began) else self.solve_state.reason()
 
     def _used(self, part: float, since: tuple[float, float]) -> bool:
-        """Whether a part of the limits is used up since there was some work and some time on the clock."""
+        """Return whether a part of the limits is used up since there was some work and some time on the clock."""
         solve_state = self.solve_state
         spent = self.work - since[0], solve_state.seconds - since[1]
         pairs = zip(spent, self._limits, strict=True)

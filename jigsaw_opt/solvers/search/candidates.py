@@ -18,7 +18,15 @@ T = TypeVar("T")
 
 
 def by_type(layout: Layout, servers: Iterable[int]) -> list[int]:
-    """Servers by type, the most frequent type first; so buddy-allocated blocks are of one type."""
+    """Return servers by type, the most frequent type first, so that buddy-allocated blocks are of one type.
+
+    Parameters
+    ----------
+    layout
+        GPUs of the cluster.
+    servers
+        Numbers of servers.
+    """
     known = {server: layout.servers[server].gpu_type for server in servers}
     count = Counter(known.values())
     return sorted(known, key=lambda server: (-count[known[server]], known[server]))
@@ -48,10 +56,22 @@ class CandidateGenerator:
         self._buddy_blocks: dict[tuple[int, str | None, tuple[int, ...]], list[tuple[int, ...]]] = {}
 
     def of(self, placement: PartialPlacement, index: int, thorough: bool = False) -> Iterator[list[int]]:
-        """Sets of GPUs for a job, each in the order of its slots; memory admits each of them.
+        """Yield sets of GPUs for a job, each in the order of its slots; memory admits each of them.
+
+        The servers are those of one type and of all types together, or with `thorough` of each type in turn. A job too
+        wide for a server takes servers near one another, the least used ones first.
 
         Servers of one type and of all types together, or with `thorough` of each type in turn; a job too wide for a
         server takes those near one another, the least used ones first.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Index of the job.
+        thorough
+            Whether to try every type of server, without random blur of the loads.
         """
         self._blur = 0.0 if thorough else self.params.blur
         seen: set[tuple[int, ...]] = set()
@@ -63,9 +83,23 @@ class CandidateGenerator:
                     yield gpus
 
     def shifted(self, placement: PartialPlacement, index: int) -> tuple[list[int], int] | None:
-        """GPUs of a placed job after all its workers on one server have gone to another one, and that server.
+        """Return GPUs of a placed job after all its workers on one server have gone to another one, and that server.
 
         Within a server, other GPUs than before may be taken.
+
+        Within a server, other GPUs than before may be taken.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Index of the job.
+
+        Returns
+        -------
+        tuple[list[int], int] | None
+            None where the job is not placed, or where no other server has room.
         """
         assignment, rng = placement.assignments[index], self.rng
         if assignment is None:
@@ -84,7 +118,26 @@ class CandidateGenerator:
     def replaced(
         self, placement: PartialPlacement, index: int, gpus: Sequence[int], source: int, server: int
     ) -> list[int] | None:
-        """GPUs of a job with those on `source` replaced by the least loaded ones of `server`; None without room."""
+        """Return the GPUs of a job with those on `source` replaced by the least loaded ones of `server`.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Index of the job.
+        gpus
+            GPUs of the job, by slot.
+        source
+            Server that its workers leave; at least one of them is there.
+        server
+            Server that they go to.
+
+        Returns
+        -------
+        list[int] | None
+            By slot; None where the server has no room.
+        """
         leaving = [slot for slot, gpu in enumerate(gpus) if self.layout.server_of[gpu] == source]
         need = placement.demands[index].need
         free = self._sorted(placement, [gpu for gpu in self.layout.on_server[server] if gpu not in gpus])
@@ -97,7 +150,22 @@ class CandidateGenerator:
         return after
 
     def chosen(self, placement: PartialPlacement, index: int, gpus: Sequence[int]) -> list[int] | None:
-        """The first GPUs with memory for the levels that a job needs, which descend, or None."""
+        """Return the first GPUs with memory for the levels that a job needs, None where there are too few.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Index of the job.
+        gpus
+            GPUs in order of preference.
+
+        Returns
+        -------
+        list[int] | None
+            By need: the needed levels descend.
+        """
         chosen: list[int] = []
         skipped: list[tuple[int, int]] = []
         coming = iter(gpus)
@@ -118,7 +186,7 @@ class CandidateGenerator:
         return chosen
 
     def _neighbours(self, index: int, source: int) -> Sequence[int]:
-        """Servers that may hold workers of a job: the nearest other ones, or all."""
+        """Return the servers that may hold workers of a job: the nearest other ones, or all."""
         usable = self._by_kind(index)[-1]
         rings = self.layout.near(source, self.data.operations.jobs[index].route_policy)
         if self.rng.random() < 0.8 and len(rings) > 1:
@@ -135,13 +203,26 @@ class CandidateGenerator:
         return self._sets[key]
 
     def use(self, placement: PartialPlacement, server: int) -> int:
-        """Load of the fullest link at a server, or the mean load of its GPUs, if that is more."""
+        """Return the load of the fullest link at a server, or the mean load of its GPUs if that is more.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        server
+            Number of the server.
+
+        Returns
+        -------
+        int
+            Load in microseconds.
+        """
         inside = self.layout.on_server[server]
         load = sum([placement.gpu_us[gpu] for gpu in inside]) // len(inside)
         return max([load, *[placement.link_us[link] for link in self._links_at[server]]])
 
     def _by_kind(self, index: int) -> list[list[int]]:
-        """Servers that may hold workers of a job: by type, and all together where there are several types."""
+        """Return the servers that may hold workers of a job: by type, and all of them where there are several types."""
         demand = self.data.demands[index]
         if id(demand) not in self._kinds:
             kinds: dict[str, list[int]] = {}
@@ -175,7 +256,10 @@ class CandidateGenerator:
                 yield self._anywhere(placement, index, servers)
 
     def blocks(self, index: int) -> Iterator[tuple[int, ...]]:
-        """Every server that may hold all workers of a job, or else buddy-allocated blocks of as many as it needs.
+        """Yield every server that may hold all workers of a job, or else buddy-allocated blocks of as many as it needs.
+
+        The servers are those of one type and of all types together; blocks come in the order in which each
+        neighbourhood lists them.
 
         Of servers of one type and of all types together; blocks in the order in which each neighbourhood lists them.
         """
@@ -189,12 +273,15 @@ class CandidateGenerator:
                     yield block
 
     def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
-        """Some buddy-allocated blocks."""
+        """Return some buddy-allocated blocks."""
         blocks = self._all_buddy_blocks(self.data.operations.jobs[index], servers)
         return blocks if len(blocks) <= self.params.sample else self.rng.sample(blocks, self.params.sample)
 
     def _all_buddy_blocks(self, job: OperationGraph, servers: Sequence[int]) -> list[tuple[int, ...]]:
-        """Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other.
+        """Return all buddy-allocated blocks for a job.
+
+        Blocks of jobs of different widths lie inside one another or apart, so few jobs are in the way of each other.
+        Under a route policy there may be none, though other sets of servers are joined; then these are taken.
 
         Under a route policy there may be none, though other sets of servers are joined; then these are taken.
         """
@@ -229,7 +316,7 @@ class CandidateGenerator:
                     left.pop(s, None)
 
     def _blocks_around(self, job: OperationGraph, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Around each server, the nearest ones that are joined to one another, as many as have room for a job."""
+        """Yield, around each server, the nearest ones that are joined to one another and have room for a job."""
         usable, routes = set(servers), self.layout.routes.under(job.route_policy)
         for first in servers:
             near = (s for ring in self.layout.near(first, job.route_policy) for s in ring if s in usable)
@@ -243,7 +330,7 @@ class CandidateGenerator:
                     break
 
     def _neighbourhood(self, job: OperationGraph, servers: Sequence[int], first: int) -> list[int]:
-        """Servers nearest to one of them, as far as it takes to have room for a job: its rack, or beyond."""
+        """Return the servers nearest to one of them that together have room for a job: its rack, or beyond."""
         usable, found, room = set(servers), [], 0
         for number, ring in enumerate(self.layout.near(first, job.route_policy)):
             inside = [s for s in ring if s in usable]
@@ -254,7 +341,7 @@ class CandidateGenerator:
         return found
 
     def _least(self, servers: Sequence[T], key: Callable[[T], int]) -> list[T]:
-        """The servers of the smallest keys, and one of the others."""
+        """Return the servers of the smallest keys, and one of the others."""
         ranked = sorted(servers, key=key)
         chosen = ranked[: self.params.best]
         if len(ranked) > self.params.best:
@@ -262,7 +349,10 @@ class CandidateGenerator:
         return chosen
 
     def _around(self, placement: PartialPlacement, index: int, usable: set[int], anchor: int) -> list[int] | None:
-        """GPUs of a server, and where these do not suffice of those nearest to it, the least used ones first."""
+        """Return GPUs of a server and, where these do not suffice, of those nearest to it.
+
+        Of servers that are as near, the least used one comes first.
+        """
         job = self.data.operations.jobs[index]
         routes, servers = self.layout.routes.under(job.route_policy), list[int]()
         collected: list[int] = []
@@ -280,7 +370,7 @@ class CandidateGenerator:
         return None
 
     def _anywhere(self, placement: PartialPlacement, index: int, servers: Sequence[int]) -> list[int] | None:
-        """The least loaded GPUs of servers that are joined to one of them, and to one another."""
+        """Return the least loaded GPUs of servers that are joined to one of them, and to one another."""
         job = self.data.operations.jobs[index]
         routes, source = self.layout.routes.under(job.route_policy), self.rng.choice(servers)
         gpus = [g for s in servers if routes.joined(source, s) for g in self.layout.on_server[s]]
@@ -291,7 +381,7 @@ class CandidateGenerator:
         return self._blurred(gpus, placement.gpu_us.__getitem__)
 
     def _blurred(self, items: Sequence[int], key: Callable[[int], int]) -> list[int]:
-        """Items by key, in half of all cases blurred by chance."""
+        """Return items by key, in half of all cases blurred by chance."""
         rng, blur = self.rng.random, self._blur
         if not blur or rng() < 0.5:
             return sorted(items, key=key)

@@ -45,7 +45,7 @@ class ListSchedule:
 
     @property
     def value(self) -> int:
-        """Its objective."""
+        """Return its objective."""
         return self.outcome.value
 
 
@@ -66,11 +66,11 @@ class Candidate:
 
     @cached_property
     def timetable(self) -> Timetable:
-        """The plan."""
+        """Return the plan."""
         return self.make()
 
     def better_than(self, other: Candidate | None) -> bool:
-        """Whether its objective is less than that of another plan, if there is one."""
+        """Return whether its objective is less than that of another plan, if there is one."""
         return other is None or self.value < other.value
 
 
@@ -128,22 +128,22 @@ class Context:
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        """Makes list schedules of data-parallel jobs."""
+        """Return the evaluator, which makes list schedules of data-parallel jobs."""
         return Evaluator(self.operations, self.data.layout)
 
     @property
     def cyclic(self) -> bool:
-        """Whether the horizon is cyclic."""
+        """Return whether the horizon is cyclic."""
         return self.operations.horizon == "cyclic"
 
     @property
     def evaluation_work(self) -> float:
-        """Deterministic seconds that a list schedule counts as."""
+        """Return the deterministic seconds that a list schedule counts as."""
         return self.evaluator.operations_a_look * self.params.prices.list_operation
 
     @property
     def sequenced(self) -> bool:
-        """Whether there are so few operations that annealing their sequence does better than other moves."""
+        """Return whether there are so few operations that annealing their sequence does better than other moves."""
         operations = self.operations
         waits = sum(job.iterations * job.slots * len(job.transfers) for job in operations.jobs)
         return (
@@ -154,25 +154,25 @@ class Context:
 
     @property
     def incumbent(self) -> Candidate | None:
-        """The best plan so far, of this search or another one beside it."""
+        """Return the best plan so far, of this search or another one beside it."""
         best = self.solve_state.incumbent
         return None if best is None else Candidate(best[0], lambda: best[1])
 
     def shared(self, kind: Callable[[Context], T]) -> T:
-        """The one object of a kind in this search, made when it is first asked for."""
+        """Return the one object of a kind in this search, made when it is first asked for."""
         if kind not in self._shared:
             self._shared[kind] = kind(self)
         found: T = self._shared[kind]
         return found
 
     def candidate(self, found: ListSchedule | Timetable) -> Candidate:
-        """A list schedule or a plan, to be proposed."""
+        """Return a list schedule or a plan as a candidate."""
         if isinstance(found, ListSchedule):
             return Candidate(found.value, partial(self.evaluator.timetable, found.outcome))
         return Candidate(objective_of(self.operations, found.jobs, found.period_us), lambda: found)
 
     def propose_list(self, schedule: ListSchedule) -> None:
-        """Take a list schedule as the best one if it is, and propose its plan then."""
+        """Keep a list schedule if it is the best one so far, and propose its plan then."""
         if self.best_list is None or schedule.value < self.best_list.value:
             self.best_list = schedule
             self.propose(self.candidate(schedule))

@@ -79,7 +79,7 @@ class Driver:
         return reason
 
     def open(self, budget: Budget) -> bool:
-        """Make the first plans within a budget; says whether there are moves to go on with."""
+        """Make the first plans within a budget; return whether there are moves to go on with."""
         asked = demands(self.solve_state.operations)
         if asked is None:
             return False
@@ -99,7 +99,7 @@ class Driver:
         return bool(self._moves)
 
     def step(self) -> bool:
-        """Choose a move, make it and reward it; says whether it found a better plan."""
+        """Choose a move, make it and reward it; return whether it found a better plan."""
         name = self._selection.next()
         gain, spent = self._make(name, self._moves[name], self.context)
         self._selection.reward(name, gain, spent)
@@ -126,7 +126,7 @@ class Driver:
         return improvement / (objective + improvement - min(objective, self.solve_state.bound))
 
     def _credited(self, name: str, call: Callable[[], Candidate | None]) -> MoveRecord:
-        """Call what proposes plans, and credit it with those that were accepted, also where the time ends meanwhile."""
+        """Call what proposes plans, and credit it with those that were accepted, even if the time ends meanwhile."""
         began = time.monotonic()
         self._improvements.clear()
         try:
@@ -157,7 +157,7 @@ class Driver:
         return not (options.time_limit is None and options.work_limit is None)
 
     def _kinds_left(self, context: Context) -> list[type[Move]]:
-        """All classes of moves for jobs of these kinds that are not left out."""
+        """Return all classes of moves for jobs of these kinds that are not left out."""
         kinds, shaped = (*self.kinds, *move_types()), bool(context.operations.shaped)
         own = (kind for kind in kinds if getattr(kind, "shapes", False) == shaped)
         return [kind for kind in own if kind.name not in context.params.without]

@@ -23,5 +23,5 @@ class Effort:
         self.longest, self.length = longest, 1.0
 
     def spent(self, success: bool) -> None:
-        """Say whether a call of this length led to a better plan."""
+        """Record whether a call of this length led to a better plan."""
         self.length = 1.0 if success else min(self.longest, 1.5 * self.length)

@@ -41,7 +41,7 @@ class Engine:
         self._calls = 0
 
     def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
-        """Solve a model on one thread; returns the value of each variable, or None where no solution was found.
+        """Solve a model on one thread; return the value of each variable, or None where no solution was found.
 
         Parameters
         ----------
@@ -54,9 +54,21 @@ class Engine:
         return self._solved([model], work, self.params.seconds, interleave_search=self.solve_state.options.clocked)[0]
 
     def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
-        """Solve small models, of which any solution will do, side by side, each on one thread.
+        """Solve small models, of which any solution will do, in parallel, each on one thread.
 
         `work` is the limit for each.
+
+        Parameters
+        ----------
+        models
+            The models.
+        work
+            Limit for each model, in deterministic seconds.
+
+        Returns
+        -------
+        list[Value | None]
+            By model, a function from variables to values; None where no solution was found.
         """
         return self._solved(models, work, self.params.small_seconds, **_FEASIBLE)
 

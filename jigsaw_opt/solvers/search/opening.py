@@ -17,7 +17,7 @@ __all__ = ["open_search"]
 
 
 def open_search(context: Context, begun: Event) -> None:
-    """First plans: those of the heuristic's own orders, and what construction adds.
+    """Make the first plans: those of the heuristic's own orders, and what construction adds.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def open_search(context: Context, begun: Event) -> None:
 
 
 def _construct(context: Context) -> None:
-    """Jobs placed in drawn orders and scheduled, and the best of that annealed, as far as it takes a moment."""
+    """Place jobs in random orders, schedule them, and anneal the best of these schedules, all for a limited work."""
     placing, budget = context.shared(Placing), context.budget
     params = context.params.opening
     most, idle = int(params.work / (placing.construction_work + context.evaluation_work)), 0

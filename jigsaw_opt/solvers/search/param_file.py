@@ -34,7 +34,14 @@ def load_params(path: Path) -> SearchParams:
 
 
 def from_toml(text: str, source: str = "parameters") -> SearchParams:
-    """Parameters from the text of a TOML file; what it leaves out has its default.
+    """Return the parameters from the text of a TOML file; what it leaves out has its default.
+
+    Parameters
+    ----------
+    text
+        The text of the file.
+    source
+        Name of the file, for messages.
 
     Raises
     ------
@@ -54,7 +61,7 @@ def from_toml(text: str, source: str = "parameters") -> SearchParams:
 
 
 def as_toml(params: SearchParams) -> str:
-    """The parameters as a TOML file that says what each of them is."""
+    """Return the parameters as a TOML file that says what each of them is."""
     return "\n".join(_lines(params))
 
 
@@ -68,7 +75,7 @@ def _unknown_moves(names: tuple[str, ...]) -> Iterator[Problem]:
 
 
 def _decoded(kind: type[T], document: Mapping[str, Any], path: str, problems: list[Problem]) -> T:
-    """An object of a parameter class; what is wrong is left at its default and noted."""
+    """Return an object of a parameter class; what is wrong is left at its default and noted as a problem."""
     from jigsaw_opt.text import nearest
 
     hints, known = get_type_hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
@@ -92,7 +99,7 @@ def _decoded(kind: type[T], document: Mapping[str, Any], path: str, problems: li
 
 
 def _wrong(value: Any, hint: Any, metadata: Mapping[str, Any]) -> str:
-    """What is wrong with a value, or nothing."""
+    """Return what is wrong with a value, or an empty text."""
     many = hint not in _TYPES
     types, what = _TYPES[hint.__args__[0] if many else hint]
     values = value if isinstance(value, list) else [value]

@@ -27,9 +27,9 @@ from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule
 __all__ = ["PlacementSearch"]
 
 _STEPS, _FEW_STEPS = 200_000, 2_000
-"""Steps between two looks at the clock, by compiled functions and by Python."""
+"""Steps between two checks of the clock, by compiled functions and by Python."""
 _SPARE_PLACES = 16
-"""By so many a GPU may have more workers than the fullest one has at first."""
+"""Number of workers that a GPU may have beyond those of the fullest one at first."""
 
 
 class PlacementSearch:
@@ -60,7 +60,9 @@ class PlacementSearch:
     def rebalanced(
         self, before: SequencedSchedule, share: float, steps: int, stop: Callable[[int], bool]
     ) -> SequencedSchedule | None:
-        """Return a schedule of which what binds is changed, to be sequenced; None where nothing is to be had so.
+        """Return a schedule in which the binding resource or job has changed, to be sequenced.
+
+        None where nothing is found.
 
         That is the largest load of a GPU or link where the objective is not much more. Otherwise one of the jobs on
         the critical circuit goes to another server before all else.
@@ -103,7 +105,7 @@ class PlacementSearch:
         return self._schedule(before, state) if largest <= before.value else None
 
     def _schedule(self, before: SequencedSchedule, state: PlacementState) -> SequencedSchedule | None:
-        """The jobs on their new GPUs, at their new levels."""
+        """Return the schedule with the jobs on their new GPUs, at their new levels."""
         gpus, used, level = integers(state.gpu), integers(state.used), integers(state.level)
         old, found, changed = integers(before.level), [], False
         for index, assignment in enumerate(before.assignments):
@@ -125,13 +127,13 @@ class PlacementSearch:
         return replace(before, assignments=found, level=state.level) if changed else None
 
     def _rows(self, index: int, level: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """Levels of a job by iteration and slot."""
+        """Return the levels of a job by iteration and slot."""
         slots = self.data.operations.jobs[index].slots
         begins = range(self._base[index], self._base[index + 1], self._stride[index])
         return tuple(tuple(level[at : at + slots]) for at in begins)
 
     def _times(self, index: int) -> Iterator[list[int]]:
-        """Durations of a block of a job by level, by type of GPU."""
+        """Yield the durations of a block of a job by level, for each type of GPU."""
         job = self.data.operations.jobs[index]
         for gpu_type in self._types:
             yield _padded(job.blocks[0].duration_us.get(gpu_type, ()), self._depth)
@@ -166,7 +168,10 @@ class PlacementSearch:
         )
 
     def _freedom(self, assignment: Assignment) -> int:
-        """What a job may do: where links do not form a forest, or routes keep a policy, links stay as they are."""
+        """Return what a job may do.
+
+        Where links do not form a forest, or routes keep a policy, a job that uses links keeps its servers.
+        """
         if len(assignment.gpus) == 1:
             return FREE_WORKERS
         if not assignment.links:
@@ -203,7 +208,7 @@ def _padded(values: Sequence[int], width: int) -> list[int]:
 
 
 def _alone(assignment: Assignment, gpu_type: str) -> int:
-    """Least time that a job takes with workers on a type of GPU; -1 where they may not be."""
+    """Return the least time that a job takes with workers on a type of GPU; -1 where they may not be."""
     job = assignment.job
     if gpu_type not in assignment.demand.slot_us:
         return -1
@@ -213,7 +218,7 @@ def _alone(assignment: Assignment, gpu_type: str) -> int:
 
 
 def _paths(data: ProblemData) -> list[list[int]]:
-    """Links from each server to the root of its tree."""
+    """Return the links from each server to the root of its tree."""
     import networkx as nx
 
     graph = data.layout.routes.graph

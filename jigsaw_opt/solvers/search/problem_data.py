@@ -42,7 +42,14 @@ class ProblemData(AssignmentTable):
         self.number = {operations.cluster.gpu_name(*gpu): n for n, gpu in enumerate(layout.gpus)}
 
     def ring(self, job: OperationGraph, gpus: Sequence[int]) -> Channel:
-        """Channel of a job that a plan has on these GPUs.
+        """Return the channel of a job that a plan has on these GPUs.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpus
+            Its GPUs, by slot.
 
         Raises
         ------
@@ -55,7 +62,7 @@ class ProblemData(AssignmentTable):
         return channel
 
     def shapes(self, index: int) -> tuple[Demand, ...]:
-        """The demand of a job, with its levels in every shape."""
+        """Return the demands of a job, with its levels in every profile."""
         demand = self.demands[index]
         if id(demand) not in self._shapes:
             self._shapes[id(demand)] = shapes(demand)
@@ -64,7 +71,20 @@ class ProblemData(AssignmentTable):
     def planned(
         self, index: int, gpus: Sequence[int], rows: Sequence[Sequence[int]], caps: Sequence[int], demand: Demand
     ) -> Assignment:
-        """A job on the GPUs of a plan with its levels by iteration and slot.
+        """Return a job on the GPUs of a plan, with its levels by iteration and slot.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        gpus
+            Its GPUs, by slot.
+        rows
+            Levels by iteration and slot.
+        caps
+            By slot: the deepest level that memory admits.
+        demand
+            What the job asks for.
 
         Raises
         ------

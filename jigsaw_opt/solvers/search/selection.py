@@ -56,7 +56,7 @@ class AdaptiveSelection:
         return self._rng.choices(self._names, weights)[0]
 
     def drop(self, name: str) -> None:
-        """Draw a move no more."""
+        """Stop drawing a move."""
         self._names.remove(name)
         if self._again == name:
             self._again = None
@@ -66,9 +66,20 @@ class AdaptiveSelection:
         return params.floor * max(params.least_floor, params.fading ** self._in_vain[name])
 
     def reward(self, name: str, gain: float, work: float) -> None:
-        """Take in what a move gained, as a share of the gap, and how much work it took.
+        """Record what a move gained and how much work it took.
 
         A move that found nothing to do counts as a long one, so that it does not come again at once.
+
+        A move that found nothing to do counts as a long one, so that it does not come again at once.
+
+        Parameters
+        ----------
+        name
+            Name of the move.
+        gain
+            Its gain, as a share of the gap that was open before.
+        work
+            Its work, in deterministic seconds or in seconds of the clock; 0 where it found nothing to do.
         """
         decay = self._params.decay
         self._gain[name] = decay * self._gain[name] + (1 - decay) * gain

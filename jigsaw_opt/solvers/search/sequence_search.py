@@ -26,7 +26,7 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 __all__ = ["SequenceSearch", "SequencedSchedule"]
 
 _VISITS, _FEW_VISITS = 2_000_000, 50_000
-"""Operations visited between two looks at the clock, by compiled functions and by Python."""
+"""Operations visited between two checks of the clock, by compiled functions and by Python."""
 _STRIDE = 32
 """Operations from one checkpoint to the next, but no fewer than GPUs and links, of which each checkpoint knows all."""
 
@@ -90,7 +90,7 @@ class SequenceSearch:
         self._large = not orders_fit(eligibility.operations)
 
     def given(self, plan: Timetable) -> SequencedSchedule:
-        """The schedule of a plan, for `anneal` to begin with."""
+        """Return the schedule of a plan, for `anneal` to begin with."""
         eligibility, number = self.eligibility, self.eligibility.number
         places = [[number[name] for name in job.gpus] for job in plan.jobs]
         caps = eligibility.caps(places)
@@ -125,7 +125,7 @@ class SequenceSearch:
         stop: Callable[[int], bool],
         cutoff: float = inf,
     ) -> SequencedSchedule:
-        """The best schedule that some steps lead to from the order of another one.
+        """Return the best schedule that some steps lead to from the order of another one.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class SequenceSearch:
         return SequencedSchedule(assignments, sequence, level, start, value, critical)
 
     def _begin(self, before: SequencedSchedule, assignments: Sequence[Assignment]) -> None:
-        """Write down what the annealing begins with."""
+        """Copy the schedule that the annealing begins with to its state."""
         state, levels = self._states[0], self._states[-1].level
         state.sequence[:], levels[:] = before.sequence, before.level
         for index, (assignment, old) in enumerate(zip(assignments, before.assignments, strict=True)):
@@ -179,7 +179,7 @@ class SequenceSearch:
         state.rng[0] = self._rng.randint(1, LARGEST_SEED)
 
     def timetable(self, schedule: SequencedSchedule) -> Timetable:
-        """The plan of a schedule."""
+        """Return the plan of a schedule."""
         gpus, level, start = (
             self.eligibility.layout.gpus,
             list(map(int, schedule.level)),
@@ -202,7 +202,7 @@ class SequenceSearch:
         return Timetable(assemble(self.eligibility.operations, decisions), schedule.value if self.cyclic else None)
 
     def _unrolled(self, schedule: SequencedSchedule, start: list[int]) -> list[int]:
-        """Starts of the operations in one period of each job, whose first one is not before 0."""
+        """Return starts of the operations in one period of each job, whose first one is not before 0."""
         place = [0] * self.size
         for number, operation in enumerate(map(int, schedule.sequence)):
             place[operation] = number
@@ -224,12 +224,12 @@ class SequenceSearch:
         return start
 
     def _last(self, start: Numbers) -> int:
-        """The job that ends last."""
+        """Return the job that ends last."""
         ends = [start[base - 1] for base in self._base[1:]]
         return max(range(len(ends)), key=ends.__getitem__)
 
     def _function(self) -> Callable[..., int]:
-        """The annealing, compiled as soon as it is."""
+        """Return the annealing, compiled as soon as the native code is ready."""
         function = anneal_cyclic_sequence if self.cyclic else anneal_sequence
         if self._large:
             return function
@@ -244,7 +244,7 @@ class SequenceSearch:
         return fast or function
 
     def _set_exchange(self, index: int, assignment: Assignment) -> None:
-        """Write down the durations of the transfers of a job by bucket and number of contributors."""
+        """Set the durations of the transfers of a job by bucket and number of contributors."""
         channel, job = self.eligibility.ring(assignment.job, assignment.gpus), assignment.job
         key = (id(job), channel.rate, channel.latency_us)
         if key not in self._exchanges:
@@ -254,7 +254,7 @@ class SequenceSearch:
         self._flat.graph.exchange[at : at + len(exchange)] = exchange
 
     def _finite_state(self) -> SequenceState:
-        """A state that nothing is written in yet."""
+        """Return an empty state for the finite horizon."""
         resources = self._flat.resources
         stride = max(_STRIDE, resources)
         lengths = dict.fromkeys(SequenceState._fields, self.size) | {"free": resources, "user": resources}
@@ -263,7 +263,7 @@ class SequenceSearch:
         return SequenceState(**{name: [0] * length for name, length in lengths.items()})._replace(stride=[stride])
 
     def _cyclic_states(self) -> tuple[CyclicState, Period]:
-        """States that nothing is written in yet."""
+        """Return empty states for the cyclic horizon."""
         lengths = dict.fromkeys(CyclicState._fields, self.size) | {"best_critical": len(self._base) - 1}
         lengths |= dict.fromkeys(("best_value", "value", "rng", "steps", "visits", "circuit"), 1)
         state = CyclicState(**{name: [0] * length for name, length in lengths.items()})
@@ -271,13 +271,16 @@ class SequenceSearch:
 
 
 def _levels(assignment: Assignment, rows: Sequence[Sequence[int]]) -> list[int]:
-    """Levels of all operations of a job, by those of its blocks."""
+    """Return the levels of all operations of a job, given those of its blocks."""
     rest = [0] * (len(assignment.job.transfers) + 1)
     return list(chain.from_iterable([*row, *rest] for row in rows))
 
 
 def _rows(assignment: Assignment, before: Sequence[int]) -> Sequence[Sequence[int]]:
-    """Levels of a job by iteration and slot: as they were, where memory admits that; before may be empty."""
+    """Return the levels of a job by iteration and slot: as they were, where memory admits that.
+
+    Former levels may be empty.
+    """
     rows, slots, width = (
         assignment.plan.rows,
         assignment.job.slots,

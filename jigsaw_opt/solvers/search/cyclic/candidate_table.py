@@ -20,10 +20,18 @@ class InsertionPolicy(Protocol):
     """Offers of assignments for jobs."""
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterable[Assignment]:
-        """Where a job may be inserted, what is worth trying first before the rest."""
+        """Return where a job may be inserted, in the order in which to try.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Index of the job.
+        """
 
     def target(self, index: int) -> Assignment:
-        """An assignment at which room may be made for a job."""
+        """Return an assignment at which room may be made for a job."""
 
 
 class FixedPolicy:
@@ -39,11 +47,19 @@ class FixedPolicy:
         self._assignments = assignments
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterable[Assignment]:
-        """The assignment."""
+        """Return the one assignment of a job.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Index of the job.
+        """
         return (self._assignments[index],)
 
     def target(self, index: int) -> Assignment:
-        """The assignment."""
+        """Return the assignment."""
         return self._assignments[index]
 
 
@@ -81,7 +97,7 @@ class CandidateTable:
         self._by_class: dict[int, list[CandidateSet]] = {}
 
     def of(self, index: int) -> list[CandidateSet]:
-        """All candidate sets of a job; one list for all jobs that ask the same."""
+        """Return all candidate sets of a job; one list for all jobs that ask the same."""
         key = id(self.data.demands[index])
         if key not in self._by_class:
             candidate_sets = [
@@ -92,13 +108,28 @@ class CandidateTable:
 
     @property
     def complete(self) -> bool:
-        """Whether every job has a candidate set. Under a route policy none may be found, though there is a place."""
+        """Return whether every job has a candidate set.
+
+        Under a route policy none may be found, though there is a place.
+        """
         return all(map(self.of, range(len(self.data.operations.jobs))))
 
     def assignment(
         self, placement: PartialPlacement, index: int, candidate_set: CandidateSet, period: int
     ) -> Assignment | None:
-        """The job on the least loaded GPUs of a candidate set; None where they have not the memory or the time."""
+        """Return the job on the least loaded GPUs of a candidate set; None where they lack the memory or the time.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Index of the job.
+        candidate_set
+            The servers.
+        period
+            Largest load of a GPU, in microseconds.
+        """
         inside, load = self.data.layout.on_server, placement.gpu_us
         gpus = [gpu for server in candidate_set.servers for gpu in sorted(inside[server], key=load.__getitem__)]
         chosen = self._generator.chosen(placement, index, gpus)
@@ -141,7 +172,15 @@ class BestFitPolicy:
         self._fast: dict[int, list[CandidateSet]] = {}
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
-        """The best few with room for a job, blurred by chance, then the emptiest few."""
+        """Yield the best few assignments with room for a job, blurred by chance, then the emptiest few.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Index of the job.
+        """
         link_us, blur = placement.link_us, self.params.fit_blur * self.period
         fitting: list[tuple[float, int, CandidateSet]] = []
         emptiest: list[tuple[float, int, CandidateSet]] = []
@@ -159,23 +198,23 @@ class BestFitPolicy:
     def _admitted(
         self, placement: PartialPlacement, index: int, ranked: list[tuple[float, int, CandidateSet]]
     ) -> Iterator[Assignment]:
-        """Spots at candidate sets, by rank, where there is memory and time."""
+        """Yield assignments at candidate sets, by rank, where there is memory and time."""
         for *_, candidate_set in sorted(ranked):
             assignment = self.candidate_table.assignment(placement, index, candidate_set, self.period)
             if assignment is not None:
                 yield assignment
 
     def target(self, index: int) -> Assignment:
-        """Any of the assignments, as if the job were alone."""
+        """Return any of the assignments, as if the job were alone."""
         return self.rng.choice(self._of(index)).alone
 
     def quickest(self) -> list[Assignment]:
-        """For every job the assignment at which it is done soonest if it is alone."""
+        """Return, for every job, the assignment at which it takes least time if it is alone."""
         jobs = range(len(self.candidate_table.data.operations.jobs))
         return [min(self._of(index), key=lambda candidate_set: candidate_set.length).alone for index in jobs]
 
     def _full(self, placement: PartialPlacement, candidate_set: CandidateSet) -> tuple[float, float]:
-        """Mean load of the links of a candidate set, and of a GPU of each of its servers."""
+        """Return the mean load of the links of a candidate set, and of a GPU of each of its servers."""
         links, inside = candidate_set.alone.links, self.candidate_table.data.layout.on_server
         full = sum(placement.link_us[link] for link in links) / max(1, len(links))
         return full, sum(placement.gpu_us[inside[server][0]] for server in candidate_set.servers) / len(
@@ -183,7 +222,7 @@ class BestFitPolicy:
         )
 
     def _of(self, index: int) -> list[CandidateSet]:
-        """The candidate sets of a job that are fast enough, or all where none is."""
+        """Return the candidate sets of a job that are fast enough, or all where none is."""
         all_of_it = self.candidate_table.of(index)
         if id(all_of_it) not in self._fast:
             self._fast[id(all_of_it)] = [

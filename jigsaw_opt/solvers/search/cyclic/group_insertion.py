@@ -66,17 +66,25 @@ class DecomposedInsertion:
         self._across: frozenset[int] = frozenset()
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
-        """The job on the least loaded GPUs of its candidate set."""
+        """Yield the job on the least loaded GPUs of its candidate set.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Index of the job.
+        """
         assignment = self.candidate_table.assignment(placement, index, self.hierarchy.candidate_set(index), self.period)
         if assignment is not None:
             yield assignment
 
     def target(self, index: int) -> Assignment:
-        """The job at its candidate set as if it were alone."""
+        """Return the job at its candidate set as if it were alone."""
         return self.hierarchy.candidate_set(index).alone
 
     def insert_all(self, patience: int) -> Timetable | None:
-        """The plan with all jobs inserted, or None where some found no room.
+        """Return the plan with all jobs inserted, or None where some found no room.
 
         Parameters
         ----------
@@ -98,7 +106,7 @@ class DecomposedInsertion:
         return None if unscheduled else self.insertion.schedule.timetable()
 
     def _insert_groups(self, groups: Mapping[int, Sequence[int]]) -> set[int]:
-        """Insert the jobs of each group, the wide ones one by one or else jointly; returns the groups that failed."""
+        """Insert the jobs of each group, the wide ones one by one or else jointly; return the groups that failed."""
         insert, schedule = self.insertion.insert, self.insertion.schedule
         wide = {g: [index for index in jobs if self.target(index).links] for g, jobs in groups.items()}
         placed: dict[int, list[Assignment]] = {}
@@ -134,17 +142,17 @@ class DecomposedInsertion:
         )
 
     def _remember(self, wide: Sequence[int]) -> None:
-        """That the wide jobs of a group were not timed together."""
+        """Record that the wide jobs of a group were not timed together."""
         no_good = self._no_good(wide)
         self.no_goods[no_good] = max(self.period, self.no_goods.get(no_good, 0))
 
     def _known(self, group: int) -> bool:
-        """Whether the wide jobs of a group are such as were not timed together."""
+        """Return whether the wide jobs of a group are known as not to be timed together."""
         wide = [index for index in self.hierarchy.within((group,)) if self.target(index).links]
         return self.no_goods.get(self._no_good(wide), 0) >= self.period
 
     def _placed(self, jobs: Sequence[int]) -> list[Assignment] | None:
-        """The jobs at their candidate sets, all at once; None where memory does not admit them."""
+        """Return the jobs at their candidate sets, all at once; None where memory does not admit them."""
         placement, found = self.insertion.schedule.placement, []
         for index in jobs:
             assignment = next(self.assignments(placement, index), None)
@@ -158,7 +166,7 @@ class DecomposedInsertion:
         return found if len(found) == len(jobs) else None
 
     def _exchange(self, unscheduled: set[int]) -> set[int]:
-        """Reassign the jobs of some failed groups, each with another group; returns the groups that fail then.
+        """Reassign the jobs of some failed groups, each with another group; return the groups that fail then.
 
         What two groups had stays where more of them would fail.
         """
@@ -182,7 +190,7 @@ class DecomposedInsertion:
         return unscheduled - set().union(*pairs) | failed
 
     def _shared(self, pairs: Sequence[frozenset[int]]) -> dict[frozenset[int], tuple[list[int], list[int]]]:
-        """Reassign the jobs of pairs of groups; returns, with where they were, those whose loads permit it."""
+        """Reassign the jobs of pairs of groups; return those whose loads permit it, with where their jobs were."""
         hierarchy = self.hierarchy
         jobs = {pair: hierarchy.within(pair) for pair in pairs}
         before = {pair: hierarchy.numbers(jobs[pair]) for pair in pairs}
@@ -200,6 +208,6 @@ class DecomposedInsertion:
         return {pair: (jobs[pair], before[pair]) for pair in fitting}
 
     def _taken(self, jobs: Sequence[int]) -> list[tuple[int, ScheduledJob]]:
-        """Take jobs out of the partial schedule, as far as they are there."""
+        """Take jobs out of the partial schedule, as far as they are there, and return them."""
         schedule = self.insertion.schedule
         return [(index, schedule.remove(index)) for index in jobs if schedule.scheduled[index] is not None]

@@ -26,7 +26,7 @@ class Hierarchies:
         self._ambitious, self._misfit = True, False
 
     def fitting(self, period: int, bound: int) -> HierarchicalAssignment | None:
-        """An assignment of which all loads and all jobs are within a period; None where this one is not.
+        """Return an assignment of which all loads and all jobs are within a period; None where this one is not.
 
         Parameters
         ----------

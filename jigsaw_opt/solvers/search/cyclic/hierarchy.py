@@ -123,18 +123,31 @@ class HierarchicalAssignment:
         prepare(0)
 
     def common_group(self, servers: Iterable[int]) -> int | None:
-        """The group of some servers; None where it is not the same for all."""
+        """Return the group of some servers; None where it is not the same for all."""
         groups = {self._place[server][0] for server in servers}
         return groups.pop() if len(groups) == 1 else None
 
     def buddy_allocated(self, servers: Sequence[int]) -> bool:
-        """Whether servers of a group stand in a row that begins at a multiple of their number, rounded up."""
+        """Return whether servers of a group stand in a row that begins at a multiple of their number, rounded up."""
         places = sorted(self._place[server][1] for server in servers)
         size = 1 << (len(places) - 1).bit_length()
         return places[0] % size == 0 and places[-1] - places[0] == len(places) - 1
 
     def takes(self, index: int, candidate_set: CandidateSet) -> Iterator[tuple[int, float]]:
-        """What a job takes at a candidate set: shares of the time of links, and of the time and memory of servers."""
+        """Yield what a job takes at a candidate set: shares of links' time, and of servers' time and memory.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        candidate_set
+            Where it would be.
+
+        Returns
+        -------
+        Iterator[tuple[int, float]]
+            Number of the resource, and the share of it. The numbers are as in `CandidateSets`.
+        """
         layout, job = self.data.layout, self.data.operations.jobs[index]
         for link in candidate_set.alone.links:
             yield link, candidate_set.exchange / self.target
@@ -150,36 +163,44 @@ class HierarchicalAssignment:
             yield self._crowd + common_group, self.params.crowd_weight
 
     def candidate_set(self, index: int) -> CandidateSet:
-        """Where a job is."""
+        """Return the candidate set at which a job is."""
         return self._of[index].candidate_sets[self._number(index)]
 
     def job_class(self, index: int) -> int:
-        """Number shared by all jobs that ask the same."""
+        """Return the number shared by all jobs that ask the same."""
         return int(self._options.job_class[index])
 
     def group(self, index: int) -> int | None:
-        """Group in which a job is; None where it reaches over several."""
+        """Return the group in which a job is; None where it reaches over several."""
         return self._of[index].group_of[self._number(index)]
 
     @property
     def longest(self) -> int:
-        """How long the slowest job takes where it is, in microseconds."""
+        """Return how long the slowest job takes where it is, in microseconds."""
         return max(self.candidate_set(index).length for index in range(len(self._of)))
 
     def within(self, groups: Collection[int]) -> list[int]:
-        """Jobs in some groups."""
+        """Return the jobs in some groups."""
         return [index for index in range(len(self._of)) if self.group(index) in groups]
 
     def fullest(self, groups: Iterable[int]) -> float:
-        """Largest load of a link or server in some groups, as a share of the target."""
+        """Return the largest load of a link or server in some groups, as a share of the target."""
         return float(max(self._load[resource] for group in groups for resource in self._timed[group]))
 
     def numbers(self, jobs: Iterable[int]) -> list[int]:
-        """Where some jobs are, to come back to."""
+        """Return the candidates of some jobs, for `restore`."""
         return [int(self._state.chosen[index]) for index in jobs]
 
     def restore(self, jobs: Iterable[int], numbers: Iterable[int]) -> None:
-        """Put some jobs back to where they were."""
+        """Put some jobs back on former candidates.
+
+        Parameters
+        ----------
+        jobs
+            Indices of the jobs.
+        numbers
+            Their candidates, as `numbers` returned them.
+        """
         own = list(jobs)
         for index in own:
             remove(self._options, self._amount, self._load, self._state, index)
@@ -197,7 +218,7 @@ class HierarchicalAssignment:
                 break
 
     def fit(self, period: int, stop: Callable[[], bool]) -> bool:
-        """Let pairs of groups reassign jobs until loads are well within a period; says whether they are within it.
+        """Let pairs of groups reassign jobs until loads are well within a period; return whether they are within it.
 
         Parameters
         ----------
@@ -214,7 +235,11 @@ class HierarchicalAssignment:
         return self.fullest(groups) * self.target <= period
 
     def reassign_pairs(self, most: float) -> bool:
-        """Let pairs of groups reassign their jobs, most often such as have something too full.
+        """Let pairs of groups reassign their jobs, most often those with an overloaded resource.
+
+        Return whether any did.
+
+        A pair keeps its new assignment where the excess of both is no larger than before.
 
         That is kept where no more is too full than before. Says whether there was any pair.
 
@@ -238,7 +263,7 @@ class HierarchicalAssignment:
         return taken > 0
 
     def pairs(self, weights: Mapping[int, float]) -> list[frozenset[int]]:
-        """Groups drawn by weight, each with any other one, apart from one another: no more pairs than threads."""
+        """Draw disjoint pairs of groups, the first of each by weight; return no more pairs than threads."""
         left = dict(weights)
         found: list[frozenset[int]] = []
         while any(left.values()) and len(left) > 1 and len(found) < self.threads:
@@ -257,7 +282,7 @@ class HierarchicalAssignment:
         )
 
     def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:
-        """Move jobs about within some groups, so that less is too full.
+        """Move jobs within some groups, so that the sum of squared excesses falls.
 
         Parameters
         ----------
@@ -274,7 +299,7 @@ class HierarchicalAssignment:
         self._anneal_parts([(jobs, groups, steps)], hot, cold)
 
     def _anneal_parts(self, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], hot: float, cold: float) -> None:
-        """Anneal jobs and groups that are apart from one another, for some steps each."""
+        """Anneal disjoint jobs and groups, for some steps each."""
         families = [family for _, groups, _ in parts for family in {self._family[group] for group in groups}]
         apart = len(families) == len(set(families))
         self._each(
@@ -283,7 +308,7 @@ class HierarchicalAssignment:
         self.count(sum(steps for *_, steps in parts))
 
     def _each(self, function: Callable[..., int], parts: Sequence[tuple[Any, ...]], apart: bool = True) -> int:
-        """Run a function on flat numbers for several parts, side by side where these are apart; returns the sum."""
+        """Run a kernel for several parts, in parallel where these are disjoint; return the sum of its results."""
         if not self._fast and compiled(anneal_assignment) is not None and compiled(reassign_pairs) is not None:
             self._fast = True
             self._options, self._state = arrays(self._options), arrays(self._state)
@@ -311,7 +336,7 @@ class HierarchicalAssignment:
             return sum(pool.map(one, orders))
 
     def _begin(self) -> GroupAssignment:
-        """Every job at the emptiest of some candidate sets, those that take most first."""
+        """Put every job at the emptiest of some candidate sets, those that take most first."""
         load, servers = self._load, len(self.data.layout.servers)
         most = [sum(amount for _, amount in own.takes[0]) for own in self._of]
         chosen = [0] * len(most)
@@ -331,12 +356,12 @@ class HierarchicalAssignment:
         return GroupAssignment(chosen, [len(colocated) for colocated in on], rows)
 
     def _number(self, index: int) -> int:
-        """Which of its candidate sets a job has."""
+        """Return which of its candidate sets a job has."""
         return int(self._state.chosen[index]) - self._first[index]
 
 
 def _meeting(resources: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Groups put together with those that have a resource in common with them."""
+    """Return groups merged with those that have a resource in common with them."""
     found: list[tuple[set[int], list[int]]] = []
     for group, inside in enumerate(resources):
         meeting = [each for each in found if not each[0].isdisjoint(inside)]

@@ -18,7 +18,7 @@ __all__ = ["jointly_timed"]
 def jointly_timed(
     schedule: PartialSchedule, groups: Sequence[Sequence[Assignment]], engine: Engine, work: float
 ) -> list[list[ScheduledJob] | None]:
-    """The jobs of each group, timed modulo the period; None for a group for which no timing was found.
+    """Return the jobs of each group, timed modulo the period; None for a group for which no timing was found.
 
     Groups do not see one another, only the partial schedule, which does not change.
 
@@ -70,7 +70,7 @@ def _model(
 
 
 def _levels(data: ProblemData, assignment: Assignment, turned: bool) -> list[list[int]] | None:
-    """Levels by iteration and slot; None where memory does not admit them so."""
+    """Return levels by iteration and slot; None where memory does not admit them so."""
     if assignment.plan.fixed:
         return [list(row) for row in assignment.plan.rows]
     sign, server_of = -1 if turned else 1, data.layout.server_of
@@ -117,7 +117,7 @@ def _inserted(
 
 
 def _slots_of(data: ProblemData, assignment: Assignment) -> dict[int, list[int]]:
-    """Slots of a job by server."""
+    """Return the slots of a job by server."""
     found: dict[int, list[int]] = {}
     for slot, gpu in enumerate(assignment.gpus):
         found.setdefault(data.layout.server_of[gpu], []).append(slot)

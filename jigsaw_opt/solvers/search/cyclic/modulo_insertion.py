@@ -48,7 +48,19 @@ class ModuloInsertion:
     def insert_all(
         self, jobs: Iterable[int], weights: Sequence[float], tries: int, stop: Callable[[], bool]
     ) -> Timetable | None:
-        """The plan with all jobs inserted, or None where some found no room; parameters as of `insert`."""
+        """Return the plan with all jobs inserted, or None where some found no room.
+
+        Parameters
+        ----------
+        jobs
+            Jobs that are not scheduled yet.
+        weights
+            Weights of all jobs; the heaviest are inserted first.
+        tries
+            Fruitless tries of ruin and recreate until the attempt is given up.
+        stop
+            Asked after every job and every try; once it holds, the attempt is given up.
+        """
         return None if self.insert(jobs, weights, tries, stop) else self.schedule.timetable()
 
     def insert(
@@ -59,7 +71,7 @@ class ModuloInsertion:
         stop: Callable[[], bool],
         held: Collection[int] = (),
     ) -> list[int]:
-        """Insert jobs; returns those that found no room, or for which there was no time.
+        """Insert jobs; return those that found no room, or for which there was no time.
 
         Room is made by ruin and recreate with ejection counts, as fleets of vehicles are made smaller (Christiaens and
         Vanden Berghe, 2020). Other jobs may be left out instead of the unassigned ones, where these have been left out
@@ -111,7 +123,7 @@ class ModuloInsertion:
         return best is not None
 
     def _best(self, index: int, assignment: Assignment, alone: int) -> ScheduledJob | None:
-        """The job inserted at the phase at which it takes least time; the first one without any waiting time will do.
+        """Return the job inserted at the phase at which it takes least time, or at the first one without waiting time.
 
         Phases are tried in the order of what the links alone make of them, as long as that is better.
         """
@@ -129,7 +141,7 @@ class ModuloInsertion:
         return best
 
     def _phases(self, assignment: Assignment, channel: Calendar) -> list[tuple[int, int]]:
-        """Starts at which the first transfer follows another one at once, or a block another one, and 0.
+        """Return phases at which the first transfer or a block follows another one at once, and 0.
 
         Each with the time that the job takes from there as far as its links are free, shortest first.
         """
@@ -148,7 +160,9 @@ class ModuloInsertion:
     def _ruin_and_recreate(
         self, unassigned: Sequence[int], ejection_counts: Sequence[int], weights: Sequence[float], held: Collection[int]
     ) -> list[int]:
-        """Eject jobs where an unassigned one might go, insert these and some of those; returns who is left.
+        """Eject jobs where an unassigned one might go, insert that one and some of the others.
+
+        Return the unassigned jobs.
 
         Nothing changes where more than a few more would be unassigned, or such as have been ejected more often in sum.
         """
@@ -174,13 +188,13 @@ class ModuloInsertion:
         return [index for index in unassigned if index not in tried] + left
 
     def _shuffled(self, indices: Sequence[int], first: int, weights: Sequence[float]) -> list[int]:
-        """Jobs by weights blurred by chance, in half of all cases the first one before all."""
+        """Return jobs by weights blurred by chance, in half of all cases with the first one in front."""
         front = self.rng.random() < 0.5
         key = {index: -weights[index] * self.rng.uniform(1, self.params.blur) for index in indices}
         return sorted(indices, key=lambda index: (not front or index != first, key[index]))
 
     def _neighbours(self, index: int) -> list[int]:
-        """Jobs that share links, or a GPU of each server, with an assignment of the job."""
+        """Return the jobs that share links, or a GPU of each server, with an assignment of the job."""
         placement, assignment = self.schedule.placement, self.policy.target(index)
         server_of = self.schedule.data.layout.server_of
         found: dict[int, None] = {}

@@ -29,13 +29,26 @@ class BestFitInsertion:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """On a cyclic horizon with too many operations for their sequence to be annealed."""
+        """Return whether the horizon is cyclic and has too many operations for their sequence to be annealed."""
         if not context.cyclic or context.sequenced:
             return False
         return not context.operations.instance.policed or context.shared(PeriodSearch).candidate_table.complete
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Try shorter periods."""
+        """Try shorter periods.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; not used, since the period is that of the solve state.
+        budget
+            Is told the work, and says when to stop.
+
+        Returns
+        -------
+        Candidate | None
+            The plan of the shortest period found, or None.
+        """
         with budget.slice(self._slice * self._length.length):
             found = self._shortened()
             if found is not None or budget.cut():

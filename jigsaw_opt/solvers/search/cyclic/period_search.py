@@ -40,11 +40,11 @@ class PeriodSearch:
         self._steps: dict[InsertionParams | GroupInsertionParams, float] = {}
 
     def by_groups(self) -> Candidate | None:
-        """Jobs inserted group by group at a shorter period, with exchanges between groups."""
+        """Insert jobs group by group at shorter periods, with exchanges between groups; return the last plan."""
         return self._shortened(self.data.params.group_insertion, self._by_groups_at)
 
     def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
-        """Jobs assigned to groups of servers and blocks in these."""
+        """Return a new assignment of jobs to groups of servers and blocks in these."""
         threads = self.solve_state.options.threads
         return HierarchicalAssignment(self.candidate_table, target, longest, self.rng, threads, self._count_annealing)
 
@@ -73,7 +73,7 @@ class PeriodSearch:
         return decomposed.insert_all(patience)
 
     def best_fit(self) -> Candidate | None:
-        """Jobs inserted one by one at a shorter period, each where it fits best."""
+        """Insert jobs one by one at shorter periods, each where it fits best; return the last plan."""
         return self._shortened(self.params, self._best_fit_at)
 
     def _best_fit_at(self, period: int) -> Timetable | None:
@@ -83,7 +83,10 @@ class PeriodSearch:
     def _shortened(
         self, params: InsertionParams | GroupInsertionParams, attempt: Callable[[int], Timetable | None]
     ) -> Candidate | None:
-        """Try shorter periods: where all jobs found room shorter still, else not as short; returns the last plan."""
+        """Try shorter periods, and return the last plan.
+
+        The next period is shorter still where all jobs found room, and closer to the best one where they did not.
+        """
         found: Candidate | None = None
         least, most, failures = self.params.least_step, self.params.most_step, 0
         while failures < params.failures and not self.budget.over():
@@ -112,7 +115,7 @@ class PeriodSearch:
         self.budget.spend(operations * self.data.params.prices.insertion_look)
 
     def _weights(self, assignments: Sequence[Assignment]) -> list[float]:
-        """Lengths of jobs times their links, blurred by chance."""
+        """Return the lengths of jobs times their links, blurred by chance."""
         return [
             self.rng.uniform(0.9, 1.1) * it.iteration_us * it.job.iterations * (1 + len(it.links)) for it in assignments
         ]

@@ -13,7 +13,7 @@ __all__ = ["fast_enough", "groups_of", "repartitioned"]
 
 
 def groups_of(data: ProblemData) -> list[list[int]]:
-    """Servers near one another, in groups with room for the widest job, as small as may be.
+    """Return groups of servers near one another, with room for the widest job, as small as possible.
 
     A rack is cut into groups of as many servers as the widest job needs, rounded up to a power of two; racks and parts
     of racks that are smaller go together.
@@ -38,7 +38,7 @@ def groups_of(data: ProblemData) -> list[list[int]]:
 
 
 def repartitioned(groups: Sequence[Sequence[int]], candidate_table: CandidateTable, longest: int) -> list[list[int]]:
-    """Groups cut anew for jobs that are fast enough on no servers of one group, but on some of several.
+    """Return the groups, partitioned anew for jobs that are fast enough only on servers of several groups.
 
     Such servers, of as few groups as may be, become a group of their own, and what is left of the others too. Jobs go
     to one as long as their transfers find time there.
@@ -79,13 +79,21 @@ def repartitioned(groups: Sequence[Sequence[int]], candidate_table: CandidateTab
 
 
 def fast_enough(candidate_sets: Sequence[CandidateSet], longest: int) -> list[CandidateSet]:
-    """candidate sets at which a job takes no longer than it may, or else its fastest ones."""
+    """Return the candidate sets at which a job takes no longer than it may, or else its fastest ones.
+
+    Parameters
+    ----------
+    candidate_sets
+        All candidate sets of a job.
+    longest
+        How long it may take, in microseconds.
+    """
     most = max(longest, min((candidate_set.length for candidate_set in candidate_sets), default=0))
     return [candidate_set for candidate_set in candidate_sets if candidate_set.length <= most]
 
 
 def _together(parts: Sequence[list[int]], size: int) -> list[list[int]]:
-    """Parts of groups put together as long as they are no larger than a group."""
+    """Return parts of groups merged as long as they are no larger than a group."""
     found: list[list[int]] = []
     for part in parts:
         if found and len(found[-1]) + len(part) <= size:
@@ -98,7 +106,7 @@ def _together(parts: Sequence[list[int]], size: int) -> list[list[int]]:
 def _without_group(
     candidate_table: CandidateTable, longest: int, groups_at: Callable[[CandidateSet], set[int]]
 ) -> list[list[CandidateSet]]:
-    """Of each job whose candidate sets that are fast enough all lie in several groups, these sets.
+    """Return, for each job without a fast enough candidate set in one group, the sets that span several groups.
 
     Jobs of most transfers come first.
     """

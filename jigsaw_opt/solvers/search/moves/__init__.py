@@ -48,7 +48,7 @@ class Move(Protocol):
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Whether the move can be of use to a search; asked once there are first plans."""
+        """Return whether the move can be of use to a search; asked once there are first plans."""
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Look for a better plan.
@@ -71,10 +71,10 @@ class Move(Protocol):
 
 
 def names() -> tuple[str, ...]:
-    """Names of all moves, ours first."""
+    """Return the names of all moves, ours first."""
     return (*_OWN, *(name for name in registered(GROUP) if name not in _OWN))
 
 
 def move_types() -> list[type[Move]]:
-    """All moves that load, in the order in which they are first tried."""
+    """Return all moves that load, in the order in which they are first tried."""
     return list(loadable(lambda name: load(GROUP, "move", name, _OWN), names()))

@@ -23,12 +23,12 @@ class _OrderMove:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Whether there is a plan to begin with."""
+        """Return whether there is a plan to begin with."""
         return context.solve_state.best is not None
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is no point in going on."""
+        """Return whether there is no point in going on."""
         return self._search.exhausted
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:

@@ -43,7 +43,10 @@ class PlacementModel:
         self._places = [places for places in server_partitions(data.operations.cluster) if not places.shared]
 
     def within(self, limit: int) -> list[Assignment] | None:
-        """A placement whose loads, and lengths without contention, are within a limit; None where none was found."""
+        """Return a placement whose loads, and lengths without contention, are within a limit.
+
+        None where none was found.
+        """
         data = self.data
         model = cpsat_loads.build(data.operations, limit, self._places)
         value = self.engine.solve_all([model.model], self.data.params.cp_placement.work)[0]
@@ -73,7 +76,7 @@ class CpPlacement:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Where a makespan or period is at stake, and memory keeps workers of the best list schedule from levels."""
+        """Return whether memory limits the levels of the best list schedule, for a makespan or period."""
         if not context.shared(SequenceAnnealing).fits or not cpsat_loads.fits(context.operations):
             return False
         if context.operations.objective == "weighted_completion" or context.best_list is None:
@@ -82,7 +85,20 @@ class CpPlacement:
         return any(min(own) < job.levels for own, job in zip(caps, context.operations.jobs, strict=True))
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Ask for a placement, schedule it, relocate from it."""
+        """Find a placement by CP-SAT, schedule it, and relocate jobs from it.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; None before there is any.
+        budget
+            Is told the work, and says when to stop.
+
+        Returns
+        -------
+        Candidate | None
+            The best plan found, or None.
+        """
         context = self.context
         least = max(context.solve_state.bound, self.model.failed)
         most = 2 * least if incumbent is None else incumbent.value

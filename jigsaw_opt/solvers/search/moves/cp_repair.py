@@ -31,7 +31,7 @@ class Repair:
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in context.operations.jobs]
 
     def improve(self, plan: Timetable) -> Candidate | None:
-        """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""
+        """Time parts anew as long as that improves the plan; a fruitless call allows the next one more work."""
         found = self._cycle(plan) if plan.period_us is not None else self._line(plan)
         self._effort.spent(found is not None)
         return found
@@ -47,7 +47,7 @@ class Repair:
         return found
 
     def _cycle(self, plan: Timetable) -> Candidate | None:
-        """Close in on the least period of the placement, all jobs at once."""
+        """Bisect for the least period of the placement, all jobs at once."""
         if sum(self._sizes) > self.params.operations[-1]:
             return None
         low, jobs, found = self.context.solve_state.bound, list(range(len(self._sizes))), None
@@ -68,13 +68,13 @@ class Repair:
         return candidate
 
     def _first(self, plan: Timetable) -> int:
-        """The job that ends last, or with weighted ends any."""
+        """Return the job that ends last, or with weighted ends any."""
         if self.data.operations.objective == "weighted_completion":
             return self.rng.randrange(len(plan.jobs))
         return max(range(len(plan.jobs)), key=lambda index: job_end(plan.jobs[index]))
 
     def _around(self, plan: Timetable, first: int) -> list[int]:
-        """A job and those that have most in common with it, up to a number of operations."""
+        """Return a job and those that have most in common with it, up to a number of operations."""
         most, features = (
             self.rng.choice(self.params.operations),
             self.rng.choice((self._gpus, self._servers, self._links, self._times)),
@@ -90,22 +90,22 @@ class Repair:
 
     @staticmethod
     def _gpus(plan: Timetable, index: int) -> frozenset[object]:
-        """GPUs of a job."""
+        """Return the GPUs of a job."""
         return frozenset(plan.jobs[index].gpus)
 
     def _servers(self, plan: Timetable, index: int) -> frozenset[object]:
-        """Servers of a job."""
+        """Return the servers of a job."""
         number, server_of = self.data.number, self.data.layout.server_of
         return frozenset(server_of[number[name]] for name in plan.jobs[index].gpus)
 
     def _links(self, plan: Timetable, index: int) -> frozenset[object]:
-        """Links of a job, or where it uses none, its GPUs."""
+        """Return the links of a job, or where it uses none, its GPUs."""
         number, job = self.data.number, self.data.operations.jobs[index]
         channel = self.data.channel(job, [number[name] for name in plan.jobs[index].gpus])
         return frozenset(channel.links) if channel is not None and channel.links else self._gpus(plan, index)
 
     def _times(self, plan: Timetable, index: int) -> frozenset[object]:
-        """Which of some equal windows of time a job runs in."""
+        """Return in which of some equal windows of time a job runs."""
         jobs = plan.jobs
         begin, end = min(block.start_us for block in jobs[index].iterations[0].blocks), job_end(jobs[index])
         window = max(1, max(map(job_end, jobs)) // self.params.windows)
@@ -122,9 +122,22 @@ class RepairBest:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """On a finite horizon, and where a cyclic one has too many operations for their sequence to be annealed."""
+        """Return whether the horizon is finite, or has too many operations for their sequence to be annealed."""
         return not (context.cyclic and context.sequenced)
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Repair."""
+        """Repair the best plan.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; None before there is any.
+        budget
+            Is not used: the repair knows that of the search.
+
+        Returns
+        -------
+        Candidate | None
+            The improved plan, or None.
+        """
         return None if incumbent is None else self.repair.improve(incumbent.timetable)

@@ -30,7 +30,9 @@ class Trials:
         )
 
     def make(self, most: int | None = None) -> Candidate | None:
-        """Make the next ones, all of them where `most` is None, and at least one, until there is a reason to stop.
+        """Make the next trials until there is a reason to stop, and return the best of them.
+
+        At least one is made; all of them where `most` is None.
 
         Returns the best of them.
         """
@@ -57,9 +59,22 @@ class Heuristic:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """In the first of several searches: it does so for the others."""
+        """Return whether this is the first of several searches, which makes the trials for all of them."""
         return context.stream == 0
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Make them."""
+        """Make the trials that are left.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; not used.
+        budget
+            Is not used: the trials know that of the search.
+
+        Returns
+        -------
+        Candidate | None
+            The best plan of the trials, or None.
+        """
         return self.context.shared(Trials).make()

@@ -22,11 +22,24 @@ class Intensify:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Where there are too many operations for their sequence to be annealed in a moment."""
+        """Return whether there are too many operations for their sequence to be annealed quickly."""
         return not context.sequenced
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Anneal."""
+        """Anneal the best list schedule.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; not used.
+        budget
+            Is not used: the annealing knows that of the search.
+
+        Returns
+        -------
+        Candidate | None
+            The best plan found, or None where there is no list schedule.
+        """
         context = self.context
         if context.best_list is None:
             return None

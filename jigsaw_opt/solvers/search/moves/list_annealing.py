@@ -15,7 +15,15 @@ __all__ = ["Annealer", "ListAnnealing", "draft"]
 
 
 def draft(context: Context, balancer: LoadBalancer) -> ListSchedule | None:
-    """The placement at hand under the plain priorities; None where memory admits no levels."""
+    """Return the list schedule of a placement, without factors on its priorities; None where memory admits no levels.
+
+    Parameters
+    ----------
+    context
+        The search.
+    balancer
+        The placement.
+    """
     assignments = balancer.placement.resolved()
     if assignments is None:
         return None
@@ -41,7 +49,7 @@ class ListAnnealing:
         self.params = context.params.list_annealing
 
     def run(self, start: ListSchedule, steps: int, initial: float) -> ListSchedule:
-        """The best list schedule that some steps lead to.
+        """Return the best list schedule that some steps lead to.
 
         Parameters
         ----------
@@ -68,7 +76,7 @@ class ListAnnealing:
         return best
 
     def _step(self, current: ListSchedule, temperature: float) -> ListSchedule | None:
-        """The list schedule after one change, or None where the change is not kept."""
+        """Return the list schedule after one change, or None where the change is not kept."""
         priority, offset = current.priority, current.offset_us
         moved: Sequence[tuple[int, Assignment]] = ()
         if self.rng.random() < self.params.placement_share:
@@ -89,7 +97,7 @@ class ListAnnealing:
         return loss <= 0 or (temperature > 0 and self.rng.random() < exp(-loss / temperature))
 
     def _late(self, current: ListSchedule) -> int | None:
-        """Now and then the job that ends last, or one that shares a GPU with it."""
+        """Return, in some of the calls, the job that ends last or one that shares a GPU with it; else None."""
         if self.rng.random() >= self.params.focus_share:
             return None
         ends = current.outcome.ends
@@ -98,7 +106,7 @@ class ListAnnealing:
         return self.rng.choice(list(self.balancer.placement.on_gpu[gpu]))
 
     def _priorities(self, current: ListSchedule) -> tuple[list[float], list[int]]:
-        """One or two factors drawn again, or a job released only when another one begins or ends."""
+        """Draw one or two priority factors anew; sometimes let a job start only when another one begins or ends."""
         rng, count = self.rng, len(current.assignments)
         priority, offset = list(current.priority), list(current.offset_us)
         for _ in range(rng.choice((1, 1, 2))):
@@ -124,7 +132,17 @@ class Annealer:
         self._effort = Effort(params.driver.longest if context.cyclic else params.list_annealing.longest)
 
     def run(self, balancer: LoadBalancer, start: ListSchedule, brief: bool = False) -> Candidate:
-        """The best plan that comes of annealing a list schedule, briefly or not, and then its sequence."""
+        """Anneal a list schedule, then the sequence of its operations, and return the best plan.
+
+        Parameters
+        ----------
+        balancer
+            Makes the changes of the placement.
+        start
+            The list schedule to begin with.
+        brief
+            Whether the annealing of the list schedule is short.
+        """
         context, params = self.context, self.context.params.list_annealing
         context.propose_list(start)
         steps = max(5, min(params.most_steps, params.operations // context.evaluator.operations_a_look))

@@ -50,7 +50,7 @@ class LoadBalancer:
         self.shaped = [index for index in range(len(data.demands)) if len(data.shapes(index)) > 1]
 
     def build(self, order: Sequence[int]) -> bool:
-        """Place all jobs anew in an order, each where it costs least; says whether all found room.
+        """Place all jobs anew in an order, each where it costs least; return whether all found room.
 
         The levels of all jobs have the same shape, or each has its own; where memory has no room for it, another one.
         """
@@ -64,7 +64,7 @@ class LoadBalancer:
         return all(self._insert(index) for index in checking_deadline(order))
 
     def adopt(self, assignments: Sequence[Assignment]) -> None:
-        """Take over a whole placement."""
+        """Replace the placement by a whole one."""
         for index, assignment in enumerate(self.placement.assignments):
             if assignment is not None:
                 self.placement.unplace(index)
@@ -72,16 +72,24 @@ class LoadBalancer:
             self.place(index, assignment)
 
     def assignments(self) -> list[Assignment]:
-        """The assignments of a whole placement."""
+        """Return the assignments of a whole placement."""
         return [assignment for assignment in self.placement.assignments if assignment is not None]
 
     def anneal(self, steps: int, temperature: float) -> None:
-        """Take some steps, at a temperature that falls from `temperature` to 0."""
+        """Take some steps, at a temperature that falls to 0.
+
+        Parameters
+        ----------
+        steps
+            Number of steps.
+        temperature
+            Temperature of the first step, in units of the cost.
+        """
         for step in range(steps):
             self.step(temperature * (1 - step / steps) ** 2)
 
     def step(self, temperature: float) -> None:
-        """Change the placement, or leave it where that costs too much."""
+        """Change the placement, or leave it as it is where that costs too much."""
         before = self.change()
         if before is None:
             return
@@ -91,7 +99,7 @@ class LoadBalancer:
         self.undo(moved)
 
     def change(self, first: int | None = None) -> tuple[list[tuple[int, Assignment]], float] | None:
-        """Move a job, by itself or with others; returns the old assignments of all that moved and the gain, or None."""
+        """Move a job, by itself or with others; return the old assignments of all that moved and the gain, or None."""
         kind = self.rng.random()
         if first is None:
             first = self._bottleneck_job()
@@ -122,14 +130,22 @@ class LoadBalancer:
             self.place(index, assignment)
 
     def assignment(self, index: int) -> Assignment:
-        """Spot of a placed job."""
+        """Return the assignment of a placed job."""
         assignment = self.placement.assignments[index]
         if assignment is None:
             raise ValueError(f"job {index} is not placed")
         return assignment
 
     def place(self, index: int, assignment: Assignment) -> None:
-        """Put a job on an assignment."""
+        """Put a job on an assignment.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        assignment
+            Where it goes.
+        """
         plan = assignment.plan
         fixed = [max(column) for column in zip(*plan.rows, strict=True)] if plan.fixed else None
         self.placement.place(index, assignment, fixed or assignment.demand.need)
@@ -159,7 +175,10 @@ class LoadBalancer:
         return old, gain
 
     def _change_profile(self, first: int) -> tuple[list[tuple[int, Assignment]], float] | None:
-        """Levels of a job, of any where this one has no choice, in another shape, on the same GPUs or elsewhere."""
+        """Change the level profile of a job, on the same GPUs or elsewhere.
+
+        Where the job has only one profile, another job is taken.
+        """
         index = first if len(self.data.shapes(first)) > 1 else self.rng.choice(self.shaped)
         before = self.placement.demands[index]
         others = [demand for demand in self.data.shapes(index) if demand is not before]
@@ -178,7 +197,7 @@ class LoadBalancer:
     def _swap(
         self, first: int, second: int, server: int, source: int
     ) -> tuple[list[tuple[int, Assignment]], float] | None:
-        """Exchange what two jobs have on two servers."""
+        """Exchange the GPUs that two jobs have on two servers."""
         one, two = self.assignment(first), self.assignment(second)
         self.placement.unplace(first)
         self.placement.unplace(second)
@@ -191,7 +210,7 @@ class LoadBalancer:
         return self._move([(first, gpus), (second, others)])
 
     def _bottleneck_job(self) -> int:
-        """A job on something full."""
+        """Return a job on a GPU or link with a large load."""
         rng, placement = self.rng, self.placement
         if rng.random() < 0.15:
             return max(
@@ -210,7 +229,7 @@ class LoadBalancer:
         return rng.choice(on)
 
     def _other(self, first: int) -> int:
-        """Another job, in half of all cases one that shares a GPU."""
+        """Return another job, in half of all cases one that shares a GPU."""
         count = len(self.placement.assignments)
         near = [i for gpu in self.assignment(first).gpus[:2] for i in self.placement.on_gpu[gpu] if i != first]
         if near and self.rng.random() < 0.5:
@@ -235,7 +254,7 @@ class LoadBalancer:
         return best
 
     def _cost(self, assignment: Assignment) -> float:
-        """What the job adds to the excess of its GPUs, its links and itself."""
+        """Return what the job adds to the excess of its GPUs, its links and itself."""
         target, placement = self.target_us, self.placement
         iterations = assignment.job.iterations
         total = self.params.length_weight * _over(
@@ -254,7 +273,7 @@ class LoadBalancer:
 
 
 def _excess(load: int, target: int) -> float:
-    """Price of a load: small and rising up to the target, steep above."""
+    """Return the price of a load: small and rising up to the target, steep above."""
     share = load / target
     return share * share * share * share + (_over(load, target) if share > 1 else 0.0)
 
@@ -265,7 +284,20 @@ def _over(length: int, target: int) -> float:
 
 
 def random_order(jobs: Sequence[Demand], rng: random.Random) -> list[int]:
-    """Jobs of most work first, or the longest, the widest, or those of most memory; blurred by chance."""
+    """Return jobs by decreasing work, length, width, or memory times length; which of them is random, as is a blur.
+
+    Parameters
+    ----------
+    jobs
+        What each job asks for.
+    rng
+        Source of random numbers.
+
+    Returns
+    -------
+    list[int]
+        Indices of the jobs.
+    """
     load = [max(d.slot_us.values()) * rng.uniform(0.8, 1.25) for d in jobs]
     weight = rng.choice(("work", "length", "width", "memory"))
     if weight == "width":

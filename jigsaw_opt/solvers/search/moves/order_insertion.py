@@ -16,7 +16,7 @@ __all__ = ["AnnealOrder"]
 
 
 _STEP_VISITS = 500
-"""What a step takes besides, in operations that are tried meanwhile."""
+"""Fixed work of a step, as a number of operations that are tried in the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Inserted:
 
     @property
     def value(self) -> int:
-        """The objective."""
+        """Return the objective."""
         return self.partial[-1]
 
 
@@ -60,11 +60,24 @@ class AnnealOrder:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """For weighted completions, where an insertion of all jobs takes a moment."""
+        """Return whether completions are weighted, and an insertion of all jobs takes little time."""
         return context.evaluator.weighted and affordable(context.operations)
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Anneal the order; then the sequence of the plan that comes out."""
+        """Anneal the order, then the sequence of the resulting plan.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; its order is one to begin with.
+        budget
+            Is told the work, and says when to stop.
+
+        Returns
+        -------
+        Candidate | None
+            The best plan found, or None where no order finds room for all jobs.
+        """
         before = self._start(incumbent)
         if before is None:
             return None
@@ -79,7 +92,10 @@ class AnnealOrder:
         return found
 
     def _start(self, incumbent: Candidate | None) -> _Inserted | None:
-        """The best order so far or that of the best plan, whichever is better; at first Smith's order instead."""
+        """Return the better of the best order so far and that of the best plan.
+
+        At first Smith's order replaces the former.
+        """
         choices = [0] * len(self._counts) if self._best is None else self._best.choices
         orders = [smith_order(self.context.data) if self._best is None else self._best.order]
         if incumbent is not None:
@@ -88,14 +104,17 @@ class AnnealOrder:
         return min((one for one in tried if one is not None), key=lambda one: one.value, default=None)
 
     def _inserted(self, order: list[int], choices: list[int], limits: list[int] | None = None) -> _Inserted | None:
-        """Insert all jobs; None where that is above a limit or a job finds no room."""
+        """Insert all jobs; return None where the objective is above a limit or a job finds no room."""
         insertion = self._insertion
         insertion.ask(choices)
         value = insertion.insert(order, limits)
         return None if value >= insertion.beyond else _Inserted(order, choices, insertion.partial())
 
     def _annealed(self, start: _Inserted, length: float, budget: Budget) -> _Inserted:
-        """The best order that some steps lead to: so many times as many as usual, or for as many visits."""
+        """Return the best order that some steps lead to.
+
+        The annealing ends after `length` times the usual number of steps, or of visited operations.
+        """
         hot, price = self.rng.choice(self.params.temperatures), self.context.params.prices.insertion_visit
         best = current = start
         step_share = 1 / (length * self.params.steps_per_job * len(start.order))
@@ -113,7 +132,7 @@ class AnnealOrder:
         return best
 
     def _changed(self, current: _Inserted) -> tuple[list[int], list[int], int]:
-        """An order in which a job has another place or asks for another level profile; and the last position changed.
+        """Return an order in which a job has another place or level profile, and the last position that changed.
 
         Half of all places are anywhere, the others near the old one.
         """
@@ -131,14 +150,14 @@ class AnnealOrder:
         return order, choices, max(at, to)
 
     def _limits(self, current: _Inserted, last: int, loss: int) -> list[int]:
-        """What the objective may be by position: behind all changes little more than it is at present."""
+        """Return limits of the objective by position: behind all changes, little more than it is at present."""
         slack = loss + round(self.params.slack * current.value)
         limits = [self._insertion.beyond] * last + [value + slack for value in current.partial[last:]]
         limits[-1] = current.value + loss
         return limits
 
     def _plan(self, found: _Inserted) -> Candidate:
-        """The plan of an order."""
+        """Return the plan of an order."""
         self._inserted(found.order, found.choices)
         candidate = self.context.candidate(self._insertion.timetable())
         self.context.propose(candidate)
@@ -146,6 +165,6 @@ class AnnealOrder:
 
 
 def _order_of(plan: Timetable) -> list[int]:
-    """Jobs in the order in which they begin in a plan."""
+    """Return the jobs in the order in which they begin in a plan."""
     begins = [min(block.start_us for block in job.iterations[0].blocks) for job in plan.jobs]
     return sorted(range(len(begins)), key=begins.__getitem__)

@@ -32,12 +32,20 @@ def twin(operations: Operations) -> Operations:
 
 
 def brought_over(plan: Timetable, context: Context) -> Candidate:
-    """Return a finite plan as one of a cyclic search, which it is proposed to."""
+    """Return a finite plan as one of a cyclic search, and propose it there.
+
+    Parameters
+    ----------
+    plan
+        The finite plan.
+    context
+        The cyclic search.
+    """
     return context.shared(SequenceAnnealing).compressed(repeated(plan))
 
 
 def repeated(plan: Timetable) -> Timetable:
-    """A finite plan as a cyclic one, its makespan the period."""
+    """Return a finite plan as a cyclic one, with its makespan as the period."""
     return Timetable(plan.jobs, max(1, *map(job_end, plan.jobs)))
 
 
@@ -57,11 +65,24 @@ class OtherHorizon:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Whether the horizon is cyclic and sequences are annealed at all."""
+        """Return whether the horizon is cyclic and sequences are annealed at all."""
         return context.cyclic and context.shared(SequenceAnnealing).fits
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Make moves there as long as they find better plans."""
+        """Make moves on the other horizon as long as they find better plans.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; brought over to the other search where it is new.
+        budget
+            Is told the work, and says when to stop.
+
+        Returns
+        -------
+        Candidate | None
+            The last plan that improved on the incumbent, or None.
+        """
         found = None
         if self._more and incumbent is not None and incumbent.value != self._known:
             brought_over(incumbent.timetable, self._driver.context)
@@ -72,7 +93,7 @@ class OtherHorizon:
         return found
 
     def _step(self, budget: Budget) -> Timetable | None:
-        """Make one move there, at first the opening; returns its plan if that is better than all before."""
+        """Make one move there, at first the opening; return its plan if that is better than all before."""
         before = self.solve_state.objective
         if self._more is None:
             self._more = self._driver.open(Budget(self.solve_state, parent=budget))
@@ -105,7 +126,7 @@ class _TwinControl(SolveState):
 
 
 def _options(options: Options) -> Options:
-    """The options of the solve without its goals, and without this move."""
+    """Return the options of the solve without its goals, and without this move."""
     params = options.params or SearchParams()
     params = replace(params, without=(*params.without, OtherHorizon.name))
     return replace(options, gap=None, target=None, no_improvement=None, params=params)

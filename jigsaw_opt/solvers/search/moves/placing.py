@@ -23,7 +23,7 @@ class Placing:
         self.construction_work = workers * context.params.prices.placed_worker
 
     def balancer(self, target: float | None = None) -> LoadBalancer:
-        """An empty placement and what its loads should keep to: a least load times a factor, drawn where not given.
+        """Return an empty placement with a target for its loads: a least load times a factor, random where not given.
 
         The least load is the bound, or for weighted ends the mean load of a GPU.
         """
@@ -38,12 +38,12 @@ class Placing:
         )
 
     def construct(self, balancer: LoadBalancer) -> bool:
-        """Place all jobs in some order; says whether all found room."""
+        """Place all jobs in some order; return whether all found room."""
         self.context.budget.spend(self.construction_work)
         return balancer.build(random_order(self.context.data.demands, self.rng))
 
     def balanced(self) -> LoadBalancer | None:
-        """A placement made anew and balanced; None where no order leaves room for all jobs."""
+        """Return a new, balanced placement; None where no order leaves room for all jobs."""
         balancer = self.balancer()
         if not any(self.construct(balancer) for _ in range(self.params.constructions)):
             return None
@@ -57,7 +57,7 @@ class Placing:
         return balancer
 
     def _steps(self) -> int:
-        """Steps of balancing: by the number of jobs, fewer where jobs are wide and a step takes long."""
+        """Return the steps of balancing: by the number of jobs, fewer where jobs are wide and a step takes long."""
         jobs = len(self.context.operations.jobs)
         workers = sum(job.slots for job in self.context.operations.jobs)
         return max(1, min(self.params.steps_per_job * jobs, self.params.most_worker_steps * jobs // workers))

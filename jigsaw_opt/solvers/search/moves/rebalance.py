@@ -34,7 +34,7 @@ class Rebalance:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Where sequences of a cyclic horizon are annealed at all."""
+        """Return whether the horizon is cyclic and sequences are annealed at all."""
         return context.cyclic and context.shared(SequenceAnnealing).fits
 
     @cached_property
@@ -42,7 +42,20 @@ class Rebalance:
         return PlacementSearch(self.context.data, self.rng)
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Schedule all jobs anew at loads that are alike, then change the better plan again and again."""
+        """Schedule all jobs anew at similar loads, then change the better plan repeatedly.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; None before there is any.
+        budget
+            Is told the work, and says when to stop.
+
+        Returns
+        -------
+        Candidate | None
+            The improved plan, or None.
+        """
         if incumbent is None:
             return None
         work = budget.work
@@ -73,7 +86,7 @@ class Rebalance:
         return after if after.value < before.value else before
 
     def _changed(self, before: SequencedSchedule) -> SequencedSchedule | None:
-        """Return a schedule of which what binds has changed."""
+        """Return a schedule in which the binding resource or job has changed."""
         after = self._placed(before, self.rng.choice(self.params.shares), self.params.steps_per_worker)
         if after is None or self.context.budget.over():
             return None

@@ -22,11 +22,24 @@ class Relocate:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Where sequences are annealed at all."""
+        """Return whether sequences are annealed at all."""
         return context.shared(SequenceAnnealing).fits
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Relocate from the best plan again and again, for a share of work."""
+        """Relocate jobs from the best plan repeatedly, for a limited work.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; not used, since each round asks the solve state.
+        budget
+            Is told the work, and says when to stop.
+
+        Returns
+        -------
+        Candidate | None
+            The best plan found, or None.
+        """
         context, sequences, found = self.context, self.sequences, None
         enough = sequences.work + context.params.relocation.work
         while sequences.work < enough:

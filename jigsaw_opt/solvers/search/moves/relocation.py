@@ -40,7 +40,7 @@ class Relocation:
         watch: Callable[[SequencedSchedule], object],
         stop: Callable[[int], bool],
     ) -> SequencedSchedule:
-        """The best schedule that some steps lead to.
+        """Return the best schedule that some steps lead to.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Relocation:
         return best
 
     def _least(self, moved: Sequence[tuple[int, Assignment]]) -> int:
-        """What loads, and lengths of the jobs that have moved, make of the makespan or period by themselves."""
+        """Return a bound on the makespan or period from all loads, and from the lengths of the jobs that have moved."""
         placement = self.balancer.placement
         if self.balancer.data.operations.objective == "weighted_completion":
             return 0
@@ -95,7 +95,7 @@ class Relocation:
         return max(*placement.gpu_us, *placement.link_us, *lengths)
 
     def _late(self, current: SequencedSchedule) -> int | None:
-        """Now and then a job that shares a GPU with one that the objective hangs on, or that one."""
+        """Return, in some of the calls, a critical job or one that shares a GPU with it; else None."""
         if self.rng.random() >= self._focus_share or not current.critical_jobs:
             return None
         gpu = self.rng.choice([gpu for index in current.critical_jobs for gpu in current.assignments[index].gpus])

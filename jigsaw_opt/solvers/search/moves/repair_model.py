@@ -34,7 +34,7 @@ class RepairModel:
         self.solve_state, self.data, self.engine = solve_state, data, engine
 
     def improve(self, plan: Timetable, jobs: Sequence[int], work: float) -> Timetable | None:
-        """A better plan of a finite horizon in which only some jobs differ, or None where none was found.
+        """Return a better plan of a finite horizon in which only some jobs differ, or None where none was found.
 
         Parameters
         ----------
@@ -49,7 +49,19 @@ class RepairModel:
         return None if frame.limit < frame.bound else self._solve(plan, jobs, frame, work)
 
     def at_period(self, plan: Timetable, jobs: Sequence[int], period: int, work: float) -> Timetable | None:
-        """A plan of a given period in which only some jobs differ; the others keep to that period already."""
+        """Return a plan of a given period in which only some jobs differ, or None where none was found.
+
+        Parameters
+        ----------
+        plan
+            The plan; the other jobs keep to the period already.
+        jobs
+            Numbers of the jobs that may change.
+        period
+            The period, in microseconds.
+        work
+            Limit in the engine's deterministic seconds.
+        """
         return self._solve(plan, jobs, cpsat_retiming.Frame(period), work)
 
     @property
@@ -68,7 +80,7 @@ class RepairModel:
         return cpsat_retiming.Frame(None, True, sum(self._least(index) for index in jobs), now - 1)
 
     def _least(self, index: int) -> int:
-        """Weighted least end of a job."""
+        """Return the weighted least end of a job."""
         operations = self.data.operations
         job = operations.jobs[index]
         return job.weight * (
@@ -97,7 +109,7 @@ class RepairModel:
         return None if value is None else self._merged(plan, jobs, model.plan(value), frame.period)
 
     def _readiness(self, jobs: Sequence[int]) -> int:
-        """Number of conditions that a bucket is ready at a worker of some level, a measure of the model."""
+        """Return the number of conditions that a bucket is ready at a worker of some level, a measure of the model."""
         chosen = (self.data.operations.jobs[index] for index in jobs)
         return sum(readiness_of(job, job.slots) for job in chosen)
 
@@ -120,7 +132,7 @@ class RepairModel:
     def _busy(
         self, plan: Timetable, jobs: Sequence[int], period: int | None, gpus: set[int], links: set[int]
     ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-        """Intervals of all other jobs on some GPUs and links."""
+        """Return the busy intervals of all other jobs on some GPUs and links."""
         data, chosen = self.data, set(jobs)
         on_gpu: dict[int, list[tuple[int, int]]] = {gpu: [] for gpu in gpus}
         on_link: dict[int, list[tuple[int, int]]] = {link: [] for link in links}
@@ -141,7 +153,7 @@ class RepairModel:
     def _merged(
         self, plan: Timetable, jobs: Sequence[int], timings: Iterable[cpsat_retiming.RetimedTiming], period: int | None
     ) -> Timetable:
-        """The plan with the new timings; it is worked out anew as a whole."""
+        """Return the plan with the new timings; it is assembled anew as a whole."""
         data = self.data
         decisions = []
         fresh = dict(zip(jobs, timings, strict=True))
@@ -161,7 +173,7 @@ def _timing(job: JobPlan) -> cpsat_retiming.RetimedTiming:
 
 
 def _parts(start: int, end: int, period: int | None) -> list[tuple[int, int]]:
-    """An interval as it is, or within one period."""
+    """Return an interval as it is, or the parts of it within one period."""
     if start == end:
         return []
     if period is None:

@@ -23,11 +23,24 @@ class Restart:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Always."""
+        """Return True: it always applies."""
         return True
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Place, balance, anneal."""
+        """Place all jobs anew, balance the loads, and anneal.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; not used here, but passed on to `Intensify`.
+        budget
+            Budget of the search; passed on likewise.
+
+        Returns
+        -------
+        Candidate | None
+            The best plan found, or None where memory admits no levels.
+        """
         context = self.context
         balancer = context.shared(Placing).balanced()
         if balancer is None:

@@ -40,16 +40,16 @@ class SequenceAnnealing:
 
     @cached_property
     def sequencing(self) -> SequenceSearch:
-        """The search for sequences."""
+        """Return the search for sequences."""
         return SequenceSearch(self.context.data, self.rng)
 
     @property
     def steps(self) -> int:
-        """How many orders an annealing tries."""
+        """Return how many orders an annealing tries."""
         return max(1, self.params.operations_on(self.context.operations.horizon) // self.sequencing.size)
 
     def anneal(self, plan: Timetable) -> Candidate:
-        """A plan with its operations in another order."""
+        """Return a plan with its operations in another order."""
         start, steps = self.sequencing.given(plan), self.steps
         after = self.sequencing.anneal(
             start, start.assignments, steps, self.rng.choice(self.params.temperatures), self.swept
@@ -57,12 +57,20 @@ class SequenceAnnealing:
         return self.proposed(after)
 
     def compressed(self, plan: Timetable) -> Candidate:
-        """A plan with its operations in the order of their starts, each as early as that lets it."""
+        """Return a plan with its operations in the order of their starts, each as early as that order permits."""
         start = self.sequencing.given(plan)
         return self.proposed(self.sequencing.anneal(start, start.assignments, 1, 0.0, self.swept))
 
     def relocate(self, balancer: LoadBalancer, plan: Timetable) -> Candidate:
-        """A plan with some of its jobs elsewhere: the longer the more often that was in vain."""
+        """Return a plan with some of its jobs elsewhere; each call without success makes the next one longer.
+
+        Parameters
+        ----------
+        balancer
+            Makes the changes of the placement.
+        plan
+            The plan to begin with.
+        """
         relocating = self.context.params.relocation
         before, relocation = self.context.incumbent, Relocation(balancer, self.sequencing, self.rng)
         steps = round(self._effort.length * relocating.placements)

@@ -55,11 +55,11 @@ class FrozenPrefix:
     scheduled: ScheduledJob
 
     def reaches(self, iteration: int) -> bool:
-        """Whether any operation of an iteration has started."""
+        """Return whether any operation of an iteration has started."""
         return min(self.scheduled.blocks[iteration]) < self.moment
 
     def kept(self, iteration: int) -> tuple[Iterable[int | None], Iterable[int | None]]:
-        """Of the blocks and the transfers of an iteration, the starts that stay; None for the others."""
+        """Return the starts of blocks and of transfers of an iteration that stay; None for the others."""
         blocks, transfers = self.scheduled.blocks[iteration], self.scheduled.transfers[iteration]
         return self._before(blocks), self._before(transfers)
 
@@ -76,7 +76,7 @@ def insert_job(
     latest: int | None,
     frozen: FrozenPrefix | None = None,
 ) -> ScheduledJob | None:
-    """The job inserted at an assignment, each operation as early as the free times permit.
+    """Return the job inserted at an assignment, each operation as early as the free times permit.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def insert_job(
 
 
 def uncontended_profile(assignment: Assignment) -> list[tuple[list[int], int]]:
-    """For each iteration, when its buckets are ready and when its blocks end after it begins, if all GPUs are free."""
+    """Return, by iteration, when its buckets are ready and its blocks end after it begins, if all GPUs are free."""
     fastest_first = sorted(assignment.tables, key=itemgetter(-1))
     found: dict[tuple[int, ...], tuple[list[int], int]] = {}
     for row in assignment.plan.rows:
@@ -132,7 +132,7 @@ def uncontended_profile(assignment: Assignment) -> list[tuple[list[int], int]]:
 def least_length(
     assignment: Assignment, profile: Sequence[tuple[list[int], int]], channel: Calendar, begin: int
 ) -> int | None:
-    """Time that a job takes at least from a moment on, as far as its links are free; None without room there.
+    """Return the least time that a job takes from a moment on, as far as its links are free; None without room there.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _insert_iteration(
     barrier: int,
     frozen: FrozenPrefix | None,
 ) -> int | None:
-    """Insert the blocks and transfers of one iteration; returns its end, None without room or where an order breaks."""
+    """Insert the blocks and transfers of one iteration; return its end, None without room or where an order breaks."""
     assignment, moment = scheduled.assignment, 0 if frozen is None else frozen.moment
     blocks, transfers = (repeat(None), repeat(None)) if frozen is None else frozen.kept(iteration)
     levels: Sequence[int] | None
@@ -200,14 +200,14 @@ def _insert_iteration(
 
 
 def _start(calendar: Calendar, least: int, moment: int, duration: int, kept: int | None) -> int | None:
-    """The start that stays, if it is late enough, else the earliest one from a moment on."""
+    """Return the start that stays if it is late enough, else the earliest one from a moment on."""
     if kept is None:
         return calendar.earliest(max(least, moment), duration)
     return kept if kept >= least else None
 
 
 def _levels(assignment: Assignment, iteration: int, gpus: Sequence[Calendar], barrier: int) -> Sequence[int] | None:
-    """Levels of the slots: the deepest to the slot that would end it first, within what memory admits."""
+    """Return the levels of the slots: the deepest for the slot that would end it first, within what memory admits."""
     row = assignment.plan.rows[iteration]
     if assignment.plan.fixed or row[0] == row[-1]:
         return row

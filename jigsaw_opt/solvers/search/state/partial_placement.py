@@ -48,7 +48,15 @@ class PartialPlacement:
         self.on_link: list[dict[int, None]] = [{} for _ in range(data.layout.links)]
 
     def cap(self, index: int, gpu: int) -> int:
-        """Deepest level of one more worker, of job `index`, that the memory of a GPU admits; 0 for none."""
+        """Return the deepest level of one more worker of a job that the memory of a GPU admits; 0 for none.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        gpu
+            Number of the GPU.
+        """
         job, inside = self.data.operations.jobs[index], self.on_gpu[gpu]
         room = self.data.layout.memory[gpu] - self._state[gpu] - job.state_bytes
         if inside and room < max(inside.values()):
@@ -59,7 +67,7 @@ class PartialPlacement:
         return job.levels if room >= sizes[-1] else levels_within(sizes, room)
 
     def _yield(self, others: Iterable[int], gpus: Sequence[int], taken: int) -> bool:
-        """Whether placed jobs find levels once so many more bytes of each of some GPUs are taken."""
+        """Return whether placed jobs find levels once so many more bytes of each of some GPUs are taken."""
         for gpu in gpus:
             self._state[gpu] += taken
         found = all(self._level_plan(other) is not None for other in others)
@@ -68,7 +76,7 @@ class PartialPlacement:
         return found
 
     def _level_plan(self, index: int) -> LevelPlan | None:
-        """Levels of a placed job as memory is now, if there are any."""
+        """Return levels of a placed job as memory is now, None where there are none."""
         assignment = self.assignments[index]
         if assignment is None:
             raise ValueError(f"job {index} is not placed")
@@ -76,7 +84,15 @@ class PartialPlacement:
         return self.data.levels(assignment.demand, caps)
 
     def assignment(self, index: int, gpus: Sequence[int]) -> Assignment | None:
-        """A job on these GPUs as memory is now; None where their types, memory or routes do not admit it."""
+        """Return a job on GPUs as memory is now; None where their types, memory or routes do not admit it.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        gpus
+            GPUs by slot.
+        """
         demand, type_of = self.demands[index], self.data.layout.type_of
         times = demand.slot_us
         if not all(type_of[gpu] in times for gpu in gpus):
@@ -91,12 +107,30 @@ class PartialPlacement:
         return assignment if not others or self._yield(others, gpus, taken) else None
 
     def admits(self, index: int, assignment: Assignment) -> bool:
-        """Whether memory as it is now admits a job at an assignment with its levels as they are."""
+        """Return whether memory as it is now admits a job at an assignment with its levels as they are.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        assignment
+            Where the job would be.
+        """
         deepest = [max(column) for column in zip(*assignment.plan.rows, strict=True)]
         return all(self.cap(index, gpu) >= level for gpu, level in zip(assignment.gpus, deepest, strict=True))
 
     def place(self, index: int, assignment: Assignment, deepest: Sequence[int]) -> None:
-        """Put a job on its assignment; `deepest` is the largest level of each slot."""
+        """Put a job on its assignment.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        assignment
+            Where it goes.
+        deepest
+            By slot: its largest level.
+        """
         self.assignments[index] = assignment
         self.demands[index] = assignment.demand
         job = self.data.operations.jobs[index]
@@ -118,7 +152,7 @@ class PartialPlacement:
         self._weigh(index, assignment, -1)
 
     def resolved(self) -> list[Assignment] | None:
-        """All jobs with levels that memory admits now that everyone is there; None where one finds none."""
+        """Return all jobs with levels that memory admits now that all are placed; None where one finds none."""
         room = [memory - state for memory, state in zip(self.data.layout.memory, self._state, strict=True)]
         resolved = []
         for index, assignment in enumerate(self.assignments):
@@ -136,7 +170,15 @@ class PartialPlacement:
         return resolved
 
     def colocated(self, server: int, index: int) -> list[int]:
-        """Jobs on a server but not on all servers of job `index`."""
+        """Return the jobs on a server that share no GPU with a job.
+
+        Parameters
+        ----------
+        server
+            Number of the server.
+        index
+            Index of the job.
+        """
         assignment = self.assignments[index]
         inside = self.data.layout.on_server[server]
         found = dict.fromkeys(job for gpu in inside for job in self.on_gpu[gpu])
@@ -162,7 +204,10 @@ class PartialPlacement:
 
 
 def fullest_us(assignments: Sequence[Assignment]) -> int:
-    """Load of the fullest GPU or link, or length of the longest job: no order of operations beats that by much."""
+    """Return the load of the fullest GPU or link, or the length of the longest job, in microseconds.
+
+    No order of operations beats that by much.
+    """
     gpus: dict[int, int] = {}
     links: dict[int, int] = {}
     longest = 1

@@ -48,7 +48,7 @@ class PartialSchedule:
         self.links = [Calendar(period) for _ in range(data.layout.links)]
 
     def channel(self, assignment: Assignment) -> Calendar:
-        """When the links of an assignment are free together."""
+        """Return the times when the links of an assignment are free together."""
         return union([self.links[link] for link in assignment.links], self.period)
 
     def inserted(
@@ -59,13 +59,35 @@ class PartialSchedule:
         latest: int | None,
         channel: Calendar | None = None,
     ) -> ScheduledJob | None:
-        """The job as it would be inserted; nothing changes. The `channel` of its links may be given."""
+        """Return the job as it would be inserted, None where it finds no room; nothing changes.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        assignment
+            Where it goes.
+        begin
+            Earliest start, in microseconds.
+        latest
+            Latest end, in microseconds; None for no limit.
+        channel
+            Calendar of its links together, where it is known already.
+        """
         gpus = [self.gpus[gpu] for gpu in assignment.gpus]
         link = self.channel(assignment) if channel is None else channel
         return insert_job(self.data.operations.jobs[index], assignment, gpus, link, begin, latest, self.frozen[index])
 
     def add(self, index: int, scheduled: ScheduledJob) -> None:
-        """Take a scheduled job in."""
+        """Add a scheduled job.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        scheduled
+            The job with its starts.
+        """
         self.scheduled[index] = scheduled
         self.placement.place(
             index, scheduled.assignment, [max(column) for column in zip(*scheduled.levels, strict=True)]
@@ -73,7 +95,7 @@ class PartialSchedule:
         self._book(scheduled, Calendar.add)
 
     def remove(self, index: int) -> ScheduledJob:
-        """Take a job out."""
+        """Remove a job, and return it as it was scheduled."""
         scheduled = self.scheduled[index]
         if scheduled is None:
             raise ValueError(f"job {index} is not laid")
@@ -83,7 +105,7 @@ class PartialSchedule:
         return scheduled
 
     def admits(self, scheduled: ScheduledJob) -> bool:
-        """Whether what a job starts from the moment on is free where it lies."""
+        """Return whether all that a job starts from the moment on is free where it lies."""
         return all(
             calendar.earliest(start, end - start) == start
             for calendar, start, end in self._intervals(scheduled)
@@ -91,7 +113,15 @@ class PartialSchedule:
         )
 
     def freeze(self, index: int, scheduled: ScheduledJob) -> bool:
-        """Make what a job has started before the moment busy for good; false where that overlaps something."""
+        """Make what a job has started before the moment busy for good; return False where that overlaps something.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        scheduled
+            The job with its starts.
+        """
         self.frozen[index] = FrozenPrefix(self.moment, scheduled)
         free = True
         for calendar, start, end in self._intervals(scheduled):
@@ -106,7 +136,7 @@ class PartialSchedule:
                 change(calendar, start, end)
 
     def _intervals(self, scheduled: ScheduledJob) -> Iterator[tuple[Calendar, int, int]]:
-        """What the blocks and transfers of a job take."""
+        """Yield the busy times of the blocks and transfers of a job."""
         assignment = scheduled.assignment
         links = [self.links[link] for link in assignment.links]
         for levels, starts, moves, exchange in zip(
@@ -119,7 +149,7 @@ class PartialSchedule:
                     yield link, start, start + duration
 
     def timetable(self) -> Timetable:
-        """The timetable, once all jobs are scheduled."""
+        """Return the timetable, once all jobs are scheduled."""
         gpus = self.data.layout.gpus
         decisions = [
             JobDecision([gpus[gpu] for gpu in it.assignment.gpus], it.levels, it.blocks, it.transfers)
@@ -129,11 +159,27 @@ class PartialSchedule:
         return Timetable(assemble(self.data.operations, decisions), self.period)
 
     def adopt(self, index: int, plan: JobPlan) -> None:
-        """Take a job in as a plan has it; the plan keeps to the rules together with the scheduled jobs."""
+        """Add a job as a plan has it; the plan must keep to the rules together with the scheduled jobs.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        plan
+            The job in the plan.
+        """
         self.add(index, self.read(index, plan))
 
     def read(self, index: int, plan: JobPlan) -> ScheduledJob:
-        """A job as a plan has it, with its levels as they are; nothing changes."""
+        """Return a job as a plan has it, with its levels as they are; nothing changes.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        plan
+            The job in the plan.
+        """
         data = self.data
         job = data.operations.jobs[index]
         gpus = [data.number[name] for name in plan.gpus]
