@@ -230,7 +230,15 @@ class Problems:
 
 
 def argument(name: str, value: object = None) -> str:
-    """Return how an argument is written, with its value if any: as in ``too_wide='skip'``, or as `spelled_by` says."""
+    """Return how an argument is written, with its value if any: as in ``too_wide='skip'``, or as `spelled_by` says.
+
+    Parameters
+    ----------
+    name
+        Its name in Python.
+    value
+        Its value; None for the name alone.
+    """
     spelling = _SPELLING.get()
     if spelling is not None:
         return spelling(name, value)
@@ -268,7 +276,7 @@ def require_a(kinds: type | tuple[type, ...], given: object) -> None:
 
 
 def kind_of(given: object) -> str:
-    """What an argument is, in a few words: a text or a number as it is, anything else by its type."""
+    """Return in a few words what an argument is: a text or a number as it is, anything else by its type."""
     if given is None or isinstance(given, str | Number):
         return repr(given)
     name = type(given).__name__

@@ -38,7 +38,16 @@ def printable(text: str) -> str:
 
 
 def json_text(value: object, indent: int | None = None, allow_nan: bool = False) -> str:
-    """`value` as JSON in which every character is visible, but for the line ends of an indented text.
+    """Return `value` as JSON in which every character is visible, but for the line ends of an indented text.
+
+    Parameters
+    ----------
+    value
+        What JSON can hold.
+    indent
+        Spaces of a level; None for one line.
+    allow_nan
+        Whether numbers may be not finite.
 
     Raises
     ------
@@ -64,24 +73,50 @@ def html_table(facts: Mapping[str, object]) -> str:
 
 
 def counted(number: int, one: str, ending: str = "s") -> str:
-    """A number with its noun: ``1 job``, ``1,200 jobs``."""
+    """Return a number with its noun: ``1 job``, ``1,200 jobs``.
+
+    Parameters
+    ----------
+    number
+        The number.
+    one
+        The noun in the singular.
+    ending
+        What the plural adds.
+    """
     return f"{number:,} {one}" if number == 1 else f"{number:,} {one}{ending}"
 
 
 def named(names: Sequence[str], most: int = 4) -> str:
-    """Names, printable; the first of them, with the number of the others, where there are many."""
+    """Return names, printable; the first of them, with the number of the others, where there are many.
+
+    Parameters
+    ----------
+    names
+        The names.
+    most
+        How many are shown where there are at least two more.
+    """
     more = len(names) - most
     shown = ", ".join(map(printable, names[:most] if more > 1 else names))
     return f"{shown} and {more:,} more" if more > 1 else shown
 
 
 def readable(name: str) -> str:
-    """The name of a file as text that can be written: question marks for bytes that are no UTF-8."""
+    """Return the name of a file as text that can be written: question marks for bytes that are no UTF-8."""
     return name.encode(errors="replace").decode()
 
 
 def similar(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was most likely meant by a misspelt one; None where none is close."""
+    """Return the known word that was most likely meant by a misspelt one; None where none is close.
+
+    Parameters
+    ----------
+    word
+        The misspelt word.
+    known
+        The words that there are.
+    """
     import difflib
 
     near = difflib.get_close_matches(word[:_LONGEST_WORD], list(known), n=1)
@@ -89,24 +124,48 @@ def similar(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """What may have been meant by an unknown word; empty where nothing is close."""
+    """Return what may have been meant by an unknown word; empty where nothing is close.
+
+    Parameters
+    ----------
+    word
+        The unknown word.
+    known
+        The words that there are.
+    """
     near = similar(word, known)
     return "" if near is None else f"did you mean {near!r}?"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What may have been meant by an unknown word, or else what there is."""
+    """Return what may have been meant by an unknown word, or else what there is.
+
+    Parameters
+    ----------
+    word
+        The unknown word.
+    known
+        The words that there are.
+    """
     known = tuple(known)
     return suggestion(word, known) or f"there are {', '.join(known) or 'none'}"
 
 
 def duration(time_us: float) -> str:
-    """A time in the greatest unit of which it has one, with four digits, as in ``12.35 s``."""
+    """Return a time in the greatest unit of which it has one, with four digits, as in ``12.35 s``."""
     size, unit = next((it for it in _UNITS if abs(time_us) >= it[0]), (1, "µs" if time_us else "s"))
     amount = time_us / size
     return f"{amount:,.0f} {unit}" if abs(amount) >= 1000 else f"{amount:.4g} {unit}"
 
 
 def called(kind: str, name: str) -> str:
-    """A name behind what it is the name of, which is left out where the name begins with it, as in ``job0``."""
+    """Return a name behind its kind, which is left out where the name begins with it, as in ``job0``.
+
+    Parameters
+    ----------
+    kind
+        What it is the name of, in lower case.
+    name
+        The name.
+    """
     return name if name.casefold().startswith(kind) else f"{kind} {name}"

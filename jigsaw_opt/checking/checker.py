@@ -40,5 +40,13 @@ def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
 
 
 def violations(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
-    """What `check` lists, of an instance that is known to be valid."""
+    """List the broken rules of a plan, ordered by rule, of an instance that is known to be valid.
+
+    Parameters
+    ----------
+    instance
+        The instance, which is valid.
+    plan
+        The plan, however damaged it is.
+    """
     return tuple(sorted(of_phases(instance, plan), key=lambda violation: RULES.index(violation.rule)))

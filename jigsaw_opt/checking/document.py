@@ -16,7 +16,20 @@ __all__ = ["belonging", "bound", "contents", "objective", "of_the_instance", "of
 
 
 def of_the_instance(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Name and hash (specification: document)."""
+    """Compare name and hash with those of the instance (specification: document).
+
+    Parameters
+    ----------
+    instance
+        The instance, which is valid.
+    plan
+        The plan, however damaged it is.
+
+    Yields
+    ------
+    Violation
+        One for each that differs.
+    """
     if plan.instance != instance.name:
         yield Violation("document", "$.instance", f"plan of {plan.instance!r}, but the instance is {instance.name!r}")
     expected = instance_sha256(instance)
@@ -25,7 +38,20 @@ def of_the_instance(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Name, hash, and the jobs in the instance's order (specification: document)."""
+    """Compare name, hash, and the jobs in the instance's order (specification: document).
+
+    Parameters
+    ----------
+    instance
+        The instance, which is valid.
+    plan
+        The plan, however damaged it is.
+
+    Yields
+    ------
+    Violation
+        One for each difference.
+    """
     yield from of_the_instance(instance, plan)
     names, stated = [job.name for job in instance.jobs], [job.name for job in plan.jobs]
     if len(stated) != len(names):
@@ -39,7 +65,17 @@ def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def of_the_other_kind(job: Job | ShapedJob | None, claimed: JobPlan | ShapedJobPlan, path: str) -> Iterator[Violation]:
-    """Operations as those of a data-parallel job where it has a shape, or the other way round."""
+    """Report operations of a data-parallel job where the job has a task graph, or the other way round.
+
+    Parameters
+    ----------
+    job
+        The job of the instance; None where it has none of that name.
+    claimed
+        What the plan says of it.
+    path
+        Path of the job in the plan.
+    """
     if job is not None and of_kind(job, claimed) is None:
         has = "levels, but the job has a shape"
         if not isinstance(claimed, JobPlan):
@@ -65,7 +101,19 @@ def contents(job: CheckedJob) -> Iterator[Violation]:
 
 
 def period(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """A period of a cyclic plan only, stated also as the objective (specification: period, objective)."""
+    """Check that a cyclic plan, and no other, has a period, which is also its objective.
+
+    Parameters
+    ----------
+    instance
+        The instance, which is valid.
+    plan
+        The plan, however damaged it is.
+
+    Notes
+    -----
+    Specification: period, objective.
+    """
     if instance.horizon == "finite":
         if plan.period_us is not None:
             yield Violation("period", "$.period_us", f"{plan.period_us}, but a finite plan has no period")
@@ -78,7 +126,17 @@ def period(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def objective(instance: Instance, plan: Plan, ends_us: Mapping[str, int]) -> Iterator[Violation]:
-    """The objective on the finite horizon, worked out again from the ends of whole jobs (specification: objective)."""
+    """Check the objective on the finite horizon against the ends of whole jobs (specification: objective).
+
+    Parameters
+    ----------
+    instance
+        The instance, which is valid.
+    plan
+        The plan, however damaged it is.
+    ends_us
+        End of each job that has all of its operations, by name, in microseconds.
+    """
     if instance.horizon == "cyclic" or len(ends_us) < len(instance.jobs):
         return
     weighted = sum(job.weight * ends_us[job.name] for job in instance.jobs)
@@ -88,7 +146,7 @@ def objective(instance: Instance, plan: Plan, ends_us: Mapping[str, int]) -> Ite
 
 
 def bound(plan: Plan) -> Iterator[Violation]:
-    """The bound does not exceed the objective, and equals it in an optimal plan (specification: bound)."""
+    """Check that the bound does not exceed the objective, and equals it in an optimal plan (specification: bound)."""
     if plan.bound > plan.objective:
         yield Violation("bound", "$.bound", f"the bound {plan.bound} exceeds the objective {plan.objective}")
     elif plan.status == "optimal" and plan.bound != plan.objective:

@@ -12,14 +12,14 @@ __all__ = ["guarantees"]
 
 
 def guarantees(job: Job | ShapedJob, path: str, end_us: int, period_us: int | None) -> Iterator[Violation]:
-    """The deadline of a job, and its pace.
+    """Check the deadline of a job, and its throughput guarantee.
 
     Parameters
     ----------
     job, path
         What was asked, and where the plan says when it ends.
     end_us
-        When it ends.
+        When it ends, in microseconds.
     period_us
         The period of a cyclic plan, at least 1; None on the finite horizon.
     """

@@ -49,7 +49,7 @@ class CheckedJob:
     exchange: ExchangeTerms | None
 
     def iterations(self) -> Iterator[tuple[str, Iteration]]:
-        """Iterations of the plan with their paths."""
+        """Yield the iterations of the plan with their paths."""
         for index, iteration in enumerate(self.plan.iterations):
             yield f"{self.path}.iterations[{index}]", iteration
 
@@ -132,7 +132,15 @@ class Pairing:
 
 
 def of_kind(job: Job | ShapedJob, plan: JobPlan | ShapedJobPlan) -> JobPlan | ShapedJobPlan | None:
-    """The plan of a job as one of the job's own kind; None where its operations are of the other kind."""
+    """Return the plan of a job as one of the job's own kind; None where its operations are of the other kind.
+
+    Parameters
+    ----------
+    job
+        The job of the instance.
+    plan
+        What the plan says of it; without any operation it may be of either kind.
+    """
     if isinstance(plan, JobPlan) == isinstance(job, Job):
         return plan
     if any(iteration.blocks or iteration.transfers for iteration in plan.iterations):

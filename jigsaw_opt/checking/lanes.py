@@ -37,7 +37,21 @@ class _Use(NamedTuple):
 def overlaps(
     jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
-    """Every block and transfer that begins while its GPU or one of its links is still in use."""
+    """Report every block and transfer that begins while its GPU or one of its links is still in use.
+
+    Parameters
+    ----------
+    jobs
+        Jobs of the plan beside those of the instance.
+    cluster
+        The cluster of the instance.
+    period_us
+        The period in microseconds; None on the finite horizon.
+
+    Notes
+    -----
+    Specification: exclusive, cyclic-horizon.
+    """
     gpus: defaultdict[str, list[_Use]] = defaultdict(list)
     links: defaultdict[int, list[_Use]] = defaultdict(list)
     for job in jobs:

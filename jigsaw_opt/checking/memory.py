@@ -19,7 +19,21 @@ _Hold = tuple[int, int, int]
 def memory(
     jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
-    """What is on a GPU all the time, and the most of what is held there at one moment."""
+    """Check what is on a GPU all the time, and the most of what is held there at one moment, against its memory.
+
+    Parameters
+    ----------
+    jobs
+        Jobs of the plan beside those of the instance.
+    cluster
+        The cluster of the instance.
+    period_us
+        The period in microseconds; None on the finite horizon.
+
+    Notes
+    -----
+    Specification: memory, holds.
+    """
     steady: defaultdict[str, int] = defaultdict(int)
     activations: defaultdict[str, int] = defaultdict(int)
     held: defaultdict[str, list[_Hold]] = defaultdict(list)
@@ -48,6 +62,13 @@ def most_at_once(holds: Iterable[_Hold], period_us: int | None) -> tuple[int, in
     """Return the most bytes held at once and the first moment with so many, modulo the period of a cyclic plan.
 
     So it does of any other amounts that are taken from a start up to an end.
+
+    Parameters
+    ----------
+    holds
+        Start, end and amount of each; times in microseconds.
+    period_us
+        The period in microseconds; None on the finite horizon.
     """
     change: Counter[int] = Counter()
     for start, end, size in holds:

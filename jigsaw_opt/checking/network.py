@@ -58,7 +58,7 @@ class RouteFinder:
         self._exchanges: dict[tuple[tuple[int, int], ...], ExchangeTerms | None] = {}
 
     def exchange(self, servers: Sequence[int]) -> ExchangeTerms | None:
-        """What an exchange among workers gets on `servers` (one number a worker); None where a route is missing."""
+        """Return what an exchange among workers gets on `servers` (one number each); None where a route is missing."""
         counts = tuple(sorted(Counter(servers).items()))
         if counts not in self._exchanges:
             self._exchanges[counts] = self._work_out(counts)
@@ -84,9 +84,15 @@ class RouteFinder:
         return ExchangeTerms(frozenset(links), min(rates), max(latencies))
 
     def passage(self, one: int, other: int) -> ExchangeTerms | None:
-        """What a transfer from one server to another gets, or None without a route.
+        """Return what a transfer from one server to another gets, or None without a route.
 
-        Only the links of the route count, and on one server its fabric (specification: durations-of-shaped-operations).
+        Only the links of the route count, and on one server its fabric (specification:
+        durations-of-shaped-operations).
+
+        Parameters
+        ----------
+        one, other
+            Numbers of the servers.
         """
         if one == other:
             return self.exchange([one])
@@ -111,7 +117,7 @@ class RouteFinder:
         return route
 
     def _compliant(self, start: str, end: str, policy: RoutePolicy) -> list[int] | None:
-        """The least walk that keeps a policy: of the walks to one name past the same groups, the smallest goes on."""
+        """Return the least walk that keeps a policy: of walks to one name past the same groups, the least goes on."""
         key = (start, end)
         if key not in self._walks:
             self._walks[key] = self._walk(start, end, policy)

@@ -71,7 +71,15 @@ _Parts: TypeAlias = Mapping[str, Sequence[tuple[CheckedPhase, _Job]]]
 
 
 def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Every broken rule of a plan, however damaged it is."""
+    """Report every broken rule of a plan, however damaged it is.
+
+    Parameters
+    ----------
+    instance
+        The instance, which is valid.
+    plan
+        The plan, however damaged it is.
+    """
     asked = {job.name: job for job in instance.jobs}
     phases = _paired(instance, asked, plan)
     parts: defaultdict[str, list[tuple[CheckedPhase, _Job]]] = defaultdict(list)
@@ -102,7 +110,7 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: Plan) -> list[CheckedPhase]:
-    """The jobs of each phase beside what was asked of them in it."""
+    """Pair the jobs of each phase with what was asked of them in it."""
     pairing, found = Pairing(instance), []
     for g, p, phase in plan.all_phases():
         path = f"$.groups[{g}].phases[{p}]" if plan.is_phased else "$"
@@ -124,7 +132,7 @@ def _in_repetition(asked: Mapping[str, Job | ShapedJob], phase: Phase) -> list[J
 
 
 def _horizon(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """The finite one, and groups that have phases (specification: phased-plans)."""
+    """Check that the horizon is finite and that groups have phases (specification: phased-plans)."""
     if instance.horizon != "finite":
         yield Violation("document", "$", "a phased plan is one of the finite horizon, but the instance is cyclic")
     if not plan.groups:
@@ -135,7 +143,7 @@ def _horizon(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def _contents(asked: Mapping[str, Job | ShapedJob], checked: CheckedPhase) -> Iterator[Violation]:
-    """A period, repetitions, and jobs of the instance in its order, each with iterations."""
+    """Check that a phase has a period, repetitions, and jobs in the instance's order, each with iterations."""
     phase, path = checked.phase, checked.path
     if phase.cycle_us < 1:
         yield Violation("period", f"{path}.period_us", f"the period is {phase.period_us}, but must be at least 1")
@@ -209,7 +217,7 @@ def _whole(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Viol
 
 
 def _moves(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
-    """What it costs to pause and to move (specification: moves)."""
+    """Check that a job that pauses or moves goes on no earlier than its restart allows (specification: moves)."""
     for name, found in parts.items():
         restart_us = asked[name].restart_us
         for (before, part), (after, resumed) in pairwise(found if restart_us is not None else ()):
@@ -244,7 +252,7 @@ def _promised(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[V
 
 
 def _first_start_us(job: _Job) -> int:
-    """The earliest start of its operations in a repetition."""
+    """Return the earliest start of its operations in a repetition, in microseconds."""
     iterations: Sequence[Iteration | ShapedIteration] = job.plan.iterations
     starts = (operation.start_us for it in iterations for operation in (*it.blocks, *it.transfers))
     return min(starts, default=0)
@@ -271,7 +279,7 @@ def _paused(checked: CheckedPhase, parts: _Parts) -> Iterator[_Job]:
 
 
 def _resting(parts: Sequence[_Job]) -> _Job:
-    """A job that keeps its state and the activations of each worker's largest level in any phase, and holds nothing."""
+    """Return a job that keeps its state and each worker's largest activations in any phase, and holds nothing."""
     last = parts[-1]
     if isinstance(last, CheckedShapedJob):
         return replace(last, plan=ShapedJobPlan(last.plan.name, last.plan.gpus, ()))

@@ -20,7 +20,17 @@ _Draw = tuple[int, int, int, str]
 def power(
     jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
-    """Every cap that is exceeded, with the first of the moments at which most is drawn."""
+    """Report every cap that is exceeded, with the first of the moments at which most is drawn (specification: power).
+
+    Parameters
+    ----------
+    jobs
+        Jobs of the plan beside those of the instance.
+    cluster
+        The cluster of the instance.
+    period_us
+        The period in microseconds; None on the finite horizon.
+    """
     for cap in cluster.power_caps or ():
         types = {k: server.gpu_type for k, server in enumerate(cluster.servers) if server.name in cap.servers}
         draws = [draw for job in jobs for draw in _draws(job, types) if draw[0] < draw[1] and draw[2]]
@@ -33,7 +43,15 @@ def power(
 
 
 def caps_of(job: CheckedJob | CheckedShapedJob, cluster: Cluster) -> list[str]:
-    """Return the names of the caps that have servers with GPUs of a job."""
+    """Return the names of the caps that have servers with GPUs of a job.
+
+    Parameters
+    ----------
+    job
+        A job of the plan.
+    cluster
+        The cluster of the instance.
+    """
     used = {cluster.servers[server].name for server in job.servers if server is not None}
     return [cap.name for cap in cluster.power_caps or () if not used.isdisjoint(cap.servers)]
 
@@ -44,7 +62,7 @@ def _runs(start: int, end: int, moment: int, period_us: int | None) -> bool:
 
 
 def _draws(job: CheckedJob | CheckedShapedJob, types: Mapping[int, str]) -> Iterator[_Draw]:
-    """What blocks of a job draw on GPUs of some servers, given the type of each by its number."""
+    """Yield what blocks of a job draw on GPUs of some servers, given the type of each by its number."""
     here = [None if server is None else types.get(server) for server in job.servers]
     for path, iteration in job.iterations():
         blocks: Sequence[Block | Execution] = iteration.blocks

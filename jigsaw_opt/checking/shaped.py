@@ -70,7 +70,7 @@ class CheckedShapedJob:
         return self.job.shape
 
     def iterations(self) -> Iterator[tuple[str, ShapedIteration]]:
-        """Iterations of the plan with their paths."""
+        """Yield the iterations of the plan with their paths."""
         for index, iteration in enumerate(self.plan.iterations):
             yield f"{self.path}.iterations[{index}]", iteration
 
@@ -112,7 +112,23 @@ def checked_shape(
     cluster: Cluster,
     routes: RouteFinder,
 ) -> CheckedShapedJob:
-    """The job with the durations and resources of its operations where the plan puts them."""
+    """Pair a job with its plan, with the durations and resources of its operations where the plan puts them.
+
+    Parameters
+    ----------
+    path
+        Path of the job in the plan.
+    job
+        The job of the instance.
+    plan
+        What the plan says of it.
+    servers
+        Number of the server of each slot; None where the plan names no GPU that exists.
+    cluster
+        The cluster of the instance.
+    routes
+        Routes that keep the job's policy.
+    """
     names = [slot.name for slot in job.shape.slots]
     sites = {name: (gpu, s) for name, gpu, s in zip(names, plan.gpus, servers, strict=False) if s is not None}
     gpus = {name: gpu for name, (gpu, _) in sites.items()}
@@ -131,14 +147,14 @@ def checked_shape(
 
 
 def _block_terms(block: ShapedBlock, gpus: Mapping[str, str], types: Mapping[str, str]) -> OperationTerms:
-    """A sharded block is as slow as the slowest of its GPUs (specification: durations-of-shaped-operations)."""
+    """Return the terms of a block, which is as slow as the slowest of its GPUs."""
     here = [slot for slot in block.slots if slot in gpus]
     longest = max((block.duration_us.get(types[slot], 0) for slot in here), default=0)
     return OperationTerms(block.name, longest, gpus=tuple(dict.fromkeys(gpus[slot] for slot in here)))
 
 
 def _transfer_terms(transfer: ShapedTransfer, servers: Mapping[str, int], routes: RouteFinder) -> OperationTerms:
-    """A ring among slots, or a route from one to another (specification: durations-of-shaped-operations)."""
+    """Return the terms of a transfer: a ring among slots, or a route from one to another."""
     if transfer.source is None or transfer.target is None:
         there = [servers[slot] for slot in transfer.among if slot in servers]
         workers = len(transfer.among)
@@ -274,7 +290,7 @@ def _path(job: CheckedShapedJob, iteration: int, number: int) -> str:
 
 
 def _barrier(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
-    """What separates an iteration from the next one, around the period too (specification: barrier)."""
+    """Check what separates an iteration from the next one, around the period too (specification: barrier)."""
     rows = _rows(job)
     for numbers, what in _separated(job):
         for i, j, offset in _later(rows, 1, period_us):

@@ -61,26 +61,40 @@ def model_terms(model: Model) -> ModelTerms:
 
 
 def transfer_duration(payload: int, contributors: int, workers: int, rate: int, latency_us: int) -> int:
-    """Least duration of a transfer in microseconds (specification: transfer); `rate` in bytes per second."""
+    """Return the least duration of a transfer in microseconds (specification: transfer).
+
+    Parameters
+    ----------
+    payload
+        Bytes of the bucket.
+    contributors
+        Number of workers that contribute to it, at least 1.
+    workers
+        Number of workers of the job.
+    rate
+        Bytes a second.
+    latency_us
+        Latency of one step of the ring, in microseconds.
+    """
     steps = (contributors - 1) * workers + (workers - 1) * contributors
     moving = Fraction(payload * steps * 10**6, contributors * workers * rate)
     return ceil(moving) + (contributors + workers - 2) * latency_us
 
 
 def _durations(segments: tuple[Segment, ...], splits: list[int], gpu_type: str) -> tuple[int, ...]:
-    """Forward through all segments, backward from the output down to each split."""
+    """Return durations by type and level: forward through all segments, backward from the output to each split."""
     forward = sum(s.forward_us[gpu_type] for s in segments)
     backward = _from([s.backward_us[gpu_type] for s in segments])
     return tuple(forward + backward[split] for split in splits)
 
 
 def _activations(segments: tuple[Segment, ...], splits: list[int]) -> tuple[int, ...]:
-    """Kept from each split on; of the segments before it, only the one at work."""
+    """Return the activation bytes of each level: all segments after the split, and the largest single one before it."""
     sizes = [s.activation_bytes for s in segments]
     kept, largest = _from(sizes), [0, *accumulate(sizes, max)]
     return tuple(kept[split] + largest[split] for split in splits)
 
 
 def _from(values: list[int]) -> list[int]:
-    """Sum of the values from each index on."""
+    """Return the sum of the values from each index on."""
     return [0, *accumulate(reversed(values))][::-1]

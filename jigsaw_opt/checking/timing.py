@@ -13,7 +13,7 @@ __all__ = ["timing", "wrap"]
 
 
 def timing(job: CheckedJob) -> Iterator[Violation]:
-    """What one iteration asks of its own blocks and transfers, and of the next one's blocks."""
+    """Check what one iteration asks of its own blocks and transfers, and of the next one's blocks."""
     rule: Rule = "release"
     earliest = job.job.release_us
     exchange_us: dict[tuple[int, int], int] = {}
@@ -28,7 +28,15 @@ def timing(job: CheckedJob) -> Iterator[Violation]:
 
 
 def wrap(job: CheckedJob, period_us: int) -> Iterator[Violation]:
-    """The barrier between the last iteration and the first of the next period (specification: period)."""
+    """Check the barrier between the last iteration and the first of the next period (specification: period).
+
+    Parameters
+    ----------
+    job
+        A data-parallel job of the plan.
+    period_us
+        The period in microseconds.
+    """
     for path, iteration in job.iterations():
         lengths = [(f"{path}.blocks[{i}]", b.end_us - b.start_us) for i, b in enumerate(iteration.blocks)]
         lengths += [(f"{path}.transfers[{i}]", t.end_us - t.start_us) for i, t in enumerate(iteration.transfers)]

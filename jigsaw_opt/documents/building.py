@@ -84,15 +84,45 @@ class InstanceBuilder:
         self._switches.append(name)
 
     def add_link(self, name: str, ends: tuple[str, str], *, bandwidth: int, latency_us: int = 0) -> None:
-        """Add a link between two servers or switches, with its bytes per second and its latency in microseconds."""
+        """Add a link between two servers or switches.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        ends
+            Names of the two things that it joins.
+        bandwidth
+            Bytes a second.
+        latency_us
+            Latency of one step over it, in microseconds.
+        """
         self._links.append({"name": name, "ends": ends, "bandwidth": bandwidth, "latency_us": latency_us})
 
     def add_route_policy(self, name: str, policy: RoutePolicy) -> None:
-        """Add a policy that the routes of jobs which name it must keep."""
+        """Add a policy that the routes of jobs which name it must keep.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        policy
+            What the routes must keep.
+        """
         self._route_policies = {**(self._route_policies or {}), name: plain(policy, flat=True)}
 
     def add_power_cap(self, name: str, servers: Sequence[str], *, watts: int) -> None:
-        """Add a limit on the watts that blocks draw at once on the GPUs of some servers, given by their names."""
+        """Add a limit on the watts that blocks draw at once on the GPUs of some servers.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        servers
+            Names of the servers.
+        watts
+            The most that blocks on their GPUs draw together at any moment.
+        """
         self._power_caps = [*(self._power_caps or ()), {"name": name, "servers": servers, "watts": watts}]
 
     def add_cluster(self, cluster: Cluster) -> None:
@@ -236,7 +266,7 @@ class InstanceBuilder:
         )
 
     def build(self) -> Instance:
-        """The instance of all that was added so far.
+        """Build the instance of all that was added so far.
 
         Raises
         ------
@@ -265,7 +295,7 @@ class InstanceBuilder:
 
 
 def _whole(model: Iterable[Segment] | Model | Mapping[str, Any]) -> Json:
-    """A model as the document has it, from whatever it is made of."""
+    """Return a model as the document has it, from whatever it is made of."""
     if not isinstance(model, Model | Mapping):
         return {"segments": plain(list(model), flat=True)}
     whole: Json = plain(model, flat=True)

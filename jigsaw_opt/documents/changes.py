@@ -17,7 +17,7 @@ __all__ = ["add_job", "change_bandwidth", "remove_job"]
 
 
 def add_job(instance: Instance, job: Job | ShapedJob, models: Mapping[str, Model] | None = None) -> Instance:
-    """The instance with one more job, the last one.
+    """Return the instance with one more job, the last one.
 
     Parameters
     ----------
@@ -38,7 +38,14 @@ def add_job(instance: Instance, job: Job | ShapedJob, models: Mapping[str, Model
 
 
 def remove_job(instance: Instance, name: str) -> Instance:
-    """The instance without the job of a name; its models stay.
+    """Return the instance without the job of a name; its models stay.
+
+    Parameters
+    ----------
+    instance
+        The instance; it stays as it is.
+    name
+        Name of the job.
 
     Raises
     ------
@@ -53,7 +60,16 @@ def remove_job(instance: Instance, name: str) -> Instance:
 
 
 def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
-    """The instance with another bandwidth of a link, in bytes per second.
+    """Return the instance with another bandwidth of a link.
+
+    Parameters
+    ----------
+    instance
+        The instance; it stays as it is.
+    link
+        Name of the link.
+    bandwidth
+        Bytes a second, at least 1.
 
     Raises
     ------

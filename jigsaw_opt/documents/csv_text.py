@@ -14,10 +14,23 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A header and rows as CSV.
+    """Write a header and rows as CSV.
 
     A text that begins as a formula does gets a quote before it, which spreadsheets take for the sign of a text. Texts
-    that begin with quotes and then so get one more, so that `restored` gives every text back; numbers stay as they are.
+    that begin with quotes and then so get one more, so that `restored` gives every text back; numbers stay as they
+    are.
+
+    Parameters
+    ----------
+    header
+        Names of the columns.
+    rows
+        Cells of each row, in the order of the columns.
+
+    Returns
+    -------
+    str
+        Lines that end with a line feed.
     """
     lines = _WrittenLines()
     # With both characters as its end, a line has neither in a cell without quotes around it.
@@ -36,7 +49,7 @@ class _WrittenLines:
 
 
 def restored(cell: str) -> str:
-    """The text that `csv_text` has written as `cell`."""
+    """Return the text that `csv_text` has written as `cell`."""
     return cell[1:] if _RESTORED.match(cell) else cell
 
 

@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 def canonical_json(instance: Instance) -> bytes:
-    """The canonical form of an instance that its hash is taken of (specification: hash).
+    """Return the canonical form of an instance that its hash is taken of (specification: hash).
 
     Every default is written out; keys are sorted by code point; there is no whitespace.
     """

@@ -97,6 +97,13 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | La
 def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | LayerGraph:
     """Read a document as `load_document` does, from the bytes of a file that is called `source`.
 
+    Parameters
+    ----------
+    data
+        The content of the file.
+    source
+        What problems call it: usually the name of the file.
+
     Raises
     ------
     InvalidInputError
@@ -119,6 +126,13 @@ def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | Laye
 def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
     """Write an instance to a file, all of it or nothing.
 
+    Parameters
+    ----------
+    instance
+        The instance.
+    path
+        The file, which is replaced.
+
     Raises
     ------
     JigsawError
@@ -130,6 +144,13 @@ def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
 
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     """Write a plan to a file, all of it or nothing.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    path
+        The file, which is replaced.
 
     Raises
     ------

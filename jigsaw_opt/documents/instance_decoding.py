@@ -45,7 +45,20 @@ def decode_instance(data: bytes | str, source: str = "$") -> Instance:
 
 
 def decode_model(data: bytes | str, source: str = "$") -> Model:
-    """Read a model as it stands under ``models`` in an instance; parameters and errors as of `decode_instance`."""
+    """Read a model as it stands under ``models`` in an instance.
+
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
     return _model(parsed(data, source, _check_model))
 
 
@@ -136,7 +149,7 @@ def _job(tree: Json) -> Job | ShapedJob:
 
 
 def decode_depth(tree: Json) -> Depth:
-    """A depth rule from what stands under ``depth``, of the right structure."""
+    """Return a depth rule from what stands under ``depth``, of the right structure."""
     rule = tree.pop("rule")
     return depth_class(rule)(**tree) if tree else _plain_depth(rule)
 

@@ -82,6 +82,15 @@ def layers_of_model(model: Model, gpu_type: str | None, source: str = "the model
 
     What a segment sends onward is not known of a model.
 
+    Parameters
+    ----------
+    model
+        The model.
+    gpu_type
+        Type of GPU whose times are taken; None where there is only one.
+    source
+        What errors call the model.
+
     Raises
     ------
     UsageError

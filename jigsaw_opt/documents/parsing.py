@@ -39,7 +39,7 @@ def collection_paused() -> Iterator[None]:
 
 
 def parsed(data: bytes | str, source: str, check: Callable[[Any, Report], None], top: str = "{") -> Any:
-    """The tree of a document that is right.
+    """Return the tree of a document that is right.
 
     Parameters
     ----------
@@ -57,7 +57,22 @@ def parsed(data: bytes | str, source: str, check: Callable[[Any, Report], None],
 
 
 def checked(read: Callable[[Report], Any], source: str, check: Callable[[Any, Report], None]) -> Any:
-    """The tree that `read` gives, where it is right; None is no tree. The rest is as in `parsed`."""
+    """Return the tree that `read` gives, where it is right; None is no tree.
+
+    Parameters
+    ----------
+    read
+        Reads the document and reports what is wrong with it.
+    source
+        What problems call it: usually the name of the file.
+    check
+        Reports what is wrong with the tree.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
     report = Report()
     try:
         tree = read(report)
@@ -147,12 +162,12 @@ def _text(data: bytes | str, source: str, report: Report, top: str) -> str | Non
 
 
 def _escaped(text: str) -> str:
-    """A JSON text in ASCII alone."""
+    """Return a JSON text in ASCII alone."""
     return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _column(data: bytes | str, error: json.JSONDecodeError) -> int:
-    """The column of an error in the document, which may have been escaped."""
+    """Return the column of an error in the document, which may have been escaped."""
     if data.isascii():
         return error.colno
     lines = data.split(b"\n", error.lineno) if isinstance(data, bytes) else data.split("\n", error.lineno)

@@ -96,7 +96,15 @@ def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED) -> bytes:
 
 
 def unpacked_head(data: bytes, size: int) -> bytes:
-    """Return the first bytes of what `unpacked` would return, as far as it can be read."""
+    """Return the first bytes of what `unpacked` would return, as far as it can be read.
+
+    Parameters
+    ----------
+    data
+        The content of a file, which may be compressed.
+    size
+        The most bytes that are returned.
+    """
     if not data.startswith(_GZIP):
         return data[:size]
     try:

@@ -116,12 +116,12 @@ def expecting(data: bytes | str, source: str, *forms: str) -> Iterator[None]:
 
 
 def _by_name(source: str, wanted: Sequence[str]) -> str | None:
-    """A table by the name of its file, where a document in JSON is wanted."""
+    """Recognise a table by the name of its file, where a document in JSON is wanted."""
     return "csv" if source.lower().endswith(".csv") and _DOCUMENTS.issuperset(wanted) else None
 
 
 def likely_form(data: bytes | str) -> str | None:
-    """The form in `FORMS` that a text most resembles, however broken the rest is; None where it resembles none."""
+    """Return the form in `FORMS` that a text most resembles, however broken the rest is; None for none."""
     kind = stated_kind(data)
     if kind in FORMS:
         return kind
@@ -132,13 +132,13 @@ def likely_form(data: bytes | str) -> str | None:
 
 
 def stated_kind(data: bytes | str) -> str | None:
-    """The kind of document that the first ``format`` states, as ``phased-plan``, however broken the rest is."""
+    """Return the kind of document that the first ``format`` states, as ``phased-plan``, however broken the rest is."""
     found = _STATEMENT.search(data if isinstance(data, bytes) else data.encode(errors="replace"))
     return found[1].decode() if found else None
 
 
 def _head(data: bytes | str) -> str:
-    """The beginning of a text."""
+    """Return the beginning of a text."""
     part = unpacked_head(data, _HEAD).decode(errors="replace") if isinstance(data, bytes) else data[:_HEAD]
     return part.removeprefix("\ufeff")
 

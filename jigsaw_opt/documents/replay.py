@@ -54,6 +54,13 @@ def plan_sha256(plan: Plan) -> str:
 def decode_replay(data: bytes | str, source: str = "$") -> Replay:
     """Read a replay document, of the kind that its ``format`` states.
 
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+
     Raises
     ------
     InvalidInputError
@@ -181,7 +188,7 @@ def _phase(phase: MeasuredPhase) -> str:
 
 
 def _timeline(timeline: Timeline) -> str:
-    """A timeline as JSON, an iteration a line."""
+    """Return a timeline as JSON, an iteration a line."""
     jobs = ",\n".join(_job(job) for job in timeline.jobs)
     return f'{{"passes": {timeline.passes}, "origins_us": {json_text(timeline.origins_us)}, "jobs": [\n{jobs}\n  ]}}'
 
@@ -233,7 +240,7 @@ def _read_phase(tree: Json) -> MeasuredPhase:
 
 
 def _read_timeline(tree: Json) -> Timeline:
-    """A timeline whose structure was checked."""
+    """Return a timeline whose structure was checked."""
     return Timeline(tree["passes"], tuple(tree["origins_us"]), tuple(_read_job(job) for job in tree["jobs"]))
 
 

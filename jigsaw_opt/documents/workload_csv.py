@@ -43,7 +43,7 @@ _OURS = tuple(dict.fromkeys((*_HEADER, _DATED, *_RECORDED, *STATED, *_TIMES)))
 
 
 def columns_of(text: str) -> dict[str, str]:
-    """What a table calls our columns, by our names, from words such as ``gpus=num_gpu,submit_s=time``.
+    """Return what a table calls our columns, by our names, from words such as ``gpus=num_gpu,submit_s=time``.
 
     Raises
     ------
@@ -115,12 +115,12 @@ def decode_workload(
 
 
 def _on_gpus(job_of: Callable[[Row], TraceJob | Unfinished | str], row: Row) -> TraceJob | Unfinished | str:
-    """The job of a line, or why it is none: it has no GPU, or never started."""
+    """Return the job of a line, or why it is none: it has no GPU, or never started."""
     return NO_GPU if row.is_zero("gpus") else job_of(row)
 
 
 def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:
-    """The column of that time, in whichever unit; any other number than one is a problem."""
+    """Return the column of that time, in whichever unit; any other number than one is a problem."""
     found = [name for name in names if table.has(name)]
     if not found:
         _lacks(table, f"no column with the time of {what}", names, "submit_s", f" (or {_DATED}=X for dates and times)")

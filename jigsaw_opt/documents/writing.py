@@ -28,8 +28,15 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     Folders above a file are made where there are none.
 
     The bytes of a file go to a temporary one beside it that then takes its place, so that no reader sees half a
-    document. A link stays and what it leads to is replaced. A device, a pipe and an open descriptor
-    (``/dev/stdout``) are written to; so is a file that cannot be replaced because something is mounted there.
+    document. A link stays and what it leads to is replaced. A device, a pipe and an open descriptor (``/dev/stdout``)
+    are written to; so is a file that cannot be replaced because something is mounted there.
+
+    Parameters
+    ----------
+    path
+        Where the bytes go.
+    data
+        The bytes.
 
     Raises
     ------
@@ -118,7 +125,7 @@ def remove_abandoned(folder: Path) -> None:
 
 
 def _obstacle(target: Path) -> str | None:
-    """What will keep `write_atomically` from writing, found out by trying as far as that leaves no trace."""
+    """Return what will keep `write_atomically` from writing, found out by trying as far as that leaves no trace."""
     descriptor = _descriptor(target)
     if descriptor is not None:
         readable = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
@@ -134,7 +141,7 @@ def _obstacle(target: Path) -> str | None:
 
 
 def _obstacle_below(folder: Path) -> str | None:
-    """What will keep a file from being made in a folder, or the folder itself, with those above it."""
+    """Return what will keep a file from being made in a folder, or the folder itself, with those above it."""
     missing = []
     while not _exists(folder):
         missing.append(folder.name)
@@ -192,7 +199,7 @@ def _temporary(folder: Path) -> tuple[int, str]:
 
 
 def _mode(target: Path) -> int:
-    """The permissions of the old file, or those that a new file would get; mkstemp gives only the owner access."""
+    """Return the permissions of the old file, or those of a new file; mkstemp gives only the owner access."""
     with suppress(FileNotFoundError):
         return target.stat().st_mode & 0o7777
     mask = os.umask(0)
@@ -218,7 +225,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The open descriptor that a name such as ``/dev/stdout`` or ``/dev/fd/3`` stands for."""
+    """Return the open descriptor that a name such as ``/dev/stdout`` or ``/dev/fd/3`` stands for."""
     for _ in range(_MOST_LINKS):
         if path.name.isdecimal() and os.path.realpath(path.parent) in ("/dev/fd", f"/proc/{os.getpid()}/fd"):
             return int(path.name)

@@ -82,7 +82,7 @@ def crowded(seed: int, changes: Mapping[str, Any]) -> Recipe:
 
 
 def shortened(instance: Instance, longest: int) -> tuple[Instance, bool]:
-    """The instance with fewer iterations of its longest jobs, and whether none of them decides any more.
+    """Return the instance with fewer iterations of its longest jobs, and whether none of them decides any more.
 
     The job that takes longest alone loses an iteration, again and again, until it takes at most so much of the mean
     work of a GPU, or has only one iteration left.

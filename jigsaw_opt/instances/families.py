@@ -75,7 +75,22 @@ def generate(family: str, seed: int, **changes: Any) -> Instance:
 
 
 def draft(family: str, seed: int, **changes: Any) -> Draft:
-    """As `generate`, with the hidden place of every job."""
+    """Draw an instance as `generate` does, with the hidden place of every job.
+
+    Parameters
+    ----------
+    family
+        Name of the family.
+    seed
+        Number of the instance in it.
+    changes
+        Fields of the recipe that differ.
+
+    Raises
+    ------
+    UsageError
+        There is no such family or field, or jobs do not fit.
+    """
     if family not in families():
         raise UsageError(f"no family {family!r}; {nearest(family, families())}")
     unknown = changes.keys() - Recipe.__dataclass_fields__.keys()
@@ -87,7 +102,7 @@ def draft(family: str, seed: int, **changes: Any) -> Draft:
 
 
 def _drawn(recipe: Recipe, seed: str, name: str) -> Draft:
-    """An instance of a recipe; drawn anew without the largest width where a job wider than a server is too long."""
+    """Draw an instance of a recipe; anew without the largest width where a job wider than a server is too long."""
     made = _Builder(recipe, random.Random(seed)).build(name)
     if recipe.longest_job is None:
         return made
@@ -153,7 +168,7 @@ class _Builder:
         return Draft(instance, tuple(places))
 
     def _fitting_job(self, number: int, left: int) -> tuple[Job, HiddenPlace]:
-        """A job of at most `left` workers, of the first model in random order that still fits."""
+        """Return a job of at most `left` workers, of the first model in random order that still fits."""
         names = list(self.models)
         self.random.shuffle(names)
         width = min(self.random.choice(self.recipe.widths), left)
@@ -204,7 +219,7 @@ class _Builder:
         return need <= self.cluster.servers[gpu[0]].gpu_memory
 
     def _measured_cluster(self) -> Cluster:
-        """The cluster with the memory that the recipe asks for."""
+        """Return the cluster with the memory that the recipe asks for."""
         servers, spare = self.cluster.servers, self.recipe.spare_memory
         if self.recipe.tight_memory:
             return self._with_memory(range(len(servers)), 0)
@@ -246,7 +261,7 @@ def _models(recipe: Recipe, draw: random.Random) -> dict[str, Model]:
 
 
 def _small_model(recipe: Recipe, draw: random.Random, everywhere: bool) -> Model:
-    """A made-up model: some have an empty bucket, some skip a level, some do not run everywhere."""
+    """Draw a made-up model: some have an empty bucket, some skip a level, some do not run everywhere."""
     count = draw.randint(*recipe.segments)
     types = recipe.types if everywhere or draw.random() < 0.5 else recipe.types[:1]
     empty = draw.randrange(count) if draw.random() < 0.25 else None

@@ -36,7 +36,15 @@ class GpuType:
     efficiency: int = 40
 
     def layer_us(self, flops: int, moved_bytes: int) -> Fraction:
-        """Microseconds of a layer: ``max(flops / (peak * efficiency), bytes / bandwidth)``."""
+        """Return the microseconds of a layer: ``max(flops / (peak * efficiency), bytes / bandwidth)``.
+
+        Parameters
+        ----------
+        flops
+            Floating-point operations of the layer.
+        moved_bytes
+            Bytes that it reads and writes.
+        """
         arithmetic = Fraction(flops * 100 * 10**6, self.peak_flops * self.efficiency)
         return max(arithmetic, Fraction(moved_bytes * 10**6, self.memory_bandwidth))
 
@@ -60,6 +68,16 @@ def type_name(text: str) -> str:
 
 
 def server(name: str, gpu_type: str, gpus: int) -> Server:
-    """A server of `gpus` GPUs with the memory and the fabric of their type."""
+    """Return a server whose GPUs have the memory and the fabric of their type.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    gpu_type
+        A name in `GPU_TYPES`.
+    gpus
+        Number of its GPUs.
+    """
     figures = GPU_TYPES[gpu_type]
     return Server(name, gpu_type, gpus, figures.memory, figures.fabric_bandwidth, fabric_latency_us=5)

@@ -49,48 +49,118 @@ class Layer:
 
 
 def conv(channels: int, filters: int, kernel: int, size: int, stride: int = 1, bias: bool = False) -> Layer:
-    """Square convolution over a ``size x size`` image, padded so that only the stride shrinks it."""
+    """Return a square convolution over a ``size x size`` image, padded so that only the stride shrinks it.
+
+    Parameters
+    ----------
+    channels, filters
+        Channels of the input and of the output.
+    kernel
+        Side of the kernel, in pixels.
+    size
+        Side of the image, in pixels.
+    stride
+        Step of the kernel, in pixels.
+    bias
+        Whether each filter has a bias.
+    """
     weights = kernel * kernel * channels * filters
     out = ceil_div(size, stride) ** 2
     return Layer(2 * weights * out, weights + filters * bias, channels * size * size, filters * out, 1)
 
 
 def batch_norm(channels: int, size: int) -> Layer:
-    """Batch normalisation with scale, shift and the activation behind it."""
+    """Return batch normalisation with scale, shift and the activation behind it.
+
+    Parameters
+    ----------
+    channels
+        Channels of the image.
+    size
+        Side of the image, in pixels.
+    """
     elements = channels * size * size
     return Layer(4 * elements, 2 * channels, elements, elements)
 
 
 def pool(channels: int, size: int, out: int) -> Layer:
-    """Pooling of a ``size x size`` image to ``out x out``."""
+    """Return the pooling of a ``size x size`` image to ``out x out``.
+
+    Parameters
+    ----------
+    channels
+        Channels of the image.
+    size, out
+        Side of the image before and after, in pixels.
+    """
     return Layer(channels * size * size, 0, channels * size * size, channels * out * out)
 
 
 def linear(inputs: int, outputs: int, rows: int = 1, bias: bool = True, tied: bool = False) -> Layer:
-    """Dense layer on `rows` rows; a tied one uses the weights of another layer, though not its bias."""
+    """Return a dense layer; a tied one uses the weights of another layer, though not its bias.
+
+    Parameters
+    ----------
+    inputs, outputs
+        Features of a row before and after.
+    rows
+        Rows of a sample, such as tokens.
+    bias
+        Whether it has a bias.
+    tied
+        Whether its weights are those of another layer.
+    """
     weights = 0 if tied else inputs * outputs
     return Layer(2 * inputs * outputs * rows, weights + outputs * bias, inputs * rows, outputs * rows, 1)
 
 
 def layer_norm(width: int, rows: int) -> Layer:
-    """Layer normalisation with scale and shift."""
+    """Return layer normalisation with scale and shift.
+
+    Parameters
+    ----------
+    width
+        Features of a row.
+    rows
+        Rows of a sample.
+    """
     elements = width * rows
     return Layer(8 * elements, 2 * width, elements, elements)
 
 
 def rms_norm(width: int, rows: int) -> Layer:
-    """Normalisation by the root mean square, with scale."""
+    """Return normalisation by the root mean square, with scale.
+
+    Parameters
+    ----------
+    width
+        Features of a row.
+    rows
+        Rows of a sample.
+    """
     elements = width * rows
     return Layer(4 * elements, width, elements, elements)
 
 
 def elementwise(elements: int) -> Layer:
-    """An activation function or a residual sum."""
+    """Return an activation function or a residual sum."""
     return Layer(8 * elements, 0, elements, elements)
 
 
 def attention(width: int, heads: int, rows: int, others: int | None = None) -> Layer:
-    """Scores, softmax and weighted sum, without dense layers: of `rows` tokens on themselves or on `others`."""
+    """Return scores, softmax and weighted sum, without dense layers.
+
+    Parameters
+    ----------
+    width
+        Features of a token.
+    heads
+        Heads of attention.
+    rows
+        Tokens that attend.
+    others
+        Tokens that are attended to; None for the same ones.
+    """
     others = rows if others is None else others
     scores = heads * rows * others
     reads = (rows + 2 * others) * width + 2 * scores
@@ -98,5 +168,15 @@ def attention(width: int, heads: int, rows: int, others: int | None = None) -> L
 
 
 def embedding(entries: int, width: int, rows: int) -> Layer:
-    """Table look-up: no arithmetic, only memory."""
+    """Return a table look-up: no arithmetic, only memory.
+
+    Parameters
+    ----------
+    entries
+        Entries of the table.
+    width
+        Features of an entry.
+    rows
+        Look-ups of a sample.
+    """
     return Layer(0, entries * width, rows * width, rows * width, 2)

@@ -50,7 +50,16 @@ class MeasuredSetting:
 
 
 def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting) -> Instance:
-    """Instance with one job for each of `models`, called after it.
+    """Build an instance with one job for each of `models`, called after it.
+
+    Parameters
+    ----------
+    name
+        Name of the instance.
+    models
+        Models by name.
+    setting
+        The cluster, and what every job does.
 
     Raises
     ------

@@ -65,7 +65,15 @@ class Pipeline:
 
 
 def pipeline_instance(recipe: Pipeline, name: str) -> Instance:
-    """The instance of a recipe; times are drawn by its name, the same every time."""
+    """Build the instance of a recipe; times are drawn by its name, the same every time.
+
+    Parameters
+    ----------
+    recipe
+        What it is made from.
+    name
+        Its name in the set.
+    """
     memory = 8 * _GB + recipe.kept * recipe.chunks * 32 * _ACTIVATIONS
     gpus = -(-recipe.devices // recipe.servers)
     servers = tuple(Server(f"s{k}", "v100", gpus, memory, 150 * _GB, 5) for k in range(recipe.servers))
@@ -81,7 +89,17 @@ def pipeline_instance(recipe: Pipeline, name: str) -> Instance:
 
 
 def pipeline_shape(recipe: Pipeline, draw: Random) -> Shape:
-    """Blocks, transfers, edges and holds of all micro-batches; forward passes take 8 to 12 ms over all chunks."""
+    """Build blocks, transfers, edges and memory intervals of all micro-batches.
+
+    Forward passes take 8 to 12 ms over all chunks.
+
+    Parameters
+    ----------
+    recipe
+        What it is made from.
+    draw
+        Source of the times.
+    """
     times = [draw.randrange(8, 13) * 1000 // recipe.chunks for _ in range(recipe.stages)]
     blocks: list[ShapedBlock] = []
     transfers: list[ShapedTransfer] = []

@@ -35,7 +35,15 @@ _ESTIMATED = "-estimate"
 
 
 def estimate_name(network: str, batch: int) -> str:
-    """What instances call the estimated profile of a network."""
+    """Return what instances call the estimated profile of a network.
+
+    Parameters
+    ----------
+    network
+        Name of the network.
+    batch
+        Samples of a worker in an iteration.
+    """
     return f"{network}-b{batch}{_ESTIMATED}"
 
 
@@ -98,10 +106,23 @@ def estimate(
 def estimate_layers(
     units: Sequence[Unit], batch: int, gpu_type: str, gpu: GpuType, parameter_bytes: int = _PARAMETER_BYTES
 ) -> tuple[MeasuredLayer, ...]:
-    """Estimated layers, one a unit, as `estimate` estimates segments; a unit sends what its last layer writes.
+    """Estimate layers, one a unit, as `estimate` estimates segments; a unit sends what its last layer writes.
 
     The gradients of weights take a forward pass's time in a dense layer or a convolution, and the whole backward pass
     in a table look-up.
+
+    Parameters
+    ----------
+    units
+        Units of layers, from input to output.
+    batch
+        Samples of a micro-batch.
+    gpu_type
+        What the type of GPU is called.
+    gpu
+        Its figures.
+    parameter_bytes
+        Bytes of one parameter.
     """
     found = []
     for unit in units:
@@ -132,7 +153,7 @@ def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tu
 
 
 def even_bounds(work: Sequence[int], parts: int) -> tuple[int, ...]:
-    """Indices that cut `work` into `parts` runs, none empty, each ending where its even share is reached.
+    """Return indices that cut `work` into `parts` runs, none empty, each ending where its even share is reached.
 
     Parameters
     ----------

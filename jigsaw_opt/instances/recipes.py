@@ -149,7 +149,7 @@ BATCHES: Mapping[str, int] = dict((*_VISION, *_LANGUAGE))
 
 
 def _stressed(base: Recipe) -> tuple[Recipe, ...]:
-    """The ways in which every family above `tiny` is made hard."""
+    """Return the ways in which every family above `tiny` is made hard."""
     types = ("v100", "a100")
     wide = (2, base.gpus + 2, 2 * base.gpus)
     return (

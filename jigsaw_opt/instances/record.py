@@ -31,7 +31,16 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def merge(old: BestKnown | None, instance: Instance, result: Result) -> BestKnown:
-    """The record after one more run; a record of another instance of that name is dropped.
+    """Return the record after one more run; a record of another instance of that name is dropped.
+
+    Parameters
+    ----------
+    old
+        The record so far; None for none.
+    instance
+        The instance that was solved.
+    result
+        What the run has found.
 
     Raises
     ------
@@ -54,6 +63,17 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
     """Solve the instances of these names one after the other, log a line for each, and keep what is better.
 
     Those that the solver does not take are left out.
+
+    Parameters
+    ----------
+    chosen
+        Names of bundled instances.
+    solver
+        Name of the solver.
+    options
+        Its options, such as the limit of time.
+    path
+        File of the record, which is replaced after each instance.
     """
     for name in chosen:
         instance = load(name)

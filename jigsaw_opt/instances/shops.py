@@ -39,7 +39,15 @@ class Shop:
 
 
 def shop_instance(recipe: Shop, name: str) -> Instance:
-    """The instance of a recipe; times and sequences are drawn by its name, the same every time."""
+    """Build the instance of a recipe; times and sequences are drawn by its name, the same every time.
+
+    Parameters
+    ----------
+    recipe
+        What it is made from.
+    name
+        Its name in the set.
+    """
     draw = Random(f"shop/{name}")
     cluster = Cluster((Server("shop", "v100", recipe.machines, 10**9, 10**9),))
     jobs = tuple(ShapedJob(f"j{k}", _shape(recipe, draw), 1, weight=k + 1) for k in range(recipe.jobs))

@@ -23,13 +23,13 @@ _MOST_DIGITS = 18
 
 
 def instance_from(source: str) -> Instance:
-    """The instance in the file `source`, the bundled one of that name, or one of a family.
+    """Return the instance in the file `source`, the bundled one of that name, or one of a family.
 
     Parameters
     ----------
     source
-        A file, a name as in ``rack/plain``, or a family and a seed with changes of the recipe, as in
-        ``rack:100`` or ``cluster:3:load=400:objective=makespan``.
+        A file, a name as in ``rack/plain``, or a family and a seed with changes of the recipe, as in ``rack:100`` or
+        ``cluster:3:load=400:objective=makespan``.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def instance_from(source: str) -> Instance:
 
 
 def workload_path(source: str) -> str | Path:
-    """The file `source` of a workload, or that of the bundled one of that name.
+    """Return the file `source` of a workload, or that of the bundled one of that name.
 
     Raises
     ------
@@ -81,7 +81,16 @@ def _hint(source: str) -> str:
 
 
 def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Instance:
-    """The instance of a family and seed, with `SIZES` and the objective as the user wants them.
+    """Return the instance of a family and seed, with `SIZES` and the objective as the user wants them.
+
+    Parameters
+    ----------
+    family
+        Name of the family.
+    seed
+        Number of the instance in it.
+    changes
+        Fields of the recipe that differ.
 
     Raises
     ------

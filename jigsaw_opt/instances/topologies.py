@@ -17,24 +17,64 @@ _UPLINK_FACTOR = 4
 
 
 def separate(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
-    """No links: every job stays on one server."""
+    """Return servers without links: every job stays on one server.
+
+    Parameters
+    ----------
+    servers
+        The servers, in their order.
+    bandwidth
+        Not used, as there are no links.
+    latency_us
+        Not used, as there are no links.
+    """
     return Cluster(tuple(servers))
 
 
 def star(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
-    """All servers behind one switch."""
+    """Join all servers by one switch.
+
+    Parameters
+    ----------
+    servers
+        The servers, in their order.
+    bandwidth
+        Bytes a second of a server's link.
+    latency_us
+        Latency of a link, in microseconds.
+    """
     links = (Link(server.name, (server.name, "switch"), bandwidth, latency_us) for server in servers)
     return Cluster(tuple(servers), ("switch",), tuple(links))
 
 
 def line(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
-    """A cable from each server to the next; far neighbours are reached through servers."""
+    """Join each server to the next by a cable; far neighbours are reached through servers.
+
+    Parameters
+    ----------
+    servers
+        The servers, in their order.
+    bandwidth
+        Bytes a second of a server's link.
+    latency_us
+        Latency of a link, in microseconds.
+    """
     pairs = pairwise(server.name for server in servers)
     return Cluster(tuple(servers), (), tuple(_cable(a, b, bandwidth, latency_us) for a, b in pairs))
 
 
 def ring(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
-    """A line closed by a cable from the last server to the first; fewer than three servers leave it a line."""
+    """Close a line by a cable from the last server to the first; fewer than three servers leave it a line.
+
+    Parameters
+    ----------
+    servers
+        The servers, in their order.
+    bandwidth
+        Bytes a second of a server's link.
+    latency_us
+        Latency of a link, in microseconds.
+    """
     cluster = line(servers, bandwidth, latency_us)
     if len(servers) < 3:
         return cluster
@@ -43,9 +83,18 @@ def ring(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
 
 
 def tree(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
-    """Racks of up to eight servers, at least two, behind one switch each, and a spine that joins the racks.
+    """Put racks of up to eight servers, at least two, behind one switch each, and a spine that joins the racks.
 
     The uplink of a rack has four times the bandwidth of a server's link.
+
+    Parameters
+    ----------
+    servers
+        The servers, in their order.
+    bandwidth
+        Bytes a second of a server's link.
+    latency_us
+        Latency of a link, in microseconds.
     """
     size = min(_RACK_SERVERS, -(-len(servers) // 2))
     racks = tuple(f"rack{number}" for number in range(-(-len(servers) // size)))

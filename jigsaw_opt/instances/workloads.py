@@ -19,5 +19,5 @@ def workload_names() -> tuple[str, ...]:
 
 
 def bundled_workload(name: str) -> Path | None:
-    """The file of a bundled workload; None where there is none of that name."""
+    """Return the file of a bundled workload; None where there is none of that name."""
     return _FOLDER / f"{name}.csv" if name in workload_names() else None

@@ -76,10 +76,21 @@ class ReroutingOutcome:
 def simulate_rerouting(
     fabric: Fabric, flows: Sequence[TrafficFlow], changes: Iterable[LinkChange], mechanism: Mechanism
 ) -> ReroutingOutcome:
-    """What becomes of the packets of `flows` while links fail and recover.
+    """Forward the packets of `flows` while links fail and recover, and return what becomes of them.
 
     A switch knows at once which of its own links are dead. At the same time changes of links come first, then packets
     in the order in which they were sent on. The same arguments give the same outcome.
+
+    Parameters
+    ----------
+    fabric
+        Nodes and links.
+    flows
+        What is sent.
+    changes
+        Failures and recoveries, in any order.
+    mechanism
+        How switches forward packets.
     """
     run = _Rerouting(fabric, tuple(flows), mechanism)
     run.go(sorted(changes, key=lambda change: change.time_us))

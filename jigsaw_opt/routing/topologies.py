@@ -42,7 +42,15 @@ def fat_tree(k: int) -> Fabric:
 
 
 def leaf_spine(spines: int, leaves: int, servers: int) -> Fabric:
-    """Every leaf joined to every spine, with `servers` servers at each leaf."""
+    """Join every leaf to every spine.
+
+    Parameters
+    ----------
+    spines, leaves
+        Number of switches of either kind.
+    servers
+        Number of servers at each leaf.
+    """
     ends = [f"h{leaf}.{s}" for leaf in range(leaves) for s in range(servers)]
     pairs = [(f"h{leaf}.{s}", f"leaf{leaf}") for leaf in range(leaves) for s in range(servers)]
     pairs += [(f"leaf{leaf}", f"spine{spine}") for leaf in range(leaves) for spine in range(spines)]
@@ -51,7 +59,7 @@ def leaf_spine(spines: int, leaves: int, servers: int) -> Fabric:
 
 
 def dragonfly(groups: int, routers: int, servers: int) -> Fabric:
-    """Groups whose routers are all joined, with one link between any two groups (Kim et al., ISCA'08).
+    """Build groups whose routers are all joined, with one link between any two groups (Kim et al., ISCA'08).
 
     Parameters
     ----------
@@ -68,7 +76,7 @@ def dragonfly(groups: int, routers: int, servers: int) -> Fabric:
 
 
 def collected(key: str) -> Fabric:
-    """A topology of the collection `topohub`, as ``topozoo/Abilene``; flows may end at every node.
+    """Return a topology of the collection `topohub`, as ``topozoo/Abilene``; flows may end at every node.
 
     Raises
     ------
@@ -91,13 +99,20 @@ def collected(key: str) -> Fabric:
 
 
 def read_graphml(text: str, name: str = "graph") -> Fabric:
-    """A topology from GraphML text, by the identifiers of its nodes; flows may end at every node.
+    """Read a topology from GraphML text, by the identifiers of its nodes; flows may end at every node.
+
+    Parameters
+    ----------
+    text
+        The text, which is XML.
+    name
+        Name of the fabric.
 
     Raises
     ------
     InvalidInputError
-        Names every problem: text that is no XML or has no graph, identifiers that are missing or come twice, ends that
-        are no nodes, loops, two edges between the same two nodes.
+        Names every problem: text that is no XML or has no graph, identifiers that are missing or come twice, ends
+        that are no nodes, loops, two edges between the same two nodes.
     """
     report = Report()
     nodes: set[str] = set()

@@ -133,7 +133,15 @@ class Packet:
 
 
 def routed(graph: LinkGraph, flows: tuple[TrafficFlow, ...]) -> tuple[RoutedFlow, ...]:
-    """Each flow by the numbers of a graph."""
+    """Return each flow by the numbers of a graph; flows with the same ends and policy share one.
+
+    Parameters
+    ----------
+    graph
+        All nodes and links of the fabric.
+    flows
+        The flows, by names of nodes.
+    """
     known: dict[tuple[str, str, RoutePolicy], RoutedFlow] = {}
     found = []
     for flow in flows:

@@ -50,7 +50,7 @@ class Background(Generic[T]):
         return not wait(self._answers, seconds).not_done
 
     def results(self) -> list[T]:
-        """What the calls return, once they have ended; what one of them raises is raised here."""
+        """Return what the calls return, once they have ended; what one of them raises is raised here."""
         return [answer.result() for answer in self._answers]
 
     def leave(self) -> None:

@@ -91,7 +91,7 @@ class Keeper(AbstractContextManager["Keeper"]):
         return code
 
     def log(self) -> str:
-        """What the child has printed."""
+        """Return what the child has printed."""
         path = self.folder / keeper_process.LOG
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -119,7 +119,7 @@ class Keeper(AbstractContextManager["Keeper"]):
             self._process.stdin.flush()
 
     def _heard(self, what: str) -> Any:
-        """The value of the next message, which is the one waited for; None where the keeper is gone."""
+        """Return the value of the next message, which is the one waited for; None where the keeper is gone."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         said, value = json.loads(line) if line.endswith("\n") else (what, None)
@@ -130,7 +130,7 @@ class Keeper(AbstractContextManager["Keeper"]):
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A temporary folder that is gone at the end of the block, and also if this process is killed within."""
+    """Make a temporary folder that is gone at the end of the block, and also if this process is killed within."""
     with Keeper() as keeper:
         yield keeper.folder
 

@@ -166,7 +166,7 @@ def as_program() -> None:
 
 
 def settled(code: int) -> None:
-    """The work of the program is done: from now on a signal only hastens its end, with this exit code."""
+    """Say that the work of the program is done: from now on a signal only hastens its end, with this exit code."""
     for number in SIGNALS:
         if signal.getsignal(number) is _end_at_once:
             signal.signal(number, lambda *_: os._exit(code))

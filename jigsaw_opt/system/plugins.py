@@ -22,16 +22,33 @@ Found = TypeVar("Found")
 
 
 def registered(group: str, own: Iterable[str] = ()) -> tuple[str, ...]:
-    """Names of all entry points of a group and of what needs none, sorted; none of them is loaded."""
+    """Return the names of all entry points of a group and of what needs none, sorted; none of them is loaded.
+
+    Parameters
+    ----------
+    group
+        Group of entry points.
+    own
+        Names of what the package itself has.
+    """
     from importlib.metadata import entry_points
 
     return tuple(sorted({*own, *(point.name for point in entry_points(group=group))}))
 
 
 def load(group: str, kind: str, name: str, own: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """What is registered as `name` in a group of entry points, whose members errors call by their `kind`.
+    """Return what is registered under a name in a group of entry points.
 
-    `own` says by name where the package itself has one, as in ``module:object``.
+    Parameters
+    ----------
+    group
+        Group of entry points.
+    kind
+        What errors call a member of the group.
+    name
+        Name of the member.
+    own
+        By name, where the package itself has one, as in ``module:object``.
 
     Raises
     ------
@@ -64,6 +81,17 @@ def _loaded(kind: str, point: EntryPoint) -> Any:
 def require_members(kind: str, name: str, found: object, members: Iterable[str]) -> None:
     """Refuse what is no object of its kind.
 
+    Parameters
+    ----------
+    kind
+        What errors call it.
+    name
+        Name under which it is registered.
+    found
+        What is registered.
+    members
+        Names of the attributes that all of the kind have.
+
     Raises
     ------
     UsageError
@@ -77,7 +105,15 @@ def require_members(kind: str, name: str, found: object, members: Iterable[str])
 
 
 def loadable(find: Callable[[str], Found], names: Iterable[str]) -> Iterator[Found]:
-    """What `find` gives for each name; a warning is logged of one that does not load, once in a process."""
+    """Yield what `find` gives for each name; a warning is logged of one that does not load, once in a process.
+
+    Parameters
+    ----------
+    find
+        Loads what has a name.
+    names
+        The names.
+    """
     for name in names:
         try:
             found = find(name)

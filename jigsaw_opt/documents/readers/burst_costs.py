@@ -107,7 +107,7 @@ class BurstCosts:
         return sum(layer.single_gpu_us for layer in self.layers)
 
     def limited(self, gpus: int) -> BurstCosts:
-        """The same chain with only the options of at most so many GPUs."""
+        """Return the same chain with only the options of at most so many GPUs."""
         kept = [[at for at, it in enumerate(layer.options) if it.gpus <= gpus] for layer in self.layers]
         layers = [
             BurstLayer(
@@ -179,7 +179,7 @@ def _check_options(configs: list[dict[str, Any]], gpus: int, place: Place, repor
 
 
 def _check_transfers(layer: dict[str, Any], rows: int, place: Place, report: Report) -> None:
-    """A row an option of the layer before, a column an own one; nothing for the first layer."""
+    """Require a row an option of the layer before, a column an own one, and nothing for the first layer."""
     found, columns = layer.get("xfer_us", []), len(layer["configs"])
     if len(found) != rows:
         report.add((place, "xfer_us"), f"{len(found)} rows, and the layer before has {rows} configs")

@@ -105,7 +105,18 @@ def read_deeppool(
 
 
 def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers.prof") -> tuple[MeasuredLayer, ...]:
-    """The layers of such a run in their order, a ReLU with the layer before it; what is sent is the next one's input.
+    """Return the layers of such a run in their order, a ReLU with the layer before it.
+
+    What a layer sends is the input of the next one.
+
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    batch
+        Samples of the run, which choose it among those of the file.
+    source
+        What problems call it: usually the name of the file.
 
     Raises
     ------

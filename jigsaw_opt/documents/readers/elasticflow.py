@@ -28,6 +28,15 @@ def resembles(head: str) -> int:
 def read_elasticflow(data: bytes | str, source: str = "trace.csv", accept: Accept = anything) -> Workload:
     """Read a trace of ElasticFlow.
 
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+    accept
+        Returns what is wrong with a job that has a model, one text a problem.
+
     Raises
     ------
     InvalidInputError

@@ -54,6 +54,15 @@ def resembles(head: str) -> int:
 def read_gavel(data: bytes | str, source: str = "gavel.trace", accept: Accept = anything) -> Workload:
     """Read a trace of Gavel or Shockwave; jobs are named by their line, and weigh as much as their priority.
 
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+    accept
+        Returns what is wrong with a job that has a model, one text a problem.
+
     Raises
     ------
     InvalidInputError
@@ -80,6 +89,18 @@ def _job(row: Row, tally: Tally) -> TraceJob:
 
 def read_throughputs(data: bytes | str, source: str = "$") -> Throughputs:
     """Read measured throughputs.
+
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+
+    Returns
+    -------
+    Throughputs
+        Iterations a second by type of GPU, kind of job, and the kind beside it on the same GPUs (None for alone).
 
     Raises
     ------

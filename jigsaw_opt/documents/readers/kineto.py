@@ -118,10 +118,11 @@ def read_kineto_layers(
     source: str = "trace.json",
     tell: Tell = _say_nothing,
 ) -> tuple[MeasuredLayer, ...]:
-    """The layers of such a trace in the order of the forward pass; sizes as of `read_kineto`.
+    """Return the layers of such a trace in the order of the forward pass; sizes as of `read_kineto`.
 
-    A backward pass is told as a whole, for many nodes compute gradients of inputs and of weights at once. What a layer
-    sends is known where the shapes show it: its last operation puts out what the first one of the next layer reads.
+    A backward pass is told as a whole, for many nodes compute gradients of inputs and of weights at once. What a
+    layer sends is known where the shapes show it: its last operation puts out what the first one of the next layer
+    reads.
 
     Parameters
     ----------

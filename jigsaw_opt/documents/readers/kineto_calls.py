@@ -72,7 +72,15 @@ def numbered_layers(
 def without_weights(
     calls: Mapping[str, Collection[str]], parameter_bytes: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a call without parameters, and one of the same name that has some: they may share their weights."""
+    """Yield a call without parameters, and one of the same name that has some: they may share their weights.
+
+    Parameters
+    ----------
+    calls
+        By name, the layers that its calls are.
+    parameter_bytes
+        Bytes of the parameters of each layer.
+    """
     for names in calls.values():
         sized = next((name for name in names if parameter_bytes[name]), None)
         for name in names:

@@ -97,7 +97,7 @@ class TraceSpan:
         return self.category == _PYTHON
 
     def above(self) -> Iterator[TraceSpan]:
-        """It and all spans that hold it, from the inside out."""
+        """Yield it and all spans that hold it, from the inside out."""
         span: TraceSpan | None = self
         while span is not None:
             yield span
@@ -131,7 +131,16 @@ class Trace:
 
 
 def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None]) -> Trace:
-    """The spans of a trace, which may be compressed; `tell` is called with what is mended in it.
+    """Return the spans of a trace, which may be compressed.
+
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+    tell
+        Takes what is mended in the trace.
 
     Raises
     ------
@@ -187,7 +196,7 @@ def _once(spans: Iterable[TraceSpan]) -> Iterator[TraceSpan]:
 
 
 def _span(place: Place, event: Any, report: Report) -> TraceSpan | None:
-    """A complete event of a known kind; None of any other."""
+    """Return a complete event of a known kind; None of any other."""
     if not isinstance(event, Mapping) or event.get("ph") != "X" or event.get("cat") not in _KNOWN:
         return None
     name, arguments = event.get("name"), event.get("args", {})
@@ -286,5 +295,5 @@ def _of_device(device: Iterable[TraceSpan], host: Iterable[TraceSpan]) -> Iterat
 
 
 def _key(span: TraceSpan, name: str) -> str:
-    """A number that joins spans, as text; empty where there is none."""
+    """Return a number that joins spans, as text; empty where there is none."""
     return str(span.arguments.get(name, ""))

@@ -78,6 +78,13 @@ def crossed_layers(trace: Trace, patterns: Sequence[str]) -> dict[tuple[str, str
     """Return the names of two spans that could be layers, the second of which begins in the first and ends after it.
 
     Each pair of names has the first such span that ends too late. With patterns, one of the two has such a name.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    patterns
+        Patterns of names of layers; empty for any.
     """
     found: dict[tuple[str, str], TraceSpan] = {}
     for outer, inner in trace.crossings:
@@ -177,13 +184,29 @@ def _divided(spans: Sequence[TraceSpan], modules: bool, sized: Collection[TraceS
 
 
 def names_within(trace: Trace, layers: Collection[TraceSpan]) -> tuple[str, ...]:
-    """Return the names of the spans within layers that could be layers themselves."""
+    """Return the names of the spans within layers that could be layers themselves.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    layers
+        Spans of the layers.
+    """
     named = (span for span in trace.spans if _is_named(span) and span not in layers)
     return tuple(dict.fromkeys(_layer_name(span) for span in named if any(one in layers for one in span.above())))
 
 
 def unlayered(trace: Trace, chosen: Mapping[TraceSpan, str]) -> set[TraceSpan]:
-    """Return the named spans that neither hold a layer nor are in one, and are not the framework's."""
+    """Return the named spans that neither hold a layer nor are in one, and are not the framework's.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    chosen
+        Names of the layers by their spans.
+    """
     around = {one for span in chosen for one in span.above()}
     named = (span for span in trace.spans if _is_named(span) and not _FRAMEWORK.fullmatch(span.name))
     return {span for span in named if span not in around and not any(one in chosen for one in span.above())}

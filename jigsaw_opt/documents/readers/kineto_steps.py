@@ -57,8 +57,16 @@ class Owners:
     def beside_layers(self, operation: TraceSpan, recent: str | None) -> str | None:
         """Return the layer of an operation of the forward pass that is in none.
 
-        It is the first one that runs within the operation, which then keeps only what it reads; or else the most recent
-        one, if the operation, one in it or one around it made a node. After another span there is no recent one.
+        It is the first one that runs within the operation, which then keeps only what it reads; or else the most
+        recent one, if the operation, one in it or one around it made a node. After another span there is no recent
+        one.
+
+        Parameters
+        ----------
+        operation
+            Span of the operation.
+        recent
+            Name of the most recent layer; None where there is none.
         """
         if operation in self._first_inside:
             return self._first_inside[operation]
@@ -234,7 +242,15 @@ class ProfiledStep:
             self._regions.setdefault([one for one in span.above() if one.is_node][-1], (part, span))
 
     def add(self, span: TraceSpan, duration: float) -> None:
-        """Add work to the pass that it belongs to, if to any."""
+        """Add work to the pass that it belongs to, if to any.
+
+        Parameters
+        ----------
+        span
+            The span that the work belongs to.
+        duration
+            Its time, in microseconds.
+        """
         self.total_us += duration
         node, layer = node_around(span), self._owners.layer_around(span)
         for one in span.above():
@@ -274,9 +290,14 @@ class ProfiledStep:
         return most
 
     def output_bytes(self, name: str, following: str) -> int | None:
-        """Bytes that the last operation of a layer puts out, if the first of the following layer reads them.
+        """Return the bytes that the last operation of a layer puts out, if the first of the following layer reads them.
 
         None where it reads something else, as after an operation without a gradient, or where shapes are not known.
+
+        Parameters
+        ----------
+        name, following
+            Names of the layer and of the one behind it.
         """
         for part in [part for part in self._kept if part[0] == name]:
             nodes = [node for span in self._kept[part] for node in self._nodes_of.get(span, ())]
@@ -291,7 +312,15 @@ class ProfiledStep:
         return None
 
     def gradient_bytes(self, name: str, report: Report | None = None) -> int:
-        """Bytes of gradients a layer (without a name: none) adds up in a pass; the first of no shape is noted."""
+        """Return the bytes of gradients that a layer adds up in a pass.
+
+        Parameters
+        ----------
+        name
+            Name of the layer; empty for operations of none.
+        report
+            Receives the first gradient without a shape, which counts as nothing.
+        """
         parts = [found for part, found in self._gradients.items() if part[0] == name]
         shapeless = [one for found in parts for one in found if _gradient_bytes(one) is None]
         if shapeless and report is not None:
@@ -300,12 +329,12 @@ class ProfiledStep:
 
 
 def _key(span: TraceSpan) -> str:
-    """What an operation and the same one computed again have in common."""
+    """Return what an operation and the same one computed again have in common."""
     return f"{span.name} {span.arguments.get('Input Dims')}"
 
 
 def _label(span: TraceSpan) -> str:
-    """What work is called that belongs to no layer: the outermost annotation or module around it, or operation."""
+    """Return what work is called that belongs to no layer: the outermost annotation, module or operation around it."""
     above = [one for one in span.above() if not STEP.fullmatch(one.name)]
     named = [one for one in above if one.is_annotation or one.is_module]
     return (named or above)[-1].name.removeprefix(NODE)

@@ -40,6 +40,15 @@ def resembles(head: str) -> int:
 def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept = anything) -> Workload:
     """Read a list of jobs of Kubernetes.
 
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+    accept
+        Returns what is wrong with a job that has a model, one text a problem.
+
     Raises
     ------
     InvalidInputError
@@ -62,7 +71,7 @@ def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept
 
 
 def _jobs(items: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | Unfinished | str]]:
-    """The jobs of a list, or why there is none, with the items that they stand in."""
+    """Yield the jobs of a list, or why there is none, with the items that they stand in."""
     known = {
         (kind_of_item(item)[0], _beside(item, item.at("metadata", "name").value)) for item in filter(_is_job, items)
     }
@@ -84,13 +93,13 @@ def _is_job(item: Tree) -> bool:
 
 
 def _beside(item: Tree, name: object) -> str:
-    """The name of something in the namespace of an item; what is wrong with either is told elsewhere."""
+    """Return the name of something in the namespace of an item; what is wrong with either is told elsewhere."""
     space = item.at("metadata", "namespace").value
     return f"{space if isinstance(space, str) else 'default'}/{name}"
 
 
 def _job_name(pod: Tree) -> str:
-    """The job that a pod belongs to, by its labels or its owner; it may be one by itself."""
+    """Return the job that a pod belongs to, by its labels or its owner; it may be one by itself."""
     labels, owners = pod.at("metadata", "labels"), list(pod.at("metadata", "ownerReferences").items())
     stated = [labels.at(label) for label in _LABELS if labels.at(label)]
     owned = [owner.at("name") for owner in owners if owner.at("name")]

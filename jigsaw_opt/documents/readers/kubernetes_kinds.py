@@ -59,7 +59,15 @@ def name_of(item: Tree) -> str:
 
 
 def job_of_item(item: Tree, tally: Tally) -> TraceJob | Unfinished | str:
-    """Return the job that an item states, or why it is none."""
+    """Return the job that an item states, or why it is none.
+
+    Parameters
+    ----------
+    item
+        An item of the list.
+    tally
+        Counts what is left out, and why.
+    """
     kind = _kind(item)
     if kind is None:
         name, group = kind_of_item(item)
@@ -131,7 +139,7 @@ def _end(status: Tree) -> Tree:
 
 
 def _condition(status: Tree, key: str, values: Sequence[str]) -> Tree:
-    """The first condition whose `key` is one of some values and that holds; nothing where there is none."""
+    """Return the first condition whose `key` is one of some values and that holds; nothing where there is none."""
     for condition in status.at("conditions").items():
         if condition.at(key).value in values and (key == "status" or condition.at("status").value == "True"):
             return condition
@@ -149,8 +157,17 @@ class _GpuInterval(NamedTuple):
 def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | Unfinished | str:
     """Return the job that pods of one owner make up, or why they make up none.
 
-    It has as many GPUs as its pods held at a time, since a pod that takes the place of another does not add to it, and
-    lasts from the first start to the last end of a pod with GPUs.
+    It has as many GPUs as its pods held at a time, since a pod that takes the place of another does not add to it,
+    and lasts from the first start to the last end of a pod with GPUs.
+
+    Parameters
+    ----------
+    name
+        Name of the job.
+    pods
+        Its pods, at least one.
+    tally
+        Counts what is left out, and why.
     """
     needs = [PodNeeds(pod.at("spec")) for pod in pods]
     asking = [(pod, need) for pod, need in zip(pods, needs, strict=True) if need.gpus]
@@ -227,7 +244,7 @@ def _remark(tally: Tally, needs: Iterable[PodNeeds]) -> None:
 
 
 def _time_us(tree: Tree) -> int:
-    """A moment with a zone, to the second, as Kubernetes counts."""
+    """Return a moment with a zone, to the second, as Kubernetes counts."""
     found = tree.moment()
     if found is not None and not found.zoned:
         tree.add("a zone is expected, as in 2026-01-31T08:30:00Z")

@@ -94,6 +94,13 @@ class KueueQueues:
 def read_kueue(data: bytes | str, source: str = "kueue.json") -> KueueQueues:
     """Read ClusterQueues and what belongs to them.
 
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+
     Raises
     ------
     InvalidInputError

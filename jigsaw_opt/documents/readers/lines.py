@@ -83,7 +83,17 @@ class Lines:
         )
 
     def add(self, number: int | None, message: str, hint: str = "") -> None:
-        """Note a problem of line `number`, or of the whole text if that is None."""
+        """Note a problem of a line, or of the whole text.
+
+        Parameters
+        ----------
+        number
+            Number of the line, from 1; None for the whole text.
+        message
+            What is wrong.
+        hint
+            What would put it right; empty for nothing.
+        """
         place = self.source if number is None else f"{self.source}:{number}"
         self._report.note(Problem(place, message, hint))
 

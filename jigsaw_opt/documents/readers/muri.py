@@ -23,8 +23,19 @@ def resembles(head: str) -> int:
 
 
 def read_muri(data: bytes | str, source: str = "trace.csv", accept: Accept = anything) -> Workload:
-    """Read a trace of Muri. The model of a job is called after its name, batch size and GPUs, as ``gpt2-4@8``,
-    because its stages depend on all of them.
+    """Read a trace of Muri.
+
+    The model of a job is called after its name, batch size and GPUs, as ``gpt2-4@8``, because its stages depend on
+    all of them.
+
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+    accept
+        Returns what is wrong with a job that has a model, one text a problem.
 
     Raises
     ------

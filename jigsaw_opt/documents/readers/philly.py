@@ -37,6 +37,15 @@ def resembles(head: str) -> int:
 def read_philly(data: bytes | str, source: str = "philly.csv", accept: Accept = anything) -> Workload:
     """Read a log or a table of Philly.
 
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+    accept
+        Returns what is wrong with a job that has a model, one text a problem.
+
     Raises
     ------
     InvalidInputError
@@ -115,7 +124,7 @@ def _is_missing(tree: Tree) -> bool:
 
 
 def _time_us(tree: Tree, zone: Zone) -> int:
-    """A moment, whose zone is or is not there as in all others."""
+    """Return a moment, whose zone is or is not there as in all others."""
     found = tree.moment()
     if found is None:
         return 0

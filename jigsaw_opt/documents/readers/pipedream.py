@@ -115,7 +115,7 @@ def read_layer_graph(data: bytes | str, *, source: str = "graph.txt") -> LayerGr
 
 
 def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
-    """The graph without what has no place in a plan, and its nodes so that every edge goes forward."""
+    """Return the graph without what has no place in a plan, and its nodes so that every edge goes forward."""
     lines = Lines(data, source, MOST_LINES)
     graph = _parse(lines)
     lines.raise_if_any()
@@ -171,7 +171,7 @@ def _add_node(graph: _ProfileGraph, node: re.Match[str], number: int, lines: Lin
 
 
 def _order(graph: _ProfileGraph, lines: Lines) -> list[str]:
-    """The nodes so that every edge goes forward."""
+    """Return the nodes so that every edge goes forward."""
     try:
         return list(TopologicalSorter(graph.before).static_order())
     except CycleError as error:
@@ -202,7 +202,7 @@ def _groups(graph: _ProfileGraph, order: list[str]) -> list[Group]:
 
 
 def _cuts(graph: _ProfileGraph, active: list[str]) -> set[str]:
-    """The nodes of `active`, which stand in topological order, that every path among them passes through.
+    """Return the nodes of `active`, in topological order, that every path among them passes through.
 
     Such a node has no sink before it and no source after it, and no edge jumps over it.
     """

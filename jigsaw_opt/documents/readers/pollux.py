@@ -24,6 +24,15 @@ def resembles(head: str) -> int:
 def read_pollux(data: bytes | str, source: str = "workload.csv", accept: Accept = anything) -> Workload:
     """Read a workload of Pollux or Sia.
 
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+    accept
+        Returns what is wrong with a job that has a model, one text a problem.
+
     Raises
     ------
     InvalidInputError
@@ -34,6 +43,15 @@ def read_pollux(data: bytes | str, source: str = "workload.csv", accept: Accept 
 
 def read_sia(data: bytes | str, source: str = "workload.csv", accept: Accept = anything) -> Workload:
     """Read the same with adaptive jobs: each runs on 1 to 64 GPUs, however many it asks for.
+
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+    accept
+        Returns what is wrong with a job that has a model, one text a problem.
 
     Raises
     ------

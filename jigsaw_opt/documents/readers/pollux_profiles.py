@@ -75,7 +75,19 @@ class Application:
 
 
 def read_applications(folder: Path, gpu: str) -> dict[str, Application]:
-    """Read the profiles of all models that were measured on a type of GPU (``aws``, ``rtx``, ``dgx-ext``).
+    """Read the profiles of all models that were measured on a type of GPU.
+
+    Parameters
+    ----------
+    folder
+        Folder with a folder for each model.
+    gpu
+        Type of GPU in the files' names, such as ``aws``, ``rtx`` or ``dgx-ext``.
+
+    Returns
+    -------
+    dict[str, Application]
+        By the name of the model's folder.
 
     Raises
     ------
@@ -129,7 +141,7 @@ def _placement(row: Row) -> tuple[int, ...]:
 
 
 def _validations(folder: Path) -> list[tuple[int, Path]]:
-    """The files of epochs, by batch size."""
+    """Return the files of epochs, by batch size."""
     paths = list(folder.glob("validation-*.csv"))
     wrong = [path for path in paths if not _BATCH.fullmatch(path.stem.partition("-")[2])]
     if wrong or not paths:

@@ -94,9 +94,10 @@ def _flatten(parameters: Mapping[str, Any], shape: Shape) -> Sizes:
 
 
 def _bottleneck(parameters: Mapping[str, Any], shape: Shape) -> Sizes:
-    """A bottleneck block of torchvision's (wide) ResNet: three convolutions, each with a batch normalisation.
+    """Return the sizes of a bottleneck block of torchvision's (wide) ResNet.
 
-    The output of a convolution and of its normalisation are both kept; ReLU and the sum work in place.
+    It has three convolutions, each with a batch normalisation. The output of a convolution and of its normalisation
+    are both kept; ReLU and the sum work in place.
     """
     inputs, groups = _count(parameters, "inplanes"), _count(parameters, "groups")
     width = _count(parameters, "planes") * _count(parameters, "base_width") // 64 * groups

@@ -60,6 +60,15 @@ def resembles(head: str) -> int:
 def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = anything) -> Workload:
     """Read what ``sacct -P`` prints.
 
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+    accept
+        Returns what is wrong with a job that has a model, one text a problem.
+
     Raises
     ------
     InvalidInputError
@@ -84,7 +93,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
 
 
 def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int, TraceJob | Unfinished | str]]:
-    """The jobs, or why there is none, with the components of each put together."""
+    """Yield the jobs, or why there is none, with the components of each put together."""
     parts: dict[str, list[_SacctLine]] = {}
     for name, record in records.items():
         component = _COMPONENT.fullmatch(name)
@@ -217,7 +226,7 @@ def _duration_us(row: Row, tally: Tally) -> int:
 
 
 def _resources(row: Row, column: str) -> dict[str, str]:
-    """The resources of a job by name, as in ``cpu=8,gres/gpu:a100=4``."""
+    """Return the resources of a job by name, as in ``cpu=8,gres/gpu:a100=4``."""
     found: dict[str, str] = {}
     for part in filter(None, row.optional_text(column).split(",")):
         name, _, amount = (word.strip() for word in part.partition("="))
@@ -233,6 +242,6 @@ def _is_gpu(resource: str) -> bool:
 
 
 def _gpus(resources: Mapping[str, str]) -> int:
-    """The GPUs of all types; those by type are summed only where the sum is not given."""
+    """Return the GPUs of all types; those by type are summed only where the sum is not given."""
     counts = {name: int(amount) for name, amount in resources.items() if _is_gpu(name)}
     return counts.get("gres/gpu", sum(counts.values()))

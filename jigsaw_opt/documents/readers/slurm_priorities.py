@@ -40,10 +40,17 @@ class SlurmConf(NamedTuple):
     def of_partitions(self, name: str, source: str) -> dict[str, int]:
         """Return a number of each partition, as ``PriorityTier``; 1 where none is stated, Slurm's default.
 
+        Parameters
+        ----------
+        name
+            Name of the parameter.
+        source
+            Name of the file.
+
         Raises
         ------
         InvalidInputError
-            With every one that is no whole number up to 65533; `source` is the name of the file.
+            With every one that is no whole number up to 65533.
         """
         stated = {partition: own.get(name.lower(), "1") for partition, own in self.partitions.items()}
         wrong = [
@@ -68,6 +75,13 @@ class Association(NamedTuple):
 
 def read_slurm_conf(data: bytes | str, source: str = "slurm.conf") -> SlurmConf:
     """Read the parameters of Slurm; later lines win, and ``PartitionName=DEFAULT`` is of the partitions behind it.
+
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
 
     Raises
     ------
@@ -124,6 +138,13 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Association, ...]:
     """Read accounts and users with their shares.
 
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
+
     Raises
     ------
     InvalidInputError
@@ -156,6 +177,13 @@ def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Associati
 
 def read_qos(data: bytes | str, source: str = "qos.txt") -> Mapping[str, int]:
     """Read the priority of each QOS.
+
+    Parameters
+    ----------
+    data
+        The content of the file; text, or bytes in UTF-8.
+    source
+        What problems call it: usually the name of the file.
 
     Raises
     ------

@@ -39,7 +39,15 @@ def anything(_job: TraceJob) -> Sequence[str]:
 
 
 def from_first(workload: Workload, zoned: bool) -> Workload:
-    """Return the workload with its first submission at time 0; `zoned` tells whether its dates have a zone."""
+    """Return the workload with its first submission at time 0.
+
+    Parameters
+    ----------
+    workload
+        The workload, whose first job has been submitted first.
+    zoned
+        Whether its dates have a zone.
+    """
     first_us = workload.jobs[0].submit_us
 
     def moved(job: TraceJob) -> TraceJob:
@@ -51,14 +59,24 @@ def from_first(workload: Workload, zoned: bool) -> Workload:
 
 
 def headed(head: str, columns: Sequence[str], separator: str = "") -> int:
-    """How many columns the first line of a text shares with a format; 0 where any of these is missing."""
+    """Count the columns that the first line of a text shares with a format; 0 where any of these is missing.
+
+    Parameters
+    ----------
+    head
+        Beginning of the text.
+    columns
+        Columns that the format must have.
+    separator
+        What stands between cells; empty for what the line shows.
+    """
     line = head.partition("\n")[0]
     cells = {cell.strip().strip('"') for cell in line.split(separator or _separator_of(line))}
     return len(columns) if cells.issuperset(columns) else 0
 
 
 def _separator_of(header: str) -> str:
-    """What stands between the cells of a header: the most frequent of comma, semicolon and tab."""
+    """Return what stands between the cells of a header: the most frequent of comma, semicolon and tab."""
     return max(",;\t", key=header.count)
 
 
@@ -133,7 +151,15 @@ class JobTable:
         return column in self._header
 
     def leave_aside(self, column: str, why: str) -> None:
-        """Tell why a column is not read, in place of the remark on all that are not."""
+        """Tell why a column is not read, in place of the remark on all that are not.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+        why
+            The remark.
+        """
         self._read.add(column)
         self.tally.remark(why)
 
@@ -169,7 +195,18 @@ class JobTable:
         accept: Accept,
         stages: dict[str, StageTimes] | None = None,
     ) -> Workload:
-        """The workload whose jobs `job_of` reads, one from each row, or from a row that is no job the reason why.
+        """Return the workload of the jobs of all rows.
+
+        Parameters
+        ----------
+        name
+            Name of the workload.
+        job_of
+            Reads the job of a row, or says why it is none.
+        accept
+            Returns what is wrong with a job that has a model, one text a problem.
+        stages
+            Times of the stages of models, by model; None for none.
 
         Raises
         ------
@@ -185,7 +222,18 @@ class JobTable:
         accept: Accept,
         stages: dict[str, StageTimes] | None = None,
     ) -> Workload:
-        """The workload of jobs, or reasons why there is none, with the numbers of their lines.
+        """Return the workload of jobs that were read.
+
+        Parameters
+        ----------
+        name
+            Name of the workload.
+        found
+            Jobs, or reasons why there is none, each with the number of its line.
+        accept
+            Returns what is wrong with a job that has a model, one text a problem.
+        stages
+            Times of the stages of models, by model; None for none.
 
         Raises
         ------
@@ -276,18 +324,18 @@ class Row:
         return column in self._cells
 
     def text(self, column: str) -> str:
-        """A cell that is not empty."""
+        """Return a cell that is not empty."""
         value = self._cells[column]
         if not value:
             self.add(f"{column} is empty")
         return value
 
     def optional_text(self, column: str) -> str:
-        """A cell, which may be empty."""
+        """Return a cell, which may be empty."""
         return self._cells[column]
 
     def shared(self, column: str) -> str:
-        """A cell that is not empty and of which many lines have the same."""
+        """Return a cell that is not empty and of which many lines have the same."""
         return sys.intern(self.text(column))
 
     def is_missing(self, column: str) -> bool:
@@ -299,7 +347,15 @@ class Row:
         return _ZERO.fullmatch(self._cells[column]) is not None
 
     def integer(self, column: str, least: int = 1) -> int:
-        """A whole number of at least `least`; also one written with a fraction of zeros."""
+        """Return a whole number; also one written with a fraction of zeros.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+        least
+            The smallest value that is right.
+        """
         if self._decimal_comma and "," in self._cells[column]:  # of thousands, perhaps
             self.add(f"{column} is a whole number, not {self._cells[column][:_LONGEST_QUOTE]!r}")
             return least
@@ -312,11 +368,27 @@ class Row:
         return self._at_least(column, number, least)
 
     def optional(self, column: str, least: int = 1) -> int | None:
-        """A whole number, or None where the cell is empty or there is no such column."""
+        """Return a whole number, or None where the cell is empty or there is no such column.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+        least
+            The smallest value that is right.
+        """
         return self.integer(column, least) if self._cells.get(column) else None
 
     def real(self, column: str, least: float = 0.0) -> float:
-        """A number of at least `least`, as a float."""
+        """Return a number as a float.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+        least
+            The smallest value that is right.
+        """
         number = self._number(column, _MOST_REAL)
         if number is None:
             return least
@@ -330,12 +402,22 @@ class Row:
         return self.shared(column) if self._cells.get(column) else None
 
     def microseconds(self, column: str, unit_us: int = 1_000_000, least: int = 0) -> int:
-        """A time that the trace gives in a unit of `unit_us`, to the nearest microsecond."""
+        """Return a time that the trace gives in some unit, to the nearest microsecond.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+        unit_us
+            Microseconds of a unit of the trace.
+        least
+            The smallest time that is right, in microseconds.
+        """
         number = self._number(column)
         return least if number is None else self._at_least(column, number * unit_us, least, number)
 
     def moment(self, column: str) -> int:
-        """A date and time in microseconds since 1970; either all of a table have a zone, or all are local."""
+        """Return a date and time in microseconds since 1970; either all of a table have a zone, or all are local."""
         text = self.text(column)
         found = moment_us(text) if text else None
         if found is None:
@@ -348,7 +430,17 @@ class Row:
         return found.time_us
 
     def duration(self, column: str, unit_us: int = 1_000_000, least: int = 0) -> int:
-        """A number of units, or a time as in ``1-02:03:04`` or ``02:03:04``, in microseconds."""
+        """Return a number of units, or a time as in ``1-02:03:04`` or ``02:03:04``, in microseconds.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+        unit_us
+            Microseconds of a unit of the trace.
+        least
+            The smallest time that is right, in microseconds, where it is a number of units.
+        """
         found = duration_us(self._cells[column])
         return self.microseconds(column, unit_us, least) if found is None else found
 
@@ -364,7 +456,7 @@ class Row:
         return value
 
     def _number(self, column: str, most: Decimal = _MOST) -> Decimal | None:
-        """The number in a cell, or None, with the problem noted, where there is none between ``-most`` and `most`."""
+        """Return the number in a cell; None, with the problem noted, where none lies between ``-most`` and `most`."""
         text = self.text(column)
         try:
             number = Decimal(text.replace(",", ".") if self._decimal_comma and "." not in text else text)

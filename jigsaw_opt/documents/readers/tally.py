@@ -31,7 +31,21 @@ class Unfinished(NamedTuple):
 
     @classmethod
     def of(cls, name: str, submit_us: int, gpus: int, reason: str = STILL_RUNNING, **stated: Any) -> Unfinished:
-        """Return the job of which the trace states no more than this."""
+        """Return the job of which the trace states no more than this.
+
+        Parameters
+        ----------
+        name
+            Name of the job.
+        submit_us
+            When it was submitted, in microseconds.
+        gpus
+            GPUs that it asks for.
+        reason
+            Why it is left out.
+        stated
+            Further fields of `TraceJob`.
+        """
         return cls(TraceJob(name, submit_us, "seconds", gpus, **stated), reason)
 
 
@@ -59,6 +73,16 @@ class Tally:
         return "; ".join(self.workload("", ()).reading_told())
 
     def workload(self, name: str, jobs: Iterable[TraceJob], stages: Mapping[str, StageTimes] | None = None) -> Workload:
-        """Return the workload of the jobs that were not left out, with all counts."""
+        """Return the workload of the jobs that were not left out, with all counts.
+
+        Parameters
+        ----------
+        name
+            Name of the workload.
+        jobs
+            The jobs, in its order.
+        stages
+            Times of the stages of models, by model; None for none.
+        """
         unfinished = tuple(sorted(self._unfinished, key=lambda job: job.submit_us))
         return Workload(name, tuple(jobs), stages or {}, dict(self._left_out), dict(self._remarks), unfinished)

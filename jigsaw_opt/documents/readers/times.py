@@ -51,7 +51,15 @@ class Zone:
         return self._first is not None and self._first[0]
 
     def problem(self, zoned: bool, where: str) -> str:
-        """Return what is wrong with a moment beside the first one of the text; empty where nothing is."""
+        """Return what is wrong with a moment beside the first one of the text; empty where nothing is.
+
+        Parameters
+        ----------
+        zoned
+            Whether the moment has a zone.
+        where
+            What a message calls its place.
+        """
         if self._first is None:
             self._first = zoned, where
         if self._first[0] == zoned:

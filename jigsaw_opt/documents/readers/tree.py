@@ -27,7 +27,15 @@ class Tree:
         return self.value is not None
 
     def add(self, message: str, hint: str = "") -> None:
-        """Note that it is wrong."""
+        """Note that it is wrong, once.
+
+        Parameters
+        ----------
+        message
+            What is wrong.
+        hint
+            What would put it right; empty for nothing.
+        """
         if (self.place, message) not in self._noted:
             self._noted.add((self.place, message))
             self.report.add(self.place, message, hint)

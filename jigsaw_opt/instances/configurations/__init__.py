@@ -154,7 +154,7 @@ def read_model(
     source: str = "config.json",
     tell: Callable[[str], object] | None = None,
 ) -> Model:
-    """The estimated model of a configuration, as `profile` estimates; 16 bytes a parameter are held, as Adam needs.
+    """Estimate the model of a configuration, as `profile` estimates; 16 bytes a parameter are held, as Adam needs.
 
     Parameters
     ----------
@@ -189,9 +189,22 @@ def read_estimated_layers(
     source: str = "config.json",
     tell: Callable[[str], object] | None = None,
 ) -> LayerGraph:
-    """The estimated layers of a configuration, one a unit; the rest as `read_model`.
+    """Estimate the layers of a configuration, one a unit.
 
     Each reads the one before it, and all layers of a decoder read what comes out of the encoder.
+
+    Parameters
+    ----------
+    data, tokens, source
+        As of `read_configuration`.
+    gpu_type
+        What the type of GPU is called.
+    gpu
+        Its figures.
+    batch
+        Sequences of a micro-batch, at least 1.
+    tell
+        Takes what is counted, and every note about it.
 
     Raises
     ------

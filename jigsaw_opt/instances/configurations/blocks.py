@@ -73,7 +73,15 @@ def units_of(model_type: ModelType, end: str, fields: Fields, tokens: int | None
 
 
 def frozen_parameters(model_type: ModelType, fields: Fields) -> int:
-    """Return the number of parameters that are not trained: fixed places of a sound."""
+    """Return the number of parameters that are not trained: fixed places of a sound.
+
+    Parameters
+    ----------
+    model_type
+        Description of the type of model.
+    fields
+        Values of the configuration.
+    """
     return sum(
         fields.whole(stack.entry.positions) * fields.whole(stack.width)
         for stack in model_type.stacks

@@ -52,7 +52,15 @@ class Fields:
                 self.add(name, f"is {describe(tree[name])}, and {key}, which means the same, is {describe(tree[key])}")
 
     def add(self, key: str, message: str) -> None:
-        """Note that the value of a key is wrong; what is read more than once is noted once."""
+        """Note that the value of a key is wrong; what is read more than once is noted once.
+
+        Parameters
+        ----------
+        key
+            The key.
+        message
+            What is wrong with its value.
+        """
         if (key, message) not in self._noted:
             self._noted.add((key, message))
             self._report.add((f"{self._source}: $", self._names.get(key, key)), message)
@@ -73,7 +81,22 @@ class Fields:
         return ""
 
     def whole(self, key: str, derived: int | None = None, least: int = 1, most: int = _MOST) -> int:
-        """Return a whole number; null is what follows from other values, where the key has such a meaning."""
+        """Return a whole number; null is what follows from other values, where the key has such a meaning.
+
+        Parameters
+        ----------
+        key
+            The key.
+        derived
+            What null means; None where it has no meaning.
+        least, most
+            Bounds of the number.
+
+        Returns
+        -------
+        int
+            The number; `least` where the value is wrong, which is noted.
+        """
         value = self.value(key)
         value = derived if value is None else value
         if type(value) is int and least <= value <= most:
@@ -82,7 +105,15 @@ class Fields:
         return least
 
     def layers(self, key: str, derived: int | None = None) -> int:
-        """Return a number of layers."""
+        """Return a number of layers.
+
+        Parameters
+        ----------
+        key
+            The key.
+        derived
+            What null means; None where it has no meaning.
+        """
         return self.whole(key, derived, most=_MOST_LAYERS)
 
     def flag(self, key: str | bool) -> bool:
@@ -130,7 +161,17 @@ class Fields:
         return self.whole("num_labels", 2, least=0)
 
     def shared_out(self, key: str, whole: int, parts: int) -> int:
-        """Return a part of a number; a rest is noted, unless one of them is wrong and read as its least value."""
+        """Return a part of a number; a rest is noted, unless one of them is wrong and read as its least value.
+
+        Parameters
+        ----------
+        key
+            The key at which a rest is noted.
+        whole
+            The number.
+        parts
+            Number of its equal parts.
+        """
         if whole % parts and not (self._noted and min(whole, parts) <= 1):
             self.add(key, f"{parts} does not divide {whole}")
         return max(1, whole // parts)

@@ -38,7 +38,15 @@ class TargetTable:
         ]
 
     def links_changed(self, dead: frozenset[int], now_us: int) -> None:
-        """The tables stay as they are."""
+        """Leave the tables as they are.
+
+        Parameters
+        ----------
+        dead
+            Failed links, by number.
+        now_us
+            The time, in microseconds.
+        """
 
     def _distances_to(self, target: int, without: int | None) -> list[int]:
         """Links from every node to `target`; -1 where there is no path."""

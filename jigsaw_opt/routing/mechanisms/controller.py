@@ -23,7 +23,7 @@ class _ControlledSwitches:
         self._pending: deque[tuple[int, frozenset[int]]] = deque()
 
     def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
-        """The next hop by the failures that the controller has made routes for."""
+        """Return the next hop by the failures that the controller has made routes for."""
         while self._pending and self._pending[0][0] <= now_us:
             self._known = self._pending.popleft()[1]
             self.recomputations += self._flows
@@ -31,7 +31,7 @@ class _ControlledSwitches:
         return found[0].link if found is not None and found[0].link not in dead else None
 
     def links_changed(self, dead: frozenset[int], now_us: int) -> None:
-        """New routes for all flows will be in force after the delay: once for what changes at one time."""
+        """Put new routes for all flows in force after the delay: once for what changes at one time."""
         if self._pending and self._pending[-1][0] == now_us + self._delay_us:
             self._pending.pop()
         self._pending.append((now_us + self._delay_us, dead))
@@ -52,5 +52,13 @@ class Controller:
         self.delay_us = delay_us
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _ControlledSwitches:
-        """Switches with the routes for no failure."""
+        """Return switches with the routes for no failure.
+
+        Parameters
+        ----------
+        graph
+            All nodes and links of the fabric.
+        flows
+            The flows whose packets are forwarded.
+        """
         return _ControlledSwitches(graph, len(set(flows)), self.delay_us)

@@ -23,7 +23,7 @@ class _D2RSwitches:
         self._planner = RoutePlanner(graph)
 
     def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
-        """The first live hop; each dead one is written into the packet, and the walk is worked out anew without it."""
+        """Return the first live hop; each dead one is written into the packet, and the walk found anew without it."""
         here = (packet.node, packet.state)
         while (found := self._planner.next_hop(packet.flow, here, packet.met, packet.left)) is not None:
             link = found[0].link
@@ -48,5 +48,13 @@ class D2R:
     name = "d2r"
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _D2RSwitches:
-        """Switches that all have the same graph."""
+        """Return switches that all have the same graph.
+
+        Parameters
+        ----------
+        graph
+            All nodes and links of the fabric.
+        flows
+            The flows whose packets are forwarded.
+        """
         return _D2RSwitches(graph)

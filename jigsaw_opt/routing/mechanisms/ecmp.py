@@ -25,5 +25,13 @@ class Ecmp:
     name = "ecmp"
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _EcmpSwitches:
-        """Switches with their tables."""
+        """Return switches with their tables.
+
+        Parameters
+        ----------
+        graph
+            All nodes and links of the fabric.
+        flows
+            The flows whose packets are forwarded.
+        """
         return _EcmpSwitches(graph)

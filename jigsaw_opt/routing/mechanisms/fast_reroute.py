@@ -13,7 +13,7 @@ __all__ = ["FastReroute"]
 
 class _BackupSwitches(TargetTable):
     def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
-        """The first link of the table or, where it is dead, that of the shortest path without it."""
+        """Return the first link of the table or, where it is dead, that of the shortest path without it."""
         links = self.links(packet.node, packet.flow.target)
         if not links or links[0] not in dead:
             return links[0] if links else None
@@ -27,5 +27,13 @@ class FastReroute:
     name = "fast_reroute"
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _BackupSwitches:
-        """Switches with their tables."""
+        """Return switches with their tables.
+
+        Parameters
+        ----------
+        graph
+            All nodes and links of the fabric.
+        flows
+            The flows whose packets are forwarded.
+        """
         return _BackupSwitches(graph)

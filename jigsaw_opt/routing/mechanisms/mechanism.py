@@ -20,7 +20,7 @@ class Forwarding(Protocol):
     """Routes worked out anew because of failures, so far."""
 
     def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
-        """The link over which the switch at `packet.node` sends a packet; None where it drops it.
+        """Return the link over which the switch at `packet.node` sends a packet; None where it drops it.
 
         Parameters
         ----------
@@ -34,7 +34,15 @@ class Forwarding(Protocol):
         ...
 
     def links_changed(self, dead: frozenset[int], now_us: int) -> None:
-        """All failed links from now on: what a controller is told."""
+        """Take note of all failed links from now on: what a controller is told.
+
+        Parameters
+        ----------
+        dead
+            Failed links, by number.
+        now_us
+            The time, in microseconds.
+        """
         ...
 
 
@@ -44,5 +52,13 @@ class Mechanism(Protocol):
     name: str
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> Forwarding:
-        """Its switches, before any failure."""
+        """Return its switches, before any failure.
+
+        Parameters
+        ----------
+        graph
+            All nodes and links of the fabric.
+        flows
+            The flows whose packets are forwarded.
+        """
         ...

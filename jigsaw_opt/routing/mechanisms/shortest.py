@@ -13,7 +13,7 @@ __all__ = ["Shortest"]
 
 class _ShortestSwitches(TargetTable):
     def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
-        """The first link of the table, if it is live."""
+        """Return the first link of the table, if it is live."""
         links = self.links(packet.node, packet.flow.target)
         return links[0] if links and links[0] not in dead else None
 
@@ -24,5 +24,13 @@ class Shortest:
     name = "shortest"
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _ShortestSwitches:
-        """Switches with their tables."""
+        """Return switches with their tables.
+
+        Parameters
+        ----------
+        graph
+            All nodes and links of the fabric.
+        flows
+            The flows whose packets are forwarded.
+        """
         return _ShortestSwitches(graph)
