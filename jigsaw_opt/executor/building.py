@@ -55,6 +55,15 @@ class Replica:
         All generators of random numbers of this process begin anew (`begin_draws`), so that whatever the batch and
         what follows it draw depends on these numbers alone.
 
+        Parameters
+        ----------
+        seed
+            Seed of the run.
+        worker
+            Number of the worker.
+        iteration
+            Number of the iteration, from 0.
+
         Raises
         ------
         UsageError
@@ -251,9 +260,21 @@ def _require_run_names(units: Sequence[str]) -> None:
 
 
 def even_segments(network: Network, parts: int) -> tuple[int, ...]:
-    """Bounds that cut `network` where its forward operations are shared most evenly.
+    """Return bounds that cut a network where its forward operations are shared most evenly.
 
     Operations are counted without doing them. With at least as many `parts` as units, each unit is a segment.
+
+    Parameters
+    ----------
+    network
+        The network, whose units stay whole.
+    parts
+        Number of segments that are wanted.
+
+    Returns
+    -------
+    tuple of int
+        Indices of units: segment k has the units from bound k up to bound k + 1.
 
     Raises
     ------

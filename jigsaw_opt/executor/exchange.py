@@ -31,12 +31,38 @@ class Averaging(Enum):
     """The number of workers: segments near the input, which few workers reach, learn more slowly."""
 
     def divisor(self, levels: Sequence[int], bucket: int) -> int:
-        """Return what the sum of the gradients of `bucket`, from 1, is divided by where workers go to `levels`."""
+        """Return the divisor of the sum of the gradients of a bucket.
+
+        Parameters
+        ----------
+        levels
+            Level of each worker.
+        bucket
+            Number of the bucket, from 1.
+
+        Returns
+        -------
+        int
+            The number of workers that contribute to the bucket, or that of all workers.
+        """
         return contributors(levels, bucket) if self is Averaging.AVG_W_COUNT else len(levels)
 
 
 def require_full_depth(levels: Sequence[int], depth: int) -> None:
-    """Raise `UsageError` if none of `levels` is `depth`, so that the first segments would get no gradients."""
+    """Refuse levels of which none is the full depth: the first segments would get no gradients.
+
+    Parameters
+    ----------
+    levels
+        Level of each worker.
+    depth
+        Depth of the model.
+
+    Raises
+    ------
+    UsageError
+        No worker goes to `depth`.
+    """
     if max(levels) < depth:
         raise UsageError(f"in every iteration one worker must go to level {depth}")
 

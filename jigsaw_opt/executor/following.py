@@ -252,7 +252,19 @@ class PlanTurns:
 
     @contextmanager
     def transfer(self, iteration: int, bucket: int, is_first: bool, is_last: bool) -> Iterator[None]:
-        """Stand around the exchange of a part of a bucket: its links are free of those before it."""
+        """Wait, before the exchange of a part of a bucket, until its links are free; note afterwards that it has ended.
+
+        Parameters
+        ----------
+        iteration
+            Number of the iteration.
+        bucket
+            Number of the bucket, from 1.
+        is_first
+            Whether it is the bucket's first part, the only one that waits.
+        is_last
+            Whether it is the bucket's last part, with whose end the transfer has ended.
+        """
         if is_first:
             self._wait_for_links(TransferKey(self._place.job, iteration, bucket))
         yield

@@ -34,7 +34,15 @@ class LeveledModel(nn.Module, ABC):
 
     @abstractmethod
     def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Return mean loss of `batch`, one number; `enter` is called with the index of each piece before it runs."""
+        """Return the mean loss of a batch, one number.
+
+        Parameters
+        ----------
+        batch
+            The batch.
+        enter
+            Called with the index of each piece of the model before it runs.
+        """
 
     @property
     def depth(self) -> int:
@@ -61,9 +69,21 @@ class LeveledModel(nn.Module, ABC):
             return self.loss_of(batch, enter)
 
     def backpropagate(self, batch: Any, level: int) -> Tensor:
-        """Forward pass and backward pass to `level`; gradients add up in the parameters.
+        """Run the forward pass and the backward pass to a level; gradients add up in the parameters.
 
         Returns the loss, detached.
+
+        Parameters
+        ----------
+        batch
+            The batch.
+        level
+            Level at which the backward pass ends.
+
+        Returns
+        -------
+        Tensor
+            The loss, detached.
         """
         with frozen(self.beyond(level)):  # to the end, as activation checkpointing runs parts of the forward pass again
             loss = self.loss_of(batch)

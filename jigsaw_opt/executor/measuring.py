@@ -152,6 +152,16 @@ def _told_shapes(name: str) -> Iterator[None]:
 
 
 def measure_all_reduces(workers: int, repeats: int, device: torch.device) -> LinkProfile:
-    """Measure all-reduces among 2 to `workers` processes; by NCCL where each has a GPU, else by Gloo."""
+    """Measure all-reduces among 2 to `workers` processes; by NCCL where each has a GPU, else by Gloo.
+
+    Parameters
+    ----------
+    workers
+        The greatest number of processes.
+    repeats
+        How often each size is measured.
+    device
+        Its type decides whether NCCL may be used.
+    """
     nccl = device.type == "cuda" and torch.cuda.device_count() >= workers
     return link_profile(workers, _SIZES, repeats, "nccl" if nccl else "gloo")

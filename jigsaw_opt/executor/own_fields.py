@@ -48,7 +48,20 @@ def fields_of(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> dict[str, 
 
 
 def unknown_keys(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return what is wrong with keys of a mapping that are none of the `spellings`."""
+    """Return what is wrong with keys of a mapping that are none of the `spellings`.
+
+    Parameters
+    ----------
+    made
+        What the user's function returned; only mappings have keys.
+    spellings
+        The known spellings of each name.
+
+    Returns
+    -------
+    list of str
+        A problem for each unknown key, with the nearest known one.
+    """
     known = [name for names in spellings.values() for name in names]
     wrong = []
     for key in made if isinstance(made, Mapping) else ():

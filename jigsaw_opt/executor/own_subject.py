@@ -44,6 +44,19 @@ def call_own(
 ) -> tuple[Any, bool]:
     """Call a function of the user's own; a function of rank, world and device is called as that of a worker alone.
 
+    Parameters
+    ----------
+    name
+        The function, as ``module:function``.
+    arguments
+        Its own arguments.
+    device
+        What a function of rank, world and device gets.
+    trusted
+        Functions that the caller trusts, by the same kind of name.
+    seed
+        Seed of the generators of random numbers while it runs.
+
     Returns
     -------
     made

@@ -61,7 +61,15 @@ class OwnModel(LeveledModel):
         return self._buckets
 
     def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Return mean loss of a batch."""
+        """Return the mean loss of a batch.
+
+        Parameters
+        ----------
+        batch
+            Inputs and targets; a model with a loss of its own needs no targets.
+        enter
+            Not called, as the module is one piece.
+        """
         return loss_of(self.module, *inputs_and_targets(batch, self.loss is None), self.loss)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +105,15 @@ class OwnRecipe:
         return self.optimiser
 
     def step(self, model: OwnModel, optimiser: Optimizer) -> None:
-        """Clip, step, and go on with the schedule."""
+        """Clip gradients, take a step of the optimiser, and one of the schedule.
+
+        Parameters
+        ----------
+        model
+            The model with its gradients.
+        optimiser
+            Its optimiser.
+        """
         if self.clip_grad_norm is not None:
             nn.utils.clip_grad_norm_(model.module.parameters(), self.clip_grad_norm)
         optimiser.step()
@@ -105,11 +121,32 @@ class OwnRecipe:
             self.schedule.step()
 
     def kept_state(self, model: nn.Module, optimiser: Optimizer) -> Mapping[Any, Any]:
-        """Return what the optimiser keeps of each parameter now."""
+        """Return what the optimiser keeps of each parameter now.
+
+        Parameters
+        ----------
+        model
+            The model.
+        optimiser
+            Its optimiser.
+        """
         return dict(optimiser.state_dict()["state"])
 
     def likeness(self, model: nn.Module, optimiser: Optimizer) -> dict[str, Any]:
-        """Return what a state of the optimiser and the schedule is like."""
+        """Return what a state of the optimiser and the schedule is like.
+
+        Parameters
+        ----------
+        model
+            The model.
+        optimiser
+            Its optimiser.
+
+        Returns
+        -------
+        dict
+            The keys that a state has, with anything as their values.
+        """
         schedule = {} if self.schedule is None else {"schedule": ANYTHING}
         return {"optimiser": dict.fromkeys(optimiser.state_dict(), ANYTHING), **schedule}
 
@@ -144,7 +181,13 @@ class OwnReplica:
         self.model, self._source, self._generators, self._device = model, source, generators, device
 
     def batch(self, seed: int, worker: int, iteration: int) -> Any:
-        """Return the loader's next batch, whatever the numbers are."""
+        """Return the loader's next batch, whatever the numbers are.
+
+        Parameters
+        ----------
+        seed, worker, iteration
+            Not read: the loader decides what comes next.
+        """
         return self._source.take()
 
     @contextmanager

@@ -20,7 +20,22 @@ __all__ = ["begin_draws", "draw_number", "generator_states", "own_draws", "set_g
 
 
 def draw_number(seed: int, worker: int, iteration: int) -> int:
-    """Return the number from which the draws of a worker in an iteration begin, 0 to 2**56 - 1."""
+    """Return the number from which the draws of a worker in an iteration begin.
+
+    Parameters
+    ----------
+    seed
+        Seed of the run.
+    worker
+        Number of the worker.
+    iteration
+        Number of the iteration.
+
+    Returns
+    -------
+    int
+        From 0 to 2**56 - 1, the first 7 bytes of a SHA-256.
+    """
     return int.from_bytes(sha256(f"{seed} {worker} {iteration}".encode()).digest()[:7])
 
 
@@ -71,7 +86,15 @@ def generator_states(device: torch.device) -> dict[str, Any]:
 
 
 def set_generators(states: Mapping[str, Any], device: torch.device) -> None:
-    """Return the generators to what `generator_states` has given."""
+    """Set the generators of random numbers back to what `generator_states` gave.
+
+    Parameters
+    ----------
+    states
+        Their states by the name of the library.
+    device
+        The device, whose generator counts if it is a GPU.
+    """
     torch.set_rng_state(states["torch"])
     random.setstate(states["python"])
     if device.type == "cuda":

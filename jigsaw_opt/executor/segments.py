@@ -79,7 +79,15 @@ class SegmentedModel(LeveledModel):
         return inputs
 
     def loss_of(self, batch: Batch, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Return mean loss of a pair of inputs and targets."""
+        """Return the mean loss of a pair of inputs and targets.
+
+        Parameters
+        ----------
+        batch
+            Inputs and targets.
+        enter
+            Called with the index of each segment before it runs.
+        """
         values, targets = batch
         for index, segment in enumerate(self.segments):
             if enter is not None:
@@ -89,6 +97,13 @@ class SegmentedModel(LeveledModel):
 
     def scalar_loss(self, values: Any, targets: Any) -> Tensor:
         """Return the loss of the last segment's output.
+
+        Parameters
+        ----------
+        values
+            Output of the last segment.
+        targets
+            Targets of the batch.
 
         Raises
         ------

@@ -53,13 +53,28 @@ class TrainingRecipe:
         return OPTIMISERS[self.optimiser](model.parameters(), **self.options)
 
     def step(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-        """Take a step."""
+        """Take a step of the optimiser.
+
+        Parameters
+        ----------
+        model
+            The model with its gradients.
+        optimiser
+            Its optimiser.
+        """
         optimiser.step()
 
     def kept_state(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> Mapping[Any, Any]:
         """Return what the optimiser keeps of each parameter after a step, found without memory or arithmetic.
 
         Options that only choose how a step is computed change nothing of it and need real devices.
+
+        Parameters
+        ----------
+        model
+            The model with its gradients, whose tensors are imitated without memory.
+        optimiser
+            Not read; a new one is made by the recipe.
         """
         options: dict[str, Any] = {key: False if key in _HOW else value for key, value in self.options.items()}
         ghosts = []
@@ -71,7 +86,15 @@ class TrainingRecipe:
         return dict(imagined.state_dict()["state"])
 
     def likeness(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-        """Return what a state is like after a step, but for the values of the tensors."""
+        """Return what a state is like after a step, but for the values of the tensors.
+
+        Parameters
+        ----------
+        model
+            The model.
+        optimiser
+            Its optimiser.
+        """
         return {"optimiser": {**optimiser.state_dict(), "state": self.kept_state(model, optimiser)}}
 
     def state(self) -> dict[str, Any]:
@@ -224,7 +247,15 @@ class Worker:
 
 
 def copied(tree: Any, copies: dict[tuple[object, ...], Tensor]) -> Any:
-    """Return a copy of nested lists and dictionaries, all tensors on the CPU; one with several names is copied once."""
+    """Return a copy of nested lists and dictionaries with all tensors on the CPU.
+
+    Parameters
+    ----------
+    tree
+        The lists and dictionaries.
+    copies
+        Copies made so far by storage, type, shape and strides: a tensor with several names is copied once.
+    """
     if isinstance(tree, Tensor):
         key = (tree.data_ptr(), tree.dtype, *tree.shape, *tree.stride())
         if key not in copies:
@@ -270,6 +301,20 @@ def block_and_send(worker: Worker, level: int, send: Ready) -> Tensor:
     """Run the next block of a worker and call `send` with all buckets in order, the announced ones as they get ready.
 
     Returns the loss of this worker's batch.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    level
+        Level at which the backward pass ends.
+    send
+        Called with the number of each bucket, also of those that the worker only receives.
+
+    Returns
+    -------
+    Tensor
+        The loss of this worker's batch.
     """
     loss = worker.block(level, send)
     for bucket in range(level + 1, worker.model.depth + 1):
@@ -280,9 +325,25 @@ def block_and_send(worker: Worker, level: int, send: Ready) -> Tensor:
 def train_iteration(
     worker: Worker, levels: Sequence[int], exchange: GradientExchange, transfers: ThreadPoolExecutor
 ) -> Tensor:
-    """One iteration of a job with a worker a process: `launch`, and wait until all transfers are done.
+    """Run one iteration of a job with a worker a process: call `launch`, and wait until all transfers are done.
 
     Returns the loss of this worker's batch.
+
+    Parameters
+    ----------
+    worker
+        The worker of this process.
+    levels
+        Level of each worker of the job.
+    exchange
+        The exchange of the job.
+    transfers
+        A pool of one thread.
+
+    Returns
+    -------
+    Tensor
+        The loss of this worker's batch.
     """
     loss, sent = launch(worker, levels, exchange, transfers)
     for transfer in sent:

@@ -11,7 +11,22 @@ __all__ = ["reshard", "rows_of"]
 
 
 def rows_of(rank: int, processes: int, samples: int) -> range:
-    """Return the samples that a process has of a layer on the first `processes`, which divide them; maybe none."""
+    """Return the samples of a layer that a process has; maybe none.
+
+    Parameters
+    ----------
+    rank
+        Number of the process.
+    processes
+        How many processes have the layer; they divide `samples`.
+    samples
+        Samples of the whole batch.
+
+    Returns
+    -------
+    range
+        Indices of the samples in the batch.
+    """
     each = samples // processes
     return range(rank * each, (rank + 1) * each) if rank < processes else range(0)
 

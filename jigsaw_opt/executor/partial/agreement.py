@@ -18,7 +18,20 @@ _SHOWN = 160
 
 
 def require_equal_shapes(model: nn.Module, group: dist.ProcessGroup | None) -> None:
-    """Raise `UsageError` if the processes hold parameters of different names, shapes or types."""
+    """Refuse processes that hold parameters of different names, shapes or types.
+
+    Parameters
+    ----------
+    model
+        The model of this process.
+    group
+        The processes; None for all.
+
+    Raises
+    ------
+    UsageError
+        Some process differs from the first one; the message has its rank.
+    """
     held = repr([(name, tuple(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()])
     found = _gathered([_number(held.encode())], next(model.parameters()).device, group)
     others = [rank for rank, own in enumerate(found) if own != found[0]]

@@ -248,7 +248,15 @@ class GradientAverage:
 
 @torch.no_grad()
 def broadcast(tensors: Iterable[Tensor], group: dist.ProcessGroup | None) -> None:
-    """Overwrite tensors with those of the group's first process, in one message for each type and device."""
+    """Overwrite tensors with those of the group's first process, in one message for each type and device.
+
+    Parameters
+    ----------
+    tensors
+        The tensors, alike in all processes.
+    group
+        The processes; None for all.
+    """
     alike: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for tensor in tensors:
         alike.setdefault((tensor.dtype, tensor.device), []).append(tensor)

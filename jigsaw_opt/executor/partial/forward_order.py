@@ -157,7 +157,15 @@ def _is_in_reentrant_checkpoint() -> bool:
 
 @contextmanager
 def first_calls(modules: Iterable[tuple[Key, nn.Module]], note: Callable[[Key, Any], object]) -> Iterator[None]:
-    """Call `note` with the key of each module and with its inputs when it is called for the first time."""
+    """Call a function when each module is called for the first time, as long as the block lasts.
+
+    Parameters
+    ----------
+    modules
+        Keys and modules.
+    note
+        Called with the key of the module and its inputs.
+    """
     called: set[Key] = set()
 
     def noting(key: Key) -> Callable[..., None]:
@@ -191,7 +199,15 @@ def _raised(model: nn.Module, inputs: Any, raising: list[nn.Module]) -> Iterator
 
 
 def is_raised(value: Tensor, inputs: list[Tensor]) -> bool:
-    """Return whether a tensor was made to require a gradient within a model that has these inputs."""
+    """Return whether a tensor was made to require a gradient within a model that has these inputs.
+
+    Parameters
+    ----------
+    value
+        The tensor.
+    inputs
+        The inputs of the model.
+    """
     is_made_here = not isinstance(value, nn.Parameter) and all(value is not given for given in inputs)
     return value.requires_grad and value.is_leaf and is_made_here
 

@@ -22,7 +22,15 @@ def tensors(outputs: Any) -> Iterator[Tensor]:
 
 
 def mapped(outputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return nested outputs with `change` of each tensor; what holds none that changes is the same object."""
+    """Return nested outputs with each tensor changed; what holds no tensor that changes is the same object.
+
+    Parameters
+    ----------
+    outputs
+        A tensor, or nested tuples, lists, dictionaries and dataclasses.
+    change
+        Applied to each tensor.
+    """
     if isinstance(outputs, Tensor):
         return change(outputs)
     changed = {key: now for key, value in _items(outputs) if (now := mapped(value, change)) is not value}

@@ -61,7 +61,20 @@ def are_cuts(cuts: Any) -> bool:
 
 
 def require_modules(model: nn.Module, cuts: Sequence[str]) -> None:
-    """Raise `UsageError` that lists the `cuts` that are no modules of `model`, or stand there twice."""
+    """Refuse cuts that are no modules of a model, or that are named twice.
+
+    Parameters
+    ----------
+    model
+        The model.
+    cuts
+        Names of modules.
+
+    Raises
+    ------
+    UsageError
+        With every such cut.
+    """
     known = dict(eager(model).named_modules(remove_duplicate=False))
     wrong = []
     for name in dict.fromkeys(cuts):
@@ -172,6 +185,17 @@ def split_alike(
 
     Cuts, times and buckets are those of the first process. A parameter that its pass did not use is where that of
     another one used it, nearest the input.
+
+    Parameters
+    ----------
+    model
+        The model.
+    order
+        What the forward pass of this process called and used.
+    cuts
+        Names of modules, or the number of cuts.
+    group
+        The processes; None for all.
     """
     own = split(model, order, cuts)
     names = [name for name, _ in eager(model).named_modules()]

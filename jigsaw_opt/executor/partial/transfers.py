@@ -69,7 +69,20 @@ atexit.register(_thread.finish)
 
 
 def send(work: Callable[[], T], stream: TransferStream) -> Future[T]:
-    """Have `work` done in the thread of transfers, after what the device has been asked for until now."""
+    """Have `work` done in the thread of transfers, after what the device has been asked for until now.
+
+    Parameters
+    ----------
+    work
+        What the thread does.
+    stream
+        The device's stream of transfers.
+
+    Returns
+    -------
+    Future
+        Holds the result of `work`.
+    """
     number = next(_numbers)
     stream.mark(number)
 

@@ -23,7 +23,19 @@ class Turns(Protocol):
         """Tell that the block has ended on its device."""
 
     def transfer(self, iteration: int, bucket: int, is_first: bool, is_last: bool) -> AbstractContextManager[None]:
-        """Return the turn in which a part of a bucket is exchanged, its first and its last one or not."""
+        """Return the turn in which a part of a bucket is exchanged.
+
+        Parameters
+        ----------
+        iteration
+            Number of the iteration.
+        bucket
+            Number of the bucket, from 1.
+        is_first
+            Whether it is the bucket's first part.
+        is_last
+            Whether it is the bucket's last part.
+        """
 
     def end_iteration(self) -> None:
         """Tell that all transfers of an iteration have ended."""

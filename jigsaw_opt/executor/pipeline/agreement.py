@@ -60,7 +60,22 @@ def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Sta
 
 
 def compare_sent(number: int, sent_bytes: int, parts: Sequence[Stage]) -> list[str]:
-    """Return what is to be told where a stage sends other bytes of a micro-batch than the partition says."""
+    """Return a message where a stage sends other bytes of a micro-batch than the partition says.
+
+    Parameters
+    ----------
+    number
+        Number of the stage.
+    sent_bytes
+        Bytes that it sends; 0 where it sends none.
+    parts
+        Stages of the partition; empty without one.
+
+    Returns
+    -------
+    list of str
+        The message, or nothing.
+    """
     if not parts or sent_bytes in (0, parts[number].output_bytes):
         return []
     planned = f"{parts[number].output_bytes:,}"
@@ -69,6 +84,15 @@ def compare_sent(number: int, sent_bytes: int, parts: Sequence[Stage]) -> list[s
 
 def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.ProcessGroup | None) -> None:
     """Compare the first batch of all processes of a job.
+
+    Parameters
+    ----------
+    inputs
+        Inputs of the first batch of this process.
+    targets
+        Its targets.
+    group
+        The processes of the job; None for all.
 
     Raises
     ------

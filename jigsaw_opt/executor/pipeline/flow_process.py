@@ -32,7 +32,22 @@ Meta = tuple[tuple[int, ...], torch.dtype]
 
 
 def run_flow(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> list[RankReport] | None:
-    """Do the part of this process, as `run_rank` does of other plans."""
+    """Do the part of this process, as `run_rank` does of other plans.
+
+    Parameters
+    ----------
+    request
+        What is replayed.
+    schedule
+        Passes of the ranks.
+    entry
+        The `executor` entry of the job.
+
+    Returns
+    -------
+    list of RankReport or None
+        What all processes did, in the first one; None in the others.
+    """
     own = FlowProcess(request, schedule, entry)
     return gathered(own.replay(), own.control)
 

@@ -176,7 +176,22 @@ def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:
 
 
 def slot_bytes(shape: Shape, done: ShapedJobPlan, period_us: int | None) -> list[int]:
-    """Return for each slot the most bytes held; what is held for longer than a period counts as often."""
+    """Return the most bytes that each slot holds; what is held for longer than a period counts as often.
+
+    Parameters
+    ----------
+    shape
+        The task graph of the job.
+    done
+        Its planned iterations, of which the first one counts.
+    period_us
+        The period in microseconds; None where iterations do not repeat.
+
+    Returns
+    -------
+    list of int
+        Bytes, by slot.
+    """
     times = dict(zip((block.name for block in shape.blocks), done.iterations[0].blocks, strict=True))
     slot_of = {block.name: block.slots[0] for block in shape.blocks}
     changes: dict[str, list[tuple[int, int]]] = {slot.name: [] for slot in shape.slots}

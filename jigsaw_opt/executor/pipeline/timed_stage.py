@@ -184,12 +184,32 @@ class TimedStage(PipelineStage):
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
     ) -> None:
-        """Run a backward pass, or its part for the gradient of the input."""
+        """Run a backward pass, or its part for the gradient of the input, and note its time.
+
+        Parameters
+        ----------
+        bwd_chunk_id
+            Number of the micro-batch.
+        loss
+            Its loss, in the last stage.
+        full_backward
+            Whether the gradients of the weights are computed at once.
+        last_backward
+            Whether it is the last one of the step.
+        """
         with self._log.action(f"{self.stage_index}{'B' if full_backward else 'I'}{bwd_chunk_id}"):
             super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
-        """Run the part of a backward pass for the gradients of the weights."""
+        """Run the part of a backward pass for the gradients of the weights, and note its time.
+
+        Parameters
+        ----------
+        bwd_chunk_id
+            Number of the micro-batch.
+        last_backward
+            Whether it is the last one of the step.
+        """
         with self._log.action(f"{self.stage_index}W{bwd_chunk_id}"):
             super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
 

@@ -17,7 +17,15 @@ __all__ = ["moved_to", "restored"]
 
 @contextmanager
 def moved_to(device: torch.device, held: nn.Module) -> Iterator[None]:
-    """Have the children of `held` on `device` in the block."""
+    """Have the children of a module on a device in the block, and put them back afterwards.
+
+    Parameters
+    ----------
+    device
+        The device.
+    held
+        The module whose children are moved.
+    """
     homes = {child: next((p.device for p in child.parameters()), device) for child in held.children()}
     buffers = _buffers(held)
     try:

@@ -119,7 +119,20 @@ class Training:
             self._is_step_due = False
 
     def pass_to(self, level: int, keep: bool) -> None:
-        """Run the forward pass and the backward pass to `level`, gradients cleared in place or not."""
+        """Run the forward pass, and the backward pass to a level.
+
+        Parameters
+        ----------
+        level
+            Level at which the backward pass ends.
+        keep
+            Whether gradients are set to zero in place, rather than removed, before the pass.
+
+        Raises
+        ------
+        UsageError
+            The loss of a whole pass has no gradient.
+        """
         batch = self.trainee.draw(self.round)
         self.trainee.optimiser.zero_grad(set_to_none=not keep)
         with frozen(self.trainee.parts.beyond(level)):

@@ -99,13 +99,28 @@ class Checkpoint:
             raise InvalidInputError(differing)
 
     def resume(self, replica: HostedReplica | HostedStages, iteration: int) -> None:
-        """Return a worker to its state after `iteration`, at 0 the one that it has; raises as `load`."""
+        """Set a worker back to its state after an iteration; raise what `load` raises.
+
+        Parameters
+        ----------
+        replica
+            The worker, or the stages of this process.
+        iteration
+            How many iterations are done; 0 for the state that it has.
+        """
         if iteration:
             self.load(replica.job, replica.worker, iteration)
         replica.saved = iteration
 
     def save(self, job: int, worker: Worker | StageWorker) -> None:
         """Write the state of a worker, and remove all but its last two.
+
+        Parameters
+        ----------
+        job
+            Number of the job.
+        worker
+            The worker, or the stages of this process.
 
         Raises
         ------
@@ -151,7 +166,16 @@ class Checkpoint:
         ]
 
     def load(self, job: int, worker: Worker | StageWorker, iteration: int) -> None:
-        """Return a worker to its state after `iteration`.
+        """Set a worker back to its state after an iteration.
+
+        Parameters
+        ----------
+        job
+            Number of the job.
+        worker
+            The worker, or the stages of this process.
+        iteration
+            How many iterations are done.
 
         Raises
         ------

@@ -75,7 +75,15 @@ def replay(request: ReplayRequest, stages: StagedRun | None = None) -> Replay | 
 
 
 def replay_flow(request: ReplayRequest, stages: StagedRun) -> Replay | None:
-    """Carry an asynchronous pipeline out; returns and raises as `replay`."""
+    """Carry an asynchronous pipeline out; return and raise what `replay` does.
+
+    Parameters
+    ----------
+    request
+        What is replayed.
+    stages
+        The schedule, and the `executor` entry of the job.
+    """
     gpus = request.plan.jobs[stages.schedule.job].gpus
     machine = machine_of(request, len(gpus))
     try:
@@ -192,7 +200,15 @@ class _EndAtOnce(AbstractContextManager[None]):
 
 
 def machine_of(request: ReplayRequest, processes: int) -> dict[str, str | int]:
-    """Return what may explain the times of a run in so many processes."""
+    """Return what may explain the times of a run in so many processes.
+
+    Parameters
+    ----------
+    request
+        What is replayed, with its device and backend.
+    processes
+        How many processes the run has.
+    """
     cuda = request.device == "cuda"
     return {
         "device": torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine(),

@@ -59,7 +59,15 @@ class LinkOrder:
         self._change = Condition()
 
     def wait(self, key: TransferKey, store: TCPStore) -> None:
-        """Return when the links of `key` are free for it."""
+        """Wait until the links of a transfer are free for it.
+
+        Parameters
+        ----------
+        key
+            The transfer.
+        store
+            A connection of this thread to the store.
+        """
         for earlier in self._order.before(key, self._progress):
             if not self._order.follows_everywhere(key.job, earlier.job):
                 store.wait([self._name(earlier)])
@@ -71,7 +79,15 @@ class LinkOrder:
             self._change.wait_for(lambda: self._ended[key.job, key.bucket] > key.iteration)
 
     def end(self, key: TransferKey, store: TCPStore) -> None:
-        """Note that the part of this process in `key` has ended."""
+        """Note that the part of this process in a transfer has ended.
+
+        Parameters
+        ----------
+        key
+            The transfer.
+        store
+            A connection of this thread to the store.
+        """
         with self._change:
             self._ended[key.job, key.bucket] = key.iteration + 1
             self._change.notify_all()

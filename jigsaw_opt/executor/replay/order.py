@@ -167,7 +167,15 @@ class ReplayOrder:
         return {job: ranks.index(rank) for job, ranks in enumerate(self.ranks) if self.depths[job] and rank in ranks}
 
     def levels(self, job: int, iteration: int) -> tuple[int, ...]:
-        """Levels of all workers of a job in an iteration counted over all passes."""
+        """Return the levels of all workers of a job in an iteration.
+
+        Parameters
+        ----------
+        job
+            Number of the job.
+        iteration
+            Number of the iteration, counted over all passes of the plan.
+        """
         iterations = self._data_parallel(job).iterations
         return tuple(block.level for block in iterations[iteration % len(iterations)].blocks)
 
@@ -197,7 +205,17 @@ class ReplayOrder:
             yield window
 
     def steps(self, rank: int, window: int, progress: ReplayExtent) -> Iterator[RowStep]:
-        """Blocks and passes of one process in a window, in their order."""
+        """Yield the blocks and passes of a process in a window, in their order.
+
+        Parameters
+        ----------
+        rank
+            Number of the process.
+        window
+            Number of the window, one period long.
+        progress
+            How far the run goes, and where it began.
+        """
         for start, job, number, place, shift, what in self._blocks[rank]:
             iteration, moment = self._iteration(job, number, window - shift), window * self.period_us + start
             if self._happens(job, iteration, window - shift, progress):
@@ -239,7 +257,15 @@ class ReplayOrder:
                         yield offset, job, number, place, shift, actions[name]
 
     def before(self, key: TransferKey, progress: ReplayExtent) -> set[TransferKey]:
-        """Return the last transfer before `key` on each of its links, those of its own job left out."""
+        """Return the last transfer before another one on each of its links, those of its own job left out.
+
+        Parameters
+        ----------
+        key
+            The other transfer.
+        progress
+            How far the run goes, and where it began.
+        """
         found = set()
         for link in self._links[key.job]:
             last = self._last_before(key, link, progress)
@@ -258,7 +284,15 @@ class ReplayOrder:
         )
 
     def follows_everywhere(self, job: int, earlier: int) -> bool:
-        """Return whether all workers of `earlier` have processes with workers of `job`."""
+        """Return whether every process with a worker of an earlier job also has a worker of another job.
+
+        Parameters
+        ----------
+        job
+            Number of the other job.
+        earlier
+            Number of the job whose transfer comes first.
+        """
         return set(self.ranks[earlier]) <= set(self.ranks[job])
 
     def _last_before(self, key: TransferKey, link: int, progress: ReplayExtent) -> TransferKey | None:
@@ -295,7 +329,20 @@ class ReplayOrder:
 
 
 def used_gpus(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan]) -> tuple[str, ...]:
-    """Return GPUs that hold workers of some jobs: task-graph jobs by slot, then others in the cluster's order."""
+    """Return GPUs that hold workers of some jobs: task-graph jobs by slot, then others in the cluster's order.
+
+    Parameters
+    ----------
+    instance
+        The instance, whose cluster orders the GPUs.
+    jobs
+        Planned jobs.
+
+    Returns
+    -------
+    tuple of str
+        Names of the GPUs, each once.
+    """
     kept = list(jobs)
     slots = [gpu for job in kept if isinstance(job, ShapedJobPlan) for gpu in job.gpus]
     used = {gpu for job in kept for gpu in job.gpus}

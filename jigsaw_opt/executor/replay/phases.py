@@ -54,7 +54,15 @@ class PhasePart:
 
 
 def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
-    """Return all phases of a plan that is correct for the instance, by group."""
+    """Return the phases of a plan, by group, each as a plan of its own.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        A plan that is correct for it.
+    """
     done = [0] * len(instance.jobs)
     groups: list[list[PhasePart]] = [[] for _ in plan.groups]
     for count, (group, _, phase) in enumerate(plan.all_phases()):
@@ -68,7 +76,15 @@ def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
 
 
 def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | ShapedJobPlan]]:
-    """For each job of the instance, what it does in a repetition of each of its phases."""
+    """Return for each job of the instance what it does in one repetition of each of its phases.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        A plan that is correct for it.
+    """
     found: list[list[JobPlan | ShapedJobPlan]] = [[] for _ in instance.jobs]
     for group in phase_parts(instance, plan):
         for part in group:

@@ -286,7 +286,15 @@ class _RankProcess:
 
 
 def device_of_process(request: ReplayRequest, local: int) -> torch.device:
-    """Return the device of this process; on a CPU, its share of the cores and threads."""
+    """Return the device of this process; on a CPU, give the process its share of the cores and threads.
+
+    Parameters
+    ----------
+    request
+        What is replayed, with the kind of device and the threads.
+    local
+        Number of the process on its machine.
+    """
     torch.set_num_threads(request.threads)
     if request.device == "cpu":
         keep_to_share(local, int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size())))
@@ -318,7 +326,20 @@ def _distinct_levels(parts: Sequence[JobPlan | ShapedJobPlan]) -> list[tuple[int
 
 
 def gathered(own: T, control: dist.ProcessGroup) -> list[T] | None:
-    """Return what each process has found, in the first one."""
+    """Gather what each process has found in the first one.
+
+    Parameters
+    ----------
+    own
+        What this process has found.
+    control
+        The group of all processes.
+
+    Returns
+    -------
+    list or None
+        By rank, in the first process; None in the others.
+    """
     found: list[T] | None = [own] * dist.get_world_size() if dist.get_rank() == 0 else None
     dist.gather_object(own, found, 0, control)
     dist.barrier(control)  # nobody leaves while another may still need the store
@@ -337,7 +358,21 @@ def hosted_stages(
     device: torch.device,
     groups: Mapping[int, dist.ProcessGroup],
 ) -> HostedStages:
-    """Build the stages of this process, which is one of the first."""
+    """Build the stages of this process, which is one of the first.
+
+    Parameters
+    ----------
+    request
+        What is replayed.
+    stages
+        The schedule, and the `executor` entry of the job.
+    clock
+        The clock of the run.
+    device
+        The device of this process.
+    groups
+        Groups of the first processes, by their number.
+    """
     schedule, entry = stages
     if isinstance(schedule, BurstSchedule):
         return HostedBurst(request, schedule, entry, clock, device, groups)

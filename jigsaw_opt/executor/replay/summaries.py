@@ -120,7 +120,15 @@ def _whole_passes(plan: Plan, found: Timeline) -> range:
 
 
 def repetitions(plan: Plan, found: Timeline) -> int:
-    """Return how often all jobs have done their iterations of a plan, earlier runs included."""
+    """Return how often all jobs have done their iterations of a plan, earlier runs included.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    found
+        What was measured.
+    """
     pairs = zip(plan.jobs, found.jobs, strict=True)
     return min((m.first_iteration + len(m.iterations)) // len(j.iterations) for j, m in pairs)
 
@@ -165,7 +173,20 @@ def _period(plan: Plan, found: Timeline) -> int | None:
 
 
 def mean_distance(ends: Sequence[int], left_out: int) -> int | None:
-    """Return the mean distance of times without the first ones, at most half; None where fewer than two are left."""
+    """Return the mean distance of consecutive times; None where fewer than two are left.
+
+    Parameters
+    ----------
+    ends
+        Times in microseconds, ascending.
+    left_out
+        How many of the first ones do not count, of which at most half are left out.
+
+    Returns
+    -------
+    int or None
+        Microseconds, at least 1.
+    """
     first = min(len(ends) // 2, left_out)
     if len(ends) - first < 2:
         return None

@@ -21,7 +21,15 @@ _IGNORED = -100
 
 
 def features(shape: Sequence[int], classes: int) -> Source:
-    """Random features of `shape` whose class is told by the mean of a stretch of them, so that it can be learnt."""
+    """Return a source of random features; the mean of a stretch of them tells the class, so that it can be learnt.
+
+    Parameters
+    ----------
+    shape
+        Shape of a sample.
+    classes
+        Number of classes.
+    """
 
     def draw(count: int, generator: Generator) -> Batch:
         targets = torch.randint(classes, (count,), generator=generator)
@@ -34,7 +42,15 @@ def features(shape: Sequence[int], classes: int) -> Source:
 
 
 def next_tokens(vocabulary: int, rows: int) -> Source:
-    """Random walks over the vocabulary; the target of a token is the one after it."""
+    """Return a source of random walks over the vocabulary; the target of a token is the one after it.
+
+    Parameters
+    ----------
+    vocabulary
+        Number of tokens that there are.
+    rows
+        Tokens of a sample.
+    """
 
     def draw(count: int, generator: Generator) -> Batch:
         steps = torch.randint(1, 4, (count, rows + 1), generator=generator)
@@ -45,9 +61,16 @@ def next_tokens(vocabulary: int, rows: int) -> Source:
 
 
 def masked_tokens(vocabulary: int, rows: int) -> Source:
-    """Random walks with some tokens hidden as token 0, half of them broken in the middle.
+    """Return a source of random walks with some tokens hidden as token 0, half of them broken in the middle.
 
     Targets are the hidden tokens, -100 elsewhere, and in an additional last column whether the walk is whole.
+
+    Parameters
+    ----------
+    vocabulary
+        Number of tokens that there are.
+    rows
+        Tokens of a sample.
     """
     walks = next_tokens(vocabulary, rows)
 

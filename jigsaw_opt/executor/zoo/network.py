@@ -36,7 +36,15 @@ class Network:
 
 
 def moved(tree: Any, device: torch.device | str) -> Any:
-    """Return a tensor on `device`, or tuples, lists and dictionaries with all their tensors there."""
+    """Return a tensor on `device`, or tuples, lists and dictionaries with all their tensors there.
+
+    Parameters
+    ----------
+    tree
+        A tensor, or nested tuples, lists and dictionaries.
+    device
+        The device.
+    """
     if isinstance(tree, dict):
         return {key: moved(value, device) for key, value in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
