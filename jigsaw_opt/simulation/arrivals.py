@@ -84,7 +84,17 @@ class Arrivals:
             self._before[other].discard(index)
 
     def restore(self, active: Iterable[int], ended: Iterable[int], held: Iterable[int]) -> str | None:
-        """Go on where these jobs are active, have ended and are held; return what cannot be of them, or None."""
+        """Restore which jobs are active, have ended and are held; return what of it cannot be, or None.
+
+        Parameters
+        ----------
+        active
+            Numbers of the jobs that have arrived and have not ended.
+        ended
+            Numbers of the jobs that have ended.
+        held
+            Numbers of the jobs that are submitted and have not arrived.
+        """
         active, ended, self.held = list(active), list(ended), list(held)
         self.submitted = len(active) + len(ended) + len(self.held)
         if sorted([*active, *ended, *self.held]) != list(range(self.submitted)):

@@ -59,6 +59,18 @@ def cluster_in_words(text: str) -> Cluster | None:
 def read_sinfo(data: bytes | str, source: str) -> Cluster:
     """Return the nodes that Slurm knows, each once.
 
+    Parameters
+    ----------
+    data
+        Text that ``sinfo -N -o '%N|%G'`` printed.
+    source
+        What errors call it.
+
+    Returns
+    -------
+    Cluster
+        All nodes with GPUs behind one switch.
+
     Raises
     ------
     InvalidInputError
@@ -94,6 +106,13 @@ def _add_node(lines: Lines, number: int, cells: list[str], servers: dict[str, Se
 
 def read_graphml(data: bytes | str, source: str) -> Cluster:
     """Return the servers, switches and links of a graph.
+
+    Parameters
+    ----------
+    data
+        Text of a GraphML file.
+    source
+        What errors call it.
 
     Raises
     ------

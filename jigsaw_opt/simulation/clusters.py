@@ -33,6 +33,13 @@ _MOST_GPUS = 1_000_000
 def require_size(cluster: Cluster, text: str) -> None:
     """Refuse a cluster whose GPUs cannot be simulated one by one.
 
+    Parameters
+    ----------
+    cluster
+        The cluster.
+    text
+        What errors call it.
+
     Raises
     ------
     UsageError
@@ -42,7 +49,14 @@ def require_size(cluster: Cluster, text: str) -> None:
 
 
 def require_count(gpus: int, text: str) -> None:
-    """Refuse so many GPUs, as `require_size` does.
+    """Refuse a number of GPUs that cannot be simulated one by one.
+
+    Parameters
+    ----------
+    gpus
+        Number of GPUs.
+    text
+        What errors call the cluster.
 
     Raises
     ------
@@ -91,7 +105,17 @@ def behind_one_switch(servers: Sequence[Server]) -> Cluster:
 
 
 def typed_server(name: str, gpu_type: str, gpus: int) -> Server:
-    """Return a server with the memory and fabric of its type's data sheet, or else 16 GB and 12 GB/s."""
+    """Return a server with the memory and fabric of its type's data sheet, or else 16 GB and 12 GB/s.
+
+    Parameters
+    ----------
+    name
+        Name of the server.
+    gpu_type
+        Type of its GPUs, in any spelling.
+    gpus
+        Number of its GPUs.
+    """
     gpu_type = type_name(gpu_type)
     if gpu_type in GPU_TYPES:
         return server(name, gpu_type, gpus)

@@ -40,10 +40,19 @@ def all_configurations(setting: ClusterSetting) -> tuple[Configured, ...]:
 
 
 def place(setting: ClusterSetting, wanted: Mapping[int, Configured], observation: Observation) -> tuple[Share, ...]:
-    """Shares of jobs with the configurations that they are to have; those that have them already stay.
+    """Return shares of jobs with the configurations that they are to have; those that have them already stay.
 
     Where the GPUs left do not suit, the smallest jobs move away. With powers of two as numbers of GPUs every set of
     configurations within the capacity finds room; without, or in a cluster of several parts, a job may be left out.
+
+    Parameters
+    ----------
+    setting
+        The cluster.
+    wanted
+        By number of a job, its configuration: type of GPU, servers and GPUs.
+    observation
+        What runs now, and what is down.
     """
     shares: list[Share] = []
     for gpu_type in dict.fromkeys(one.gpu_type for one in wanted.values()):

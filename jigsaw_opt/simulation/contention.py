@@ -42,7 +42,20 @@ class LinkContention:
         return repr(self._division)
 
     def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
-        """Rate of each placement alone, with all links, over its rate among the others without those `dead`."""
+        """Return the rate of each placement alone with all links, divided by its rate among the others.
+
+        Parameters
+        ----------
+        placements
+            For each share the numbers of its GPUs.
+        dead
+            Numbers of the links that are down.
+
+        Returns
+        -------
+        list of float
+            By placement a factor of at least 1; 1 where it uses no links.
+        """
         factors = [1.0] * len(placements)
         found = ((k, self._routes.whole(gpus), self._routes.channel(gpus, dead)) for k, gpus in enumerate(placements))
         spanning = [(k, whole, left) for k, whole, left in found if whole is not None and left is not None]
@@ -54,6 +67,13 @@ class LinkContention:
 
 def contention_of(given: str | Contention | Division, cluster: Cluster) -> Contention | None:
     """Return the contention named as in ``fair`` or ``degraded:0.2``, or by link use; None for ``exclusive``.
+
+    Parameters
+    ----------
+    given
+        The contention, how links are divided, or its name.
+    cluster
+        The cluster with the links.
 
     Raises
     ------

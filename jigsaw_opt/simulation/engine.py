@@ -83,7 +83,14 @@ class Simulation:
         return self.ended == len(self.setting.workload.jobs)
 
     def run(self, stop: Callable[[], bool] = lambda: False, until_us: int | None = None) -> None:
-        """Go on until every job has ended, `stop` says so, or the next event is after `until_us`.
+        """Run until every job has ended, a function says so, or the next event is after a time.
+
+        Parameters
+        ----------
+        stop
+            Asked before each event whether to stop.
+        until_us
+            Time in microseconds after which no event happens; None for no such time.
 
         Raises
         ------

@@ -29,7 +29,15 @@ class Meter:
         return self.total + self.value * (now_us - self.since_us)
 
     def set(self, value: int, now_us: int) -> None:
-        """Note that the number is another from now on."""
+        """Note that the number has another value from now on.
+
+        Parameters
+        ----------
+        value
+            The new value.
+        now_us
+            The time, in microseconds.
+        """
         self.total, self.since_us, self.value = self.at(now_us), now_us, value
 
     def plain(self) -> Plain:
@@ -38,12 +46,28 @@ class Meter:
 
     @staticmethod
     def shape(limits: NumberLimits, most: int) -> Shape:
-        """Return the schema of what `plain` gives, of a number that is at most `most`."""
+        """Return the schema of what `plain` gives, of a number that is at most `most`.
+
+        Parameters
+        ----------
+        limits
+            Greatest numbers of the simulation.
+        most
+            Greatest value of the number.
+        """
         return fields(total=whole(most * limits.now_us), since_us=limits.time)
 
     @classmethod
     def restored(cls, tree: Plain, value: int) -> Meter:
-        """Return the meter that `plain` gave, of a number that is now `value`."""
+        """Return the meter that `plain` gave, of a number that is now `value`.
+
+        Parameters
+        ----------
+        tree
+            What `plain` gave, checked.
+        value
+            The present value of the number.
+        """
         return cls(value, tree["total"], tree["since_us"])
 
 
@@ -66,7 +90,15 @@ class JobStatistics:
 
     @classmethod
     def restored(cls, tree: Plain, done: int) -> JobStatistics:
-        """Return the notes that `plain` gave, of a job that has done so much."""
+        """Return the notes that `plain` gave, of a job that has done so much.
+
+        Parameters
+        ----------
+        tree
+            What `plain` gave, checked.
+        done
+            Units of work that the job has done.
+        """
         return cls(tree["crowd_before"], tree["start_us"], done)
 
 
@@ -118,7 +150,17 @@ class EventLog:
     used: Counter[int] = field(default_factory=Counter)
 
     def hold(self, shares: Iterable[Share], server_of: Sequence[int], now_us: int) -> None:
-        """Note the GPUs that are held from now on."""
+        """Note the GPUs that are held from now on.
+
+        Parameters
+        ----------
+        shares
+            Shares that run from now on.
+        server_of
+            By GPU, the number of its server.
+        now_us
+            The time, in microseconds.
+        """
         gpus = [gpu for share in shares for gpu in share.gpus]
         self.held.set(len(gpus), now_us)
         used = Counter(map(server_of.__getitem__, gpus))
@@ -130,7 +172,21 @@ class EventLog:
     def job(
         self, active: JobState, statistics: JobStatistics, alone_us: int, now_us: int, finish_us: int | None
     ) -> None:
-        """Note a job that ends now, or (without an end) where it stands."""
+        """Write the record of a job that ends now, or that stands unfinished at the end of the simulation.
+
+        Parameters
+        ----------
+        active
+            State of the job.
+        statistics
+            What was noted of it.
+        alone_us
+            Time of all its work alone, in microseconds.
+        now_us
+            The time, in microseconds.
+        finish_us
+            When it ended; None where it has not.
+        """
         lifetime = now_us - active.job.submit_us
         crowd = (self.crowd.at(now_us) - statistics.crowd_before) / lifetime if lifetime else 1.0
         restarts = max(0, active.starts - 1)
@@ -138,14 +194,32 @@ class EventLog:
         self.outcome.jobs.append(JobRecord(active.index, statistics.start_us, finish_us, *figures))
 
     def stint(self, running: Running, now_us: int) -> None:
-        """Note that a settled job held its GPUs up to now."""
+        """Note that a settled job held its GPUs up to now.
+
+        Parameters
+        ----------
+        running
+            The job with its share.
+        now_us
+            The time, in microseconds.
+        """
         active = running.active
         assert active.share is not None
         if now_us > running.start_us:
             self.outcome.stints.append(Stint(active.index, len(active.share.gpus), running.start_us, now_us))
 
     def round(self, now_us: int, active: int, running: int, moved: int, policy_us: int) -> None:
-        """Note a decision that was carried out."""
+        """Write the record of a decision that was carried out.
+
+        Parameters
+        ----------
+        now_us
+            The time, in microseconds.
+        active, running, moved
+            Numbers of jobs that are active, that run, and that have moved.
+        policy_us
+            Time that the policy took, in microseconds.
+        """
         held = self.held.at(now_us)
         record = RoundRecord(now_us, active, running, self.held.value, moved, held - self.held_before, policy_us)
         self.held_before = held
@@ -172,7 +246,19 @@ class EventLog:
 
     @classmethod
     def restored(cls, tree: Plain, setting: Setting, active: int, gpus: int) -> EventLog:
-        """Return the event log that `plain` gave, with so many jobs active and GPUs held now."""
+        """Return the event log that `plain` gave.
+
+        Parameters
+        ----------
+        tree
+            What `plain` gave, checked.
+        setting
+            What is simulated.
+        active
+            Number of jobs that are active now.
+        gpus
+            Number of GPUs that are held now.
+        """
         jobs, performance = setting.workload.jobs, setting.performance
         outcome = SimulationOutcome.restored(
             tree["outcome"], lambda index: (performance.work(jobs[index]), performance.alone_us(jobs[index]))

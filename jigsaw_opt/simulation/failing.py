@@ -82,9 +82,16 @@ class Failing:
         return True
 
     def stop(self, running: Running, losses: dict[int, Loss]) -> None:
-        """Note that a settled job lost its GPUs, with a server among them what it did since its last checkpoint.
+        """Note that a settled job lost its GPUs; where a server failed, also what it did since its last checkpoint.
 
         A job that is only cut saves its work when it stops, as the live scheduler takes it to do.
+
+        Parameters
+        ----------
+        running
+            The job with its share.
+        losses
+            By number of a job what it has lost so far; the job's entry is replaced.
         """
         active = running.active
         assert active.share is not None
@@ -96,7 +103,17 @@ class Failing:
         self.stopped.append(active.index)
 
     def check(self, held_us: int, losses: Mapping[int, Loss], now_us: int) -> None:
-        """Check, of a simulation that is closed, that GPU time held, lost and down adds up; see `check_gpu_time`."""
+        """Check of a simulation that is closed that GPU time held, lost and down adds up; see `check_gpu_time`.
+
+        Parameters
+        ----------
+        held_us
+            GPU time that jobs held, in microseconds.
+        losses
+            By number of a job what failures took.
+        now_us
+            The time at the end, in microseconds.
+        """
         cluster, first_us = self._setting.cluster, self._setting.workload.jobs[0].submit_us
         span_us = max(0, now_us - first_us)
         down_us = down_gpu_us(self._setting.failures, cluster, first_us, now_us)
@@ -106,7 +123,15 @@ class Failing:
     # Putting aside ------------------------------------------------------------------------------------------
 
     def plain(self, under_way: RunningShares, event_log: EventLog) -> Plain:
-        """Return a key of the state: how many events there were, and the rest; no key without failures."""
+        """Return the key of the state that tells of failures; nothing where none are simulated.
+
+        Parameters
+        ----------
+        under_way
+            The jobs that run, with their checkpoints.
+        event_log
+            The records so far, with the losses.
+        """
         if self._setting.failures is None:
             return {}
         own = {

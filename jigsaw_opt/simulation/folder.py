@@ -51,6 +51,15 @@ def require_place(folder: Path, resume: bool = False, force: bool = False) -> No
 def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
     """Return a simulation at its beginning, or where the snapshot in the folder left it.
 
+    Parameters
+    ----------
+    setting
+        What is simulated.
+    folder
+        Folder of the simulation.
+    resume
+        Whether to go on from the snapshot.
+
     Raises
     ------
     UsageError
@@ -67,7 +76,15 @@ def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
 
 
 def put_aside(simulation: Simulation, folder: Path) -> bool:
-    """Write the snapshot; says whether the policy can be put aside, so that there is one."""
+    """Write the snapshot if the policy can be put aside; return whether it can.
+
+    Parameters
+    ----------
+    simulation
+        The simulation.
+    folder
+        Folder of the simulation.
+    """
     if simulation.resumable:
         write_atomically(folder / SNAPSHOT, snapshot(simulation, simulation.setting.inputs()))
     return simulation.resumable

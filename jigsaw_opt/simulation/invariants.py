@@ -12,6 +12,17 @@ __all__ = ["check_gpu_time", "check_pace", "check_progress"]
 def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -> None:
     """Check that GPU time held and down is within the cluster's, and what failures took within that held.
 
+    Parameters
+    ----------
+    held_us
+        GPU time that jobs held, in microseconds.
+    lost_us
+        The part of it whose work was lost.
+    down_us
+        GPU time of servers that were down.
+    capacity_us
+        GPU time of the whole cluster.
+
     Raises
     ------
     InvariantError
@@ -49,6 +60,15 @@ def check_progress(active: JobState, before: int, productive_us: int, pace: Spee
 
 def check_pace(active: JobState, pace: Speed, when: str) -> None:
     """Check that a pace makes progress and holds for some of it.
+
+    Parameters
+    ----------
+    active
+        State of the job.
+    pace
+        Its pace.
+    when
+        When that is, in words, for the error.
 
     Raises
     ------

@@ -218,16 +218,36 @@ def _by_failures(setting: Setting, outcome: SimulationOutcome, capacity_us: int,
 
 
 def completion_us(setting: Setting, record: JobRecord) -> int:
-    """Return time from the submission of a job that ended to its end."""
+    """Return the time from the submission of a job that ended to its end, in microseconds.
+
+    Parameters
+    ----------
+    setting
+        What was simulated.
+    record
+        Record of the job.
+    """
     assert record.finish_us is not None
     return record.finish_us - setting.workload.jobs[record.index].submit_us
 
 
 def fairness(setting: Setting, record: JobRecord) -> float:
-    """Finish-time fairness of a job that ended (Themis, NSDI 2020): its completion time over its time on a fair share.
+    """Return the finish-time fairness of a job that ended: its completion time over its time on a fair share.
 
     With ``N`` active jobs in the mean of its life, the fair share is ``1/N`` of the GPUs; where that is less than it
     asks for it would take as much longer.
+
+    Parameters
+    ----------
+    setting
+        What was simulated.
+    record
+        Record of the job.
+
+    Returns
+    -------
+    float
+        A ratio; above 1 the job was treated worse than by fair shares (Themis, NSDI 2020).
     """
     asked = setting.workload.jobs[record.index].gpus
     slower = max(1.0, record.crowd * asked / setting.gpu_count)
@@ -235,7 +255,15 @@ def fairness(setting: Setting, record: JobRecord) -> float:
 
 
 def run_slowdown(setting: Setting, record: JobRecord) -> float:
-    """Slow-down of a job that ended: time from its first start to its end, without a start, over its time alone."""
+    """Return the slow-down of a job that ended: time from its first start to its end, over its time alone.
+
+    Parameters
+    ----------
+    setting
+        What was simulated; the time of one start is not counted.
+    record
+        Record of the job.
+    """
     assert record.start_us is not None
     assert record.finish_us is not None
     start_us = setting.restart_of(setting.workload.jobs[record.index])
@@ -249,7 +277,15 @@ def restarts_so_far(outcome: SimulationOutcome) -> list[int]:
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """Return the least value that at least `share` of the values do not exceed; None of none."""
+    """Return the least value that at least a share of the values do not exceed; None of no values.
+
+    Parameters
+    ----------
+    values
+        The values, in any order.
+    share
+        From 0 to 1.
+    """
     if not values:
         return None
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

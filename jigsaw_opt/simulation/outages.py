@@ -96,7 +96,22 @@ class Failures:
 
 
 def server_outages(failures: Failures | None, cluster: Cluster, end_us: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the number of each server that is down, and from when to when, up to a time."""
+    """Yield the outages of servers up to a time.
+
+    Parameters
+    ----------
+    failures
+        The failures; None for none.
+    cluster
+        The cluster.
+    end_us
+        The time, in microseconds; a server that is down then is taken to be up again.
+
+    Yields
+    ------
+    tuple of int
+        Number of the server, and when it went down and came back, in microseconds.
+    """
     if failures is None:
         return
     since = dict[int, int]()
@@ -110,6 +125,16 @@ def server_outages(failures: Failures | None, cluster: Cluster, end_us: int) -> 
 
 
 def down_gpu_us(failures: Failures | None, cluster: Cluster, start_us: int, end_us: int) -> int:
-    """GPU-microseconds of servers that are down between two times."""
+    """Return the GPU-microseconds of servers that are down between two times.
+
+    Parameters
+    ----------
+    failures
+        The failures; None for none.
+    cluster
+        The cluster.
+    start_us, end_us
+        The times, in microseconds.
+    """
     outages = server_outages(failures, cluster, end_us)
     return sum(cluster.servers[k].gpus * max(0, up_us - max(start_us, down_us)) for k, down_us, up_us in outages)

@@ -170,6 +170,13 @@ def _us(found: re.Match[str]) -> int:
 def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
     """Return the jobs of a workload; those that state only their duration have the model `model`.
 
+    Parameters
+    ----------
+    workload
+        The workload.
+    model
+        Name of the model of jobs that state only their duration.
+
     Raises
     ------
     UsageError

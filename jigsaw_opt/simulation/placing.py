@@ -19,7 +19,17 @@ PLACEMENTS = ("packed", "emptiest", "consolidated")
 
 
 def too_wide(setting: ClusterSetting, policy: str, job: TraceJob) -> str | None:
-    """Why a policy that gives each job as many GPUs as it asks for cannot run `job`: there are fewer; or None."""
+    """Return why a policy that gives each job as many GPUs as it asks for cannot run a job; None where it can.
+
+    Parameters
+    ----------
+    setting
+        The cluster.
+    policy
+        Name of the policy, for the message.
+    job
+        The job.
+    """
     choice = setting.pool_choice
     most = choice.most_gpus(job)
     if job.gpus > most:

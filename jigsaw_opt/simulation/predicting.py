@@ -84,7 +84,27 @@ def predict_start_live(
     samples: int,
     seed: int,
 ) -> StartPrediction:
-    """Do the same for a policy with options and what it knows; see `predict_starts`."""
+    """Return when a waiting job will start, as `predict_starts` does, for a policy with options.
+
+    Parameters
+    ----------
+    known
+        What the policy knows: the cluster and the performance model.
+    policy
+        The policy.
+    options
+        Values of its options.
+    queue
+        What runs and what waits.
+    job
+        Number of the job.
+    past
+        Jobs that ended before, from which is drawn; None for nothing to draw from.
+    samples
+        How many simulations there are.
+    seed
+        Seed of all draws.
+    """
     times = known.round_us, known.restart_us
     nobody = Workload("queue", ())
     setting = Setting(known.cluster, nobody, known.performance, None, *times, known.seed, None, policy, options)

@@ -88,7 +88,13 @@ _KINDS: Mapping[str, tuple[tuple[Any, ...], str]] = {
 def read_setting(
     workload: str | Workload, cluster: str | Cluster | Instance, policy: str | Policy, **more: Any
 ) -> Setting:
-    """Read everything that a simulation is of; see `simulate` for the parameters and `read_settings` for errors."""
+    """Read everything that one simulation is of; raise what `read_settings` raises.
+
+    Parameters
+    ----------
+    workload, cluster, policy, more
+        As those of `simulate`.
+    """
     return read_settings([{"workload": workload, "cluster": cluster, "policy": policy, **more}])[0]
 
 

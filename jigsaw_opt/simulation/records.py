@@ -70,7 +70,17 @@ class JobRecord:
 
     @classmethod
     def restored(cls, tree: Plain, work: int, alone_us: int) -> JobRecord:
-        """Return the record that `plain` gave, of a job with so much work, all of it done."""
+        """Return the record that `plain` gave, of a job that has ended.
+
+        Parameters
+        ----------
+        tree
+            What `plain` gave, checked.
+        work
+            Units of work of the job, all of which are done.
+        alone_us
+            Time of all its work alone, in microseconds.
+        """
         restarts, crowd = tree["restarts"], float(tree["crowd"])
         times = tree["start_us"], tree["finish_us"]
         return cls(tree["job"], *times, work, work, tree["gpu_us"], restarts, alone_us, crowd)
@@ -187,14 +197,36 @@ class SimulationOutcome:
 
     @classmethod
     def restored(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> SimulationOutcome:
-        """Restore the records that `plain` gave; `whole_of` tells a job's work and the time that it takes alone."""
+        """Restore the records that `plain` gave.
+
+        Parameters
+        ----------
+        tree
+            What `plain` gave, checked.
+        whole_of
+            Tells of a job its units of work, and their time alone in microseconds.
+        """
         jobs = [JobRecord.restored(record, *whole_of(record["job"])) for record in tree["jobs"]]
         rounds, stints = [RoundRecord(*row) for row in tree["rounds"]], [Stint(*row) for row in tree["stints"]]
         return cls(0, jobs, rounds, stints, [ServerUse(*row) for row in tree["uses"]])
 
     @staticmethod
     def check(tree: Plain, limits: NumberLimits, servers: Sequence[int], place: Place, report: Report) -> None:
-        """Report what of a tree of the right shape cannot be; `servers` tells how many GPUs each has."""
+        """Report what cannot be of records that have the right shape.
+
+        Parameters
+        ----------
+        tree
+            What `plain` gave.
+        limits
+            Greatest numbers of the simulation.
+        servers
+            By server, the number of its GPUs.
+        place
+            Where the records stand in the document.
+        report
+            Takes the problems.
+        """
         for k, (time_us, active, running, gpus, moved, held_us, _) in enumerate(tree["rounds"]):
             before_us = tree["rounds"][k - 1][0] if k else 0
             held_most = limits.gpus * limits.now_us

@@ -102,7 +102,15 @@ def _groups(job: TraceJob) -> Iterator[object]:
 
 
 def lasting(job: TraceJob, lasted_us: int) -> TraceJob:
-    """Return a job with another duration."""
+    """Return a job with another duration.
+
+    Parameters
+    ----------
+    job
+        The job.
+    lasted_us
+        Its new duration, in microseconds.
+    """
     own = TraceJob.lasting(job.name, job.submit_us, job.gpus, lasted_us)
     return replace(job, model=own.model, iterations=own.iterations)
 

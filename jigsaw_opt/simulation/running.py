@@ -96,7 +96,21 @@ class Running:
 
     @classmethod
     def begun(cls, active: JobState, setting: Setting, done: int, start_us: int, settled_us: int) -> Running:
-        """Return a job that holds GPUs from `start_us` on; its pace is still to be set."""
+        """Return a job that holds GPUs; its pace is still to be set.
+
+        Parameters
+        ----------
+        active
+            State of the job.
+        setting
+            What is simulated: restarts and checkpoints.
+        done
+            Units of work that it has done.
+        start_us
+            Since when it holds the GPUs, in microseconds.
+        settled_us
+            Up to when its progress is counted in `active`, in microseconds.
+        """
         ready_us = start_us + setting.restart_of(active.job)
         every_us = None if setting.failures is None else setting.failures.checkpoint_us
         return cls(
@@ -124,7 +138,15 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_us: int, running: dict[int, Running]) -> Iterator[int]:
-        """Numbers of the jobs whose time has come, in order."""
+        """Yield the numbers of the jobs whose time has come, in order.
+
+        Parameters
+        ----------
+        now_us
+            The time, in microseconds.
+        running
+            By number, the jobs that run.
+        """
         while (time_us := self.next_us(running)) is not None and time_us <= now_us:
             yield heapq.heappop(self._heap)[1]
 

@@ -48,13 +48,29 @@ class RunningShares:
         return self._timers.due(now_us, self.running)
 
     def begin(self, shares: Sequence[Share], now_us: int) -> None:
-        """Take over shares whose jobs run already, from where each is settled."""
+        """Take over shares whose jobs run already, from where each is settled.
+
+        Parameters
+        ----------
+        shares
+            The shares.
+        now_us
+            The time, in microseconds.
+        """
         self.shares = dict(zip(shares, self._factors(shares), strict=True))
         for share in shares:
             self._time(share, now_us)
 
     def set_paces(self, now_us: int, changed: Iterable[Share]) -> None:
-        """Work out the paces of the shares that changed, and of those whose contention changed with them."""
+        """Compute the paces of the shares that changed, and of those whose contention changed with them.
+
+        Parameters
+        ----------
+        now_us
+            The time, in microseconds.
+        changed
+            The shares that changed.
+        """
         stale = dict.fromkeys(changed)
         if self._setting.contention is not None or self._routes is not None:
             shares = list(self.shares)

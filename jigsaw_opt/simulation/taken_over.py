@@ -80,7 +80,15 @@ class TakenOver(Simulation):
         return rest
 
     def has_started(self, asked: Collection[int], starts: dict[int, int]) -> bool:
-        """Note when jobs that run by now started, and return whether all have that are asked about."""
+        """Note when jobs that run by now started, and return whether all have that are asked about.
+
+        Parameters
+        ----------
+        asked
+            Numbers of the jobs that are asked about.
+        starts
+            By number when a job started, in microseconds; entries are added.
+        """
         for index in asked:
             statistics = self._statistics.get(index)
             if statistics is not None and statistics.start_us is not None:

@@ -40,7 +40,14 @@ class TraceQueue:
 
 
 def time_in(workload: Workload, text: str | None) -> int:
-    """Return a time of a workload's clock: hours on it, or a date and time; by default the last that it tells.
+    """Return a time on the clock of a workload, in microseconds.
+
+    Parameters
+    ----------
+    workload
+        The workload.
+    text
+        Hours from the first submission, or a date and time; None for the last time that the workload tells.
 
     Raises
     ------
@@ -112,6 +119,15 @@ def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
 
 def waiting_job(workload: Workload, queue: ClusterQueue, name: str) -> int:
     """Return the number of a job that waits.
+
+    Parameters
+    ----------
+    workload
+        The workload.
+    queue
+        The queue at a time.
+    name
+        Name of the job.
 
     Raises
     ------

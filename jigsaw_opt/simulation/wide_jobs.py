@@ -37,7 +37,19 @@ def require_choice(word: str) -> None:
 
 
 def why_too_wide(job: TraceJob, needed: int, count: int, of: str = "") -> str | None:
-    """Return that a job that needs so many GPUs is too wide for `count`, `of` some; None where it is not."""
+    """Return why a job is too wide for some GPUs; None where it is not.
+
+    Parameters
+    ----------
+    job
+        The job.
+    needed
+        How many GPUs it needs.
+    count
+        How many there are.
+    of
+        What GPUs these are, as the end of the sentence.
+    """
     if needed <= count:
         return None
     skipped = argument("too_wide", "skip")
@@ -61,7 +73,20 @@ def most_gpus_for(cluster: Cluster) -> Callable[[TraceJob], int]:
 
 
 def with_types_of(workload: Workload, cluster: Cluster) -> Workload:
-    """Return a workload in which no job asks for a type of GPU where the cluster has one type: all run on that one."""
+    """Return a workload in which no job asks for a type of GPU where the cluster has one type: all run on that one.
+
+    Parameters
+    ----------
+    workload
+        The workload.
+    cluster
+        The cluster.
+
+    Returns
+    -------
+    Workload
+        The same one where nothing changes; else it has a remark with the number of such jobs.
+    """
     only, *others = _counts(cluster)
     elsewhere = [not others and job.gpu_types is not None and not _match(job.gpu_types, only) for job in workload.jobs]
     if not any(elsewhere):
