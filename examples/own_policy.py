@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt import Cluster, Server, TraceJob, Workload, simulate
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
+from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation, Stateless
 from jigsaw_opt.simulation.placing import FreeGpus, HeldPools, too_wide
 
 
@@ -52,6 +52,8 @@ class SmallestFirst:
 
     name: str = "smallest"
     display_name: str = "least GPU time first, without preemption"
+    reads: frozenset[str] = NEVER_STOPS
+    """Jobs that ask for more, such as a priority, are told that it is not read."""
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.baseline is None:
         del base["policy"]
     advisor = Advisor(base, arguments.policy, seeds_of(arguments.seeds), arguments.measure)
-    tell_reading(advisor.settings.values())
+    tell_reading(advisor.compared())
     engine, report = engine_of(arguments), reporter(arguments, _line)
     make_folder(folder, (_PAGE, _DOCUMENT), inputs_of(arguments, [arguments.workload]))
     with interrupt_flag() as interrupted, Record(folder / _ROWS, is_row) as record:

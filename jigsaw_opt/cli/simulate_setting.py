@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
+    from jigsaw_opt.problem.workload import TraceJob
     from jigsaw_opt.simulation.setting import Setting
 
 __all__ = [
@@ -134,12 +136,28 @@ def parts_of(arguments: argparse.Namespace, workload: str, policy: str, seed: in
     }
 
 
-def tell_reading(settings: Iterable[Setting]) -> None:
-    """Say on standard error what was left out of each workload, what else was decided, and what is not read, once."""
+def tell_reading(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) -> None:
+    """Say on standard error what was left out of each workload, what else was decided, and what is not read, once.
+
+    Parameters
+    ----------
+    settings
+        What is simulated.
+    waiting
+        Jobs that are simulated beside those of the workloads.
+    """
     from jigsaw_opt.cli.output import note
 
-    told = ((one.workload.name, line) for one in settings for line in (*one.workload.reading_told(), *one.unread()))
-    for line in dict.fromkeys(f"{name}: {line}" for name, line in told):
+    told: dict[str, None] = {}
+    policies: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for one in settings:
+        told |= dict.fromkeys(f"{one.workload.name}: {line}" for line in one.workload.reading_told())
+        if one.policy is not None and (unread := one.unread(waiting)):
+            policies[one.workload.name, unread][repr(one.policy.name)] = None
+    for (name, unread), those in policies.items():
+        verb = "policies {} do" if len(those) > 1 else "policy {} does"
+        told[f"{name}: {verb.format(', '.join(those))} not read what sets jobs apart: {unread}"] = None
+    for line in told:
         note(line)
 
 

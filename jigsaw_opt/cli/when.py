@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         too_wide="skip",
     )
-    tell_reading([setting])
+    tell_reading([setting], setting.workload.unfinished)
     at_us, arrive = time_in(setting.workload, arguments.at), not arguments.no_arrivals
     found = queue_at(setting, at_us, arrive)
     job = waiting_job(setting.workload, found.queue, arguments.job)

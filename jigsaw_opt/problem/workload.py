@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Integral
 
 from jigsaw_opt.errors import InvalidInputError, Problem
@@ -154,7 +154,12 @@ class TraceJob:
         """The most GPUs that it can run on."""
         return self.max_gpus or self.gpus
 
+    def states(self, name: str) -> bool:
+        """Return whether a field that need not be given, such as ``priority``, says something of this job."""
+        return bool(getattr(self, name) != _DEFAULTS[name])
 
+
+_DEFAULTS: Mapping[str, object] = {one.name: one.default for one in fields(TraceJob)}
 _RANGES: Mapping[str, tuple[int, int]] = {
     "submit_us": (0, LARGEST),
     "gpus": (1, MOST_GPUS),

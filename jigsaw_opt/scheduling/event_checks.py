@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.report import Place, Report
@@ -20,7 +20,7 @@ from jigsaw_opt.scheduling.events import (
     ServerLost,
 )
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import PRIORITIES, Policy
+from jigsaw_opt.scheduling.policy import JOB_FIELDS, Policy, unread_fields
 
 __all__ = ["check_addition", "check_event", "without_effect"]
 
@@ -120,7 +120,9 @@ def _check_job(job: TraceJob, state: ClusterState, refuses: Callable[[TraceJob],
         report.add("$.job", reason)
 
 
-def without_effect(event: ClusterEvent, state: ClusterState, policy: Policy) -> Iterator[str]:
+def without_effect(
+    event: ClusterEvent, state: ClusterState, policy: Policy, options: Mapping[str, str]
+) -> Iterator[str]:
     """Yield what of an event has no effect, in a sentence each.
 
     Parameters
@@ -129,8 +131,8 @@ def without_effect(event: ClusterEvent, state: ClusterState, policy: Policy) -> 
         An event that is correct.
     state
         The state before it.
-    policy
-        The policy, which may not read weights or who is in the foreground.
+    policy, options
+        The policy, which may not read all fields of a job, and its options.
     """
     cluster = state.setting.cluster
     lost = {cluster.servers[k].name for k in state.lost}
@@ -141,13 +143,13 @@ def without_effect(event: ClusterEvent, state: ClusterState, policy: Policy) -> 
             if event.job.submit_us > event.time_us:
                 yield f"job {event.job.name!r} is submitted at the time of the event: its submit_us is not read"
             job = event.job
-            yield from _unread(job.name, job.weight != 1, job.foreground, policy)
+            yield from _unread(job.name, filter(job.states, JOB_FIELDS), policy, options)
             if job.after or job.array_limit:
                 yield f"job {job.name!r} waits for no others here: submit it when those before it have ended"
         case PriorityChanged():
             before = state.jobs[state.numbers[event.job]].active.job
-            weight, foreground = event.weight != before.weight, event.foreground != before.foreground
-            yield from _unread(event.job, weight, foreground, policy)
+            changed = [name for name in ("weight", "foreground") if getattr(event, name) != getattr(before, name)]
+            yield from _unread(event.job, changed, policy, options)
         case JobProgressed() if state.jobs[state.numbers[event.job]].active.share is None:
             yield f"job {event.job!r} does not run: its progress gives no pace"
         case ServerLost() if event.server in lost:
@@ -162,10 +164,10 @@ def without_effect(event: ClusterEvent, state: ClusterState, policy: Policy) -> 
             yield f"link {event.link!r} is up already"
 
 
-def _unread(name: str, weight: bool, foreground: bool, policy: Policy) -> Iterator[str]:
-    """Yield what is said of the priority of a job and the policy does not read."""
-    ignored = PRIORITIES.difference(getattr(policy, "reads", PRIORITIES))
-    if weight and "weight" in ignored:
-        yield f"policy {policy.name!r} reads no weights: that of job {name!r} counts only in a queue with a quota"
-    if foreground and "foreground" in ignored:
-        yield f"policy {policy.name!r} does not read whether job {name!r} is in the foreground"
+def _unread(job: str, stated: Iterable[str], policy: Policy, options: Mapping[str, str]) -> Iterator[str]:
+    """Yield which of the fields that are stated of a job the policy does not read."""
+    unread = unread_fields(policy, options)
+    for name in stated:
+        if name in unread:
+            but = ", which counts only in a queue with a quota" if name == "weight" else ""
+            yield f"policy {policy.name!r} does not read the {JOB_FIELDS[name]} of job {job!r}{but}"

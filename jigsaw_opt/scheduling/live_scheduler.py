@@ -296,7 +296,7 @@ class LiveScheduler:
         if report.problems:
             raise UsageError(*map(str, report.problems))
         event = event_of(entry)
-        unread = tuple(without_effect(event, self._state, self._policy))
+        unread = tuple(without_effect(event, self._state, self._policy, self._options))
         setting = None
         if isinstance(event, ServerAdded):
             setting = enlarged_setting(event, self._state, self._perform, self._policy, self._options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -22,7 +22,8 @@ from jigsaw_opt.text import nearest
 
 __all__ = [
     "GROUP",
-    "PRIORITIES",
+    "JOB_FIELDS",
+    "NEVER_STOPS",
     "ClusterSetting",
     "JobState",
     "Learning",
@@ -38,6 +39,9 @@ __all__ = [
     "loadable_policies",
     "names",
     "refusal",
+    "require_stated",
+    "stated_options",
+    "unread_fields",
 ]
 
 if not TYPE_CHECKING:
@@ -46,8 +50,18 @@ if not TYPE_CHECKING:
 GROUP = "jigsaw_opt.policies"
 _OWN = {"recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED"}
 """What is found by name without being registered; ``recorded`` stands where a policy does and is none."""
-PRIORITIES = frozenset({"weight", "foreground"})
-"""What jobs say of their priority. A policy that has `reads` reads those of them, and any other may read all."""
+JOB_FIELDS: Mapping[str, str] = {
+    "weight": "weight",
+    "foreground": "place in the foreground",
+    "priority": "priority",
+    "qos": "QOS",
+    "account": "account",
+    "queue": "queue",
+    "preemptible": "preemptible flag",
+}
+"""The fields by which jobs ask to be treated differently, with their names in sentences."""
+NEVER_STOPS = frozenset({"preemptible"})
+"""The field that a policy which never stops a job for another respects without reading it."""
 ROUND_US = 60_000_000
 RESTART_US = 30_000_000
 
@@ -406,6 +420,53 @@ class Policy(Protocol):
         """
 
 
+def unread_fields(policy: Policy, options: Mapping[str, str]) -> list[str]:
+    """Return those of the `JOB_FIELDS` that a policy does not read.
+
+    A policy declares what it reads by a member ``reads``: names of fields, or a function that returns them for its
+    options. A policy without it may read all.
+
+    Parameters
+    ----------
+    policy, options
+        The policy, with a value for each of its options.
+    """
+    read = _declared(policy, "reads", options, JOB_FIELDS)
+    return [name for name in JOB_FIELDS if name not in read]
+
+
+def require_stated(policy: Policy, stated: Mapping[str, str], jobs: Collection[TraceJob]) -> None:
+    """Refuse options that have no effect, as no job states the field that they go by.
+
+    A policy declares such fields by a member ``needs``, as it does by ``reads``.
+
+    Parameters
+    ----------
+    policy, stated
+        The policy, with the options that were stated for it.
+    jobs
+        All jobs that there are.
+
+    Raises
+    ------
+    UsageError
+        With every field that is missing.
+    """
+    needed = sorted(_declared(policy, "needs", stated, ()))
+    if lacking := [name for name in needed if not any(job.states(name) for job in jobs)]:
+        told = (JOB_FIELDS.get(name, name) for name in lacking)
+        raise UsageError(
+            *(f"policy {policy.name!r} is to go by the {what} of jobs, and no job states one" for what in told)
+        )
+
+
+def _declared(policy: Policy, member: str, options: Mapping[str, str], default: Collection[str]) -> Collection[str]:
+    """Return the names of fields that an optional member of a policy gives."""
+    found = getattr(policy, member, default)
+    declared: Collection[str] = found(options) if callable(found) else found
+    return declared
+
+
 def names() -> tuple[str, ...]:
     """Return names of all registered policies, sorted; none of them is loaded."""
     return registered(GROUP)
@@ -433,7 +494,19 @@ def loadable_policies() -> dict[str, Policy]:
 
 
 def choose(given: str | Policy) -> tuple[Policy, dict[str, str]]:
-    """Return a policy and all its options: first values, or as in ``gavel:objective=max_sum`` from text.
+    """Return a policy and all its options: those that are stated, and the first value of each other.
+
+    Raises
+    ------
+    UsageError
+        As of `stated_options`.
+    """
+    policy, stated = stated_options(given)
+    return policy, {key: values[0] for key, values in policy.options.items()} | stated
+
+
+def stated_options(given: str | Policy) -> tuple[Policy, dict[str, str]]:
+    """Return a policy and the options that are stated as in ``gavel:objective=max_sum``; an object states none.
 
     Raises
     ------
@@ -442,11 +515,11 @@ def choose(given: str | Policy) -> tuple[Policy, dict[str, str]]:
     """
     name, *changes = given.split(":") if isinstance(given, str) else [given.name]
     policy = find(name) if isinstance(given, str) else given
-    options = {key: values[0] for key, values in policy.options.items()}
+    options: dict[str, str] = {}
     for change in changes:
         key, _, value = change.partition("=")
-        if key not in options:
-            raise UsageError(f"policy {name!r} has no option {key!r}; {nearest(key, options)}")
+        if key not in policy.options:
+            raise UsageError(f"policy {name!r} has no option {key!r}; {nearest(key, policy.options)}")
         known = policy.options[key]
         if value not in known:
             what = f"it is {known.kind}" if isinstance(known, OpenValues) else nearest(value, known)

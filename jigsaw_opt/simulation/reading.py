@@ -175,7 +175,7 @@ def _require_kinds(parts: Mapping[str, object]) -> None:
 def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
     """Return the setting, or None where there are problems."""
     with problems.of("policy"):
-        policy, options = choose(asked["policy"])
+        choose(asked["policy"])
     with problems.of("round"):
         round_us = _microseconds("round", asked["round_s"])
     with problems.of("restart"):
@@ -210,9 +210,11 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
             workload, performance = _joined(asked, cluster, workload, performance)
             workload = with_durations_told(workload, cluster, getattr(performance, "speeds", None))
             words = {name: told(part) for name, part in asked.items()}
-            return Setting(
-                cluster, workload, performance, contention, round_us, restart_us, seed, failures, policy, options, words
+            setting = Setting(
+                cluster, workload, performance, contention, round_us, restart_us, seed, failures, words=words
             )
+            with problems.of("policy"):
+                return setting.under(asked["policy"])
     return None
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.workload import STATED, Workload
+from jigsaw_opt.problem.workload import STATED, TraceJob, Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
-from jigsaw_opt.scheduling.policy import PRIORITIES, RESTART_US, ROUND_US, ClusterSetting, Policy, PolicySetting, choose
+from jigsaw_opt.scheduling.policy import (
+    JOB_FIELDS,
+    RESTART_US,
+    ROUND_US,
+    ClusterSetting,
+    Policy,
+    PolicySetting,
+    choose,
+    require_stated,
+    stated_options,
+    unread_fields,
+)
 from jigsaw_opt.simulation.outages import Failures
 from jigsaw_opt.text import counted, readable
 
@@ -63,22 +74,30 @@ class Setting(ClusterSetting):
         Raises
         ------
         UsageError
-            There is no such policy, or it has no such option in its words.
+            There is no such policy, or it has no such option in its words, or one goes by a field that no job states.
         """
         chosen, values = choose(policy)
+        stated = stated_options(policy)[1] | options
+        require_stated(chosen, stated, (*self.workload.jobs, *self.workload.unfinished))
         return replace(self, policy=chosen, options=values | options, words={**self.words, "policy": told(policy)})
 
-    def unread(self) -> list[str]:
-        """Return sentences on what jobs say of their priority and the policy does not read; none without a policy."""
+    def unread(self, more: Iterable[TraceJob] = ()) -> str:
+        """Return what sets jobs apart and the policy does not read, as in ``weight (1 job)``; empty where it reads all.
+
+        Parameters
+        ----------
+        more
+            Jobs beyond those of the workload, such as those that wait.
+        """
         if self.policy is None:
-            return []
-        ignored = PRIORITIES.difference(getattr(self.policy, "reads", PRIORITIES))
-        having = {
-            "a weight": sum(job.weight != 1 for job in self.workload.jobs) if "weight" in ignored else 0,
-            "a place in the foreground": sum(job.foreground for job in self.workload.jobs) * ("foreground" in ignored),
-        }
-        name = self.policy.name
-        return [f"jobs with {what}, which policy {name!r} does not read: {n:,}" for what, n in having.items() if n]
+            return ""
+        jobs = [*self.workload.jobs, *more]
+        unread = (
+            (what, sum(job.states(name) for job in jobs))
+            for name, what in JOB_FIELDS.items()
+            if name in unread_fields(self.policy, self.options) and len({getattr(job, name) for job in jobs}) > 1
+        )
+        return ", ".join(f"{what} ({counted(count, 'job')})" for what, count in unread)
 
     def inputs(self) -> str:
         """Return text that tells equal simulations from others."""

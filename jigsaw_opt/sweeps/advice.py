@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from jigsaw_opt.errors import JigsawError, UsageError
-from jigsaw_opt.scheduling.policy import choose, names
+from jigsaw_opt.scheduling.policy import names
 from jigsaw_opt.simulation.policies.recorded import RECORDED
 from jigsaw_opt.simulation.reading import changed, read_settings
 from jigsaw_opt.simulation.recorded import simulation_of, why_no_record
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges, job_changes
 from jigsaw_opt.sweeps.record import Record
@@ -175,12 +176,16 @@ class Advisor:
         self.words = {**self.settings[self.seeds[0]].words, "seed": base.get("seed", 0)}
         self.left_out: dict[str, str] = {}
         for words in policies or ():
-            choose(words)
+            self.settings[self.seeds[0]].under(words)
         others = policies if policies is not None else tuple(self._fitting())
         self.policies = tuple(dict.fromkeys((self.today, *others)))
         self._tasks: dict[_Changes, dict[int, SweepTask]] = {}
         self._variants: list[Variant] = []
         self._todays: list[Variant] = []
+
+    def compared(self) -> Iterator[Setting]:
+        """Return what is simulated with the first seed: under today's policy, then under the others."""
+        return (self.settings[self.seeds[0]].under(words) for words in self.policies)
 
     def compare(
         self,

@@ -11,6 +11,8 @@ from jigsaw_opt.cli import main
 
 HEAD = "JobID|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES|Timelimit|User"
 
+_CANNOT_BE_ASKED = ("fill", "jigsaw", "interleave", "sia", "gavel", "kueue", "recorded")
+
 
 @pytest.fixture
 def queue(tmp_path: Path) -> str:
@@ -82,6 +84,8 @@ def test_answers_of_the_past_correct_the_intervals(queue: str, capsys: pytest.Ca
         (("5",), 2, "job '5' has ended by that time"),
         (("12", "--at", "noon"), 2, "not 'noon'"),
         (("12", "--policy", "none"), 2, "no policy 'none'"),
+        *((("12", "--policy", name), 2, f"policy '{name}'") for name in _CANNOT_BE_ASKED),
+        (("12", "--policy", "priority:by=priority"), 2, "no job states one"),
         (("12", "--samples", "0"), 2, "at least 1 simulation"),
     ],
 )

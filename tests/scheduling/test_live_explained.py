@@ -216,6 +216,20 @@ def test_a_priority_that_the_policy_does_not_read_is_told_at_the_event(policy: s
     assert scheduler.handle(JobCancelled(1, "b")) == ()
 
 
+def test_what_else_sets_a_job_apart_is_told_by_the_same_rule() -> None:
+    stated = TraceJob("a", 0, "seconds", 1, 10, weight=2, priority=3, qos="high", preemptible=False)
+    unread = {
+        "priority": ["weight", "QOS"],
+        "priority:by=weight": ["priority", "QOS"],
+        "backfill:default_limit=24": ["weight", "priority", "QOS"],
+        "srtf": ["weight", "priority", "QOS", "preemptible flag"],
+    }
+    for policy, names in unread.items():
+        told = LiveScheduler(star("v"), policy).handle(JobSubmitted(0, stated))
+        assert len(told) == len(names)
+        assert all(f"does not read the {name} of job 'a'" in one for name, one in zip(names, told, strict=True))
+
+
 def test_gavel_reads_weights() -> None:
     scheduler = made("gavel")
     assert scheduler.handle(JobSubmitted(0, TraceJob("a", 0, "a", 1, 10, weight=3))) == ()

@@ -84,8 +84,7 @@ def test_no_job_is_on_a_type_that_it_may_not_have_and_no_gpu_has_two(name: str, 
     policy = find(name)
     jobs = mixed_jobs(7, 60)
     watched = _Watched(policy, [])
-    options = {key: values[0] for key, values in policy.options.items()}
-    options |= {"placement": placement} if placement else {}
+    options = {"placement": placement} if placement else {}
     outcome = run(mixed(*jobs, round_us=60 * SECOND), watched, **options)
     assert all(record.finish_us is not None for record in outcome.jobs) and len(outcome.jobs) == 60
     used: set[str] = set()

@@ -322,7 +322,7 @@ def test_what_is_wrong_with_files_is_told_with_all_lines(tmp_path: Path, caplog:
     Simulation(made.under(f"multifactor:conf={path}"))
     assert "not simulated: priorityweighttres, priorityflags=DEPTH_OBLIVIOUS" in caplog.text
     with pytest.raises(UsageError, match="priority_weight_qos weighs priorities that no file states"):
-        Simulation(made.under("multifactor:priority_weight_qos=5"))
+        Simulation(setting(replace(of("u", "a", 0, 1, 5), qos="high")).under("multifactor:priority_weight_qos=5"))
 
 
 def test_usage_is_charged_to_users_until_their_jobs_end() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -14,10 +16,13 @@ from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.power import PowerCap
+from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.performance.stages import Stages
+from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.setting import Setting
 from tests.simulation.resumable import adaptive, by_type, plain, segmented, staged
@@ -154,12 +159,64 @@ def test_what_the_policy_does_not_read_of_priorities_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "jobs.csv"
-    path.write_text("name,submit_s,gpus,duration_s,weight,foreground\na,0,1,10,3,1\nb,0,1,10,1,1\n")
-    told = []
-    for number, policy in enumerate(("fifo", "separate")):
-        run = ["simulate", "--workload", str(path), "--cluster", "1x4", "--policy", policy]
-        assert main([*run, "-o", str(tmp_path / str(number))]) == 0
-        told.append([line for line in capsys.readouterr().err.splitlines() if "does not read" in line])
-    weight = f"{path}: jobs with a weight, which policy"
-    foreground = f"{path}: jobs with a place in the foreground, which policy 'fifo' does not read: 2"
-    assert told == [[f"{weight} 'fifo' does not read: 1", foreground], [f"{weight} 'separate' does not read: 1"]]
+    rows = ("a,0,1,10,3,1,2,gpu,1", "b,0,1,10,1,0,2,gpu,", "c,0,1,10,1,0,,cpu,")
+    names = "name,submit_s,gpus,duration_s,weight,foreground,priority,queue,preemptible"
+    path.write_text("\n".join((names, *rows)) + "\n")
+
+    def told(*words: str) -> list[str]:
+        assert main([*words, "--cluster", "1x4", "-q", "-o", str(tmp_path / str(len(list(tmp_path.iterdir()))))]) == 0
+        return [line for line in capsys.readouterr().err.splitlines() if "not read" in line]
+
+    front, weight, queue = "place in the foreground (1 job)", "weight (1 job)", "queue (3 jobs)"
+    unread = {
+        "fifo": f"{weight}, {front}, priority (2 jobs), {queue}",  # which stops no job, whatever its flag is
+        "separate": f"{weight}, priority (2 jobs), {queue}, preemptible flag (1 job)",
+        "priority": f"{weight}, {front}, {queue}",
+        "priority:by=weight": f"{front}, priority (2 jobs), {queue}",
+    }
+    for policy, what in unread.items():
+        line = f"{path}: policy {policy.partition(':')[0]!r} does not read what sets jobs apart: {what}"
+        assert told("simulate", "--workload", str(path), "--policy", policy) == [line]
+    every = told("advise", str(path), "--seeds", "0", "--baseline", "fifo", "--policy", "srtf", "las", "separate")
+    rest = f"{unread['fifo']}, preemptible flag (1 job)"
+    assert every == [
+        f"{path}: policy 'fifo' does not read what sets jobs apart: {unread['fifo']}",
+        f"{path}: policies 'srtf', 'las' do not read what sets jobs apart: {rest}",
+        f"{path}: policy 'separate' does not read what sets jobs apart: {unread['separate']}",
+    ]
+
+
+def test_a_field_that_is_the_same_for_all_jobs_sets_none_apart() -> None:
+    jobs = tuple(TraceJob(name, 0, "seconds", 1, 10, weight=3, queue="gpu") for name in "ab")
+    assert read_setting(Workload("two", jobs), "1x4", "fifo").unread() == ""
+    other = TraceJob("c", 0, "seconds", 1, 10, weight=3)
+    assert read_setting(Workload("two", jobs), "1x4", "fifo").unread([other]) == "queue (2 jobs)"
+
+
+def test_a_policy_that_declares_nothing_may_read_all() -> None:
+    jobs = (TraceJob("a", 0, "seconds", 1, 1, weight=2, priority=1), TraceJob("b", 0, "seconds", 1, 1))
+    policy = SimpleNamespace(name="own", display_name="own", options={}, start=FIFO.start)
+    made = read_setting(Workload("two", jobs), "1x4", cast(Policy, policy))
+    assert made.unread() == ""
+    policy.reads = {"priority"}
+    assert made.unread() == "weight (1 job)"
+
+
+@pytest.mark.parametrize(
+    ("policy", "what"),
+    [
+        ("priority:by=priority", "priority"),
+        ("priority:by=weight", "weight"),
+        ("multifactor:priority_weight_partition=1", "queue"),
+        ("multifactor:priority_weight_qos=1", "QOS"),
+    ],
+)
+def test_an_option_that_goes_by_what_no_job_states_is_refused(
+    policy: str, what: str, trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = [trace, "--cluster", "2x4", "-q", "-o", str(tmp_path / "out")]
+    assert main(["simulate", "--policy", policy, "--workload", *run]) == 2
+    assert main(["advise", "--policy", policy, "--baseline", "fifo", "--seeds", "0", *run]) == 2
+    told = f"is to go by the {what} of jobs, and no job states one"
+    assert capsys.readouterr().err.count(told) == 2 and not (tmp_path / "out").exists()
+    assert read_setting(trace, "2x4", policy.partition(":")[0]).policy is not None

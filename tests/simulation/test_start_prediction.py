@@ -111,7 +111,7 @@ def queue_of(simulation: Simulation, remembers: bool) -> ClusterQueue:
 @pytest.mark.parametrize(
     ("policy", "remembers"),
     [
-        *product(("fifo", "backfill:default_limit=4", "srtf", "las", "priority"), (True, False)),
+        *product(("fifo", "backfill:default_limit=4", "srtf", "las", "priority", "sjf_bco"), (True, False)),
         ("multifactor:default_limit=4", True),
         ("backfill:kind=conservative:default_limit=4", True),  # its reservations are what it remembers
     ],

@@ -19,7 +19,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
-from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
+from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, too_wide
 from jigsaw_opt.simulation.policies.server_reservations import ServerReservations
 
@@ -387,7 +387,7 @@ class BackfillScheduler:
 class _Backfill:
     name: str = "backfill"
     display_name: str = "EASY or conservative backfill: in order of submission; others start where they delay nobody"
-    reads: frozenset[str] = frozenset()
+    reads: frozenset[str] = NEVER_STOPS
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
+from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation, Stateless
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
 
 __all__ = ["FIFO"]
@@ -41,7 +41,7 @@ class _FifoScheduler(Stateless):
 class _Fifo:
     name: str = "fifo"
     display_name: str = "first in, first out: in order of submission, without preemption"
-    reads: frozenset[str] = frozenset()
+    reads: frozenset[str] = NEVER_STOPS
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -331,7 +331,7 @@ class _Cycles:
 class _Kueue:
     name: str = "kueue"
     display_name: str = "Kueue: quotas by queue and GPU type, borrowed within cohorts, with preemption"
-    reads: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset({"queue", "priority", "preemptible"})
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

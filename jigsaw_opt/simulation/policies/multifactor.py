@@ -13,7 +13,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.option_values import OpenValues, file_names, slurm_times, whole_numbers
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, rows, whole
-from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
+from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.policies.backfill import BACKFILL_OPTIONS, BackfillScheduler
 from jigsaw_opt.simulation.policies.fair_share import ShareTree, UserKey
 from jigsaw_opt.simulation.policies.slurm_priority import (
@@ -33,6 +33,8 @@ __all__ = ["MULTIFACTOR"]
 
 _TEXT = {"type": "string"}
 _MOST_USAGE = 1e30
+_NEEDS = {"shares": "account", "qos": "qos", "priority_weight_qos": "qos", "priority_weight_partition": "queue"}
+"""Options that have no effect where no job states a field."""
 
 
 @dataclass(slots=True)
@@ -144,7 +146,13 @@ def _user_of(job: TraceJob) -> UserKey:
 class _Multifactor:
     name: str = "multifactor"
     display_name: str = "Slurm's priorities by age, fair share, size, QOS and partition, with backfill"
-    reads: frozenset[str] = frozenset()
+
+    def reads(self, options: Mapping[str, str]) -> frozenset[str]:
+        by_file = {"queue": options["conf"], "qos": options["qos"]}
+        return NEVER_STOPS | {"account", *(name for name, path in by_file.items() if path != NONE)}
+
+    def needs(self, stated: Mapping[str, str]) -> frozenset[str]:
+        return frozenset(name for option, name in _NEEDS.items() if stated.get(option, NONE) not in (NONE, "0"))
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -208,7 +208,13 @@ class _PriorityRound:
 class _Priority:
     name: str = "priority"
     display_name: str = "classes of priority: higher ones come first and may stop jobs of lower ones"
-    reads: frozenset[str] = frozenset({"weight"})
+
+    def reads(self, options: Mapping[str, str]) -> frozenset[str]:
+        return self.needs(options) | {"preemptible"}
+
+    def needs(self, stated: Mapping[str, str]) -> frozenset[str]:
+        by = stated.get("by")
+        return frozenset({"queue" if by == "partition" else by} if by else ())
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -15,7 +15,6 @@ __all__ = ["RECORDED"]
 class _Recorded:
     name: str = "recorded"
     display_name: str = "what the trace says happened: its own starts and ends"
-    reads: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:

@@ -16,7 +16,7 @@ from fractions import Fraction
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.scheduling.policy import ClusterSetting, Observation
+from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation
 from jigsaw_opt.simulation.placing import HeldPools, too_wide
 from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 
@@ -71,7 +71,12 @@ class _SjfBcoScheduler:
     def decide(self, observation: Observation) -> Decision:
         self.jobs.update((index, observation.jobs[index].job) for index in observation.arrived)
         for index in observation.arrived:
-            insort(self.waiting, (observation.jobs[index].job.gpus, index))
+            share = observation.jobs[index].share
+            if share is None:
+                insort(self.waiting, (observation.jobs[index].job.gpus, index))
+            else:  # it ran before the policy began
+                self.placed[index] = share.gpus
+                self._load(index, share.gpus, 1)
         for index in observation.stopped:
             insort(self.waiting, (observation.jobs[index].job.gpus, index))
         for index in (*observation.ended, *observation.stopped):
@@ -151,7 +156,7 @@ class _SjfBcoScheduler:
 class _SjfBco:
     name: str = "sjf_bco"
     display_name: str = "smallest jobs first, on servers that balance contention for links and overhead (SJF-BCO)"
-    reads: frozenset[str] = frozenset()
+    reads: frozenset[str] = NEVER_STOPS
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
