@@ -17,24 +17,40 @@ __all__ = ["add_depth", "warn_of_levels", "warn_of_policies", "warn_of_spb"]
 
 
 def add_depth(parser: argparse._ActionsContainer, default: str) -> None:
-    """Add `--depth`."""
+    """Add the option `--depth` to a parser.
+
+    Parameters
+    ----------
+    parser
+        The parser, or a group of it.
+    default
+        The rule without the option.
+    """
     parser.add_argument("--depth", default=default, metavar="RULE", help=f"{_RULES} (default: {default})")
 
 
 def warn_of_spb(*rules: str | None) -> None:
-    """Say once on standard error what depth rules may cost that stop backward passes early; None is no rule."""
+    """Warn once of depth rules that stop backward passes early; None is no rule."""
     _warn("depth rule", [rule for rule in dict.fromkeys(rules) if rule not in (None, "full")])
 
 
 def warn_of_policies(policies: Sequence[str]) -> None:
-    """Say the same of policies of the simulation, with their options, that choose such a rule."""
+    """Warn of policies of the simulation that choose such a rule by their options."""
     from jigsaw_opt.scheduling.policy import choose
 
     warn_of_spb(*(choose(policy)[1].get("depth") for policy in policies))
 
 
 def warn_of_levels(instance: Instance, plan: Plan) -> None:
-    """Say the same of the jobs of a plan in which some level is below the deepest."""
+    """Warn of the jobs of a plan in which some level is below the deepest.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        A plan of it.
+    """
     from jigsaw_opt.problem import Job
     from jigsaw_opt.problem.plan import JobPlan
 

@@ -41,7 +41,21 @@ _WAITS = {"release": "not yet released", "before": "waits for its first phase", 
 def as_json(
     instance: Instance, plan: Plan, jobs: Sequence[JobExplanation], gains: Sequence[JobChange] | None, reason: Bound
 ) -> dict[str, Any]:
-    """Return all figures."""
+    """Return the explanation of a plan as values of JSON.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        The plan.
+    jobs
+        Explanations of its jobs.
+    gains
+        What changes alone gain; None where these were not asked for.
+    reason
+        The bound with its proof.
+    """
     told = {
         "objective": instance.objective,
         "value": plan.objective,
@@ -56,7 +70,19 @@ def _job_as_json(job: JobExplanation) -> dict[str, Any]:
 
 
 def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation], reason: Bound) -> None:
-    """Print a line for each job: the shares of its critical chain."""
+    """Print a line for each job: the shares of its critical chain.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        The plan.
+    jobs
+        Explanations of its jobs.
+    reason
+        The bound with its proof.
+    """
     shown = [kind for kind in KINDS if any(job.time_us[kind] for job in jobs)]
     ends = "end us" if instance.horizon == "finite" else "period us"
     headers = ["job", ends, *(TITLES[kind] for kind in shown), "longest wait"]
@@ -72,7 +98,21 @@ def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation
 
 
 def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequence[JobChange], reason: Bound) -> None:
-    """Everything about one job."""
+    """Print everything about one job.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        The plan.
+    job
+        Explanation of the job.
+    gains
+        What changes alone gain.
+    reason
+        The bound with its proof.
+    """
     if instance.horizon == "finite":
         _print_end(job)
     else:
@@ -174,7 +214,15 @@ def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
 
 
 def phases_as_json(plan: Plan, jobs: Sequence[JobStretches]) -> dict[str, Any]:
-    """Return all figures."""
+    """Return the explanation of a phased plan as values of JSON.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    jobs
+        Stretches of time of each job.
+    """
     return {"value": plan.objective, "bound": plan.bound, "jobs": [_stretches_as_json(job) for job in jobs]}
 
 

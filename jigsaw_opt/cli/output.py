@@ -48,7 +48,19 @@ def answer(question: str) -> str:
 def print_table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = (), stderr: bool = False
 ) -> None:
-    """Print rows as columns; columns named in `right` are set to the right."""
+    """Print rows as columns.
+
+    Parameters
+    ----------
+    headers
+        Names of the columns.
+    rows
+        Cells of each row; None is shown as a dash.
+    right
+        Names of the columns that are set to the right.
+    stderr
+        Whether to print to standard error.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -138,7 +150,15 @@ def require_output(path: Path | None, *inputs: str | Path | None) -> None:
 
 
 def emit(data: bytes, path: Path | None) -> None:
-    """Write `data` whole to a file, or to standard output where there is none."""
+    """Write data to a file as a whole, or to standard output.
+
+    Parameters
+    ----------
+    data
+        Text in UTF-8.
+    path
+        The file; None for standard output.
+    """
     if path is None:
         sys.stdout.write(data.decode())
         return

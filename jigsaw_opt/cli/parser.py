@@ -26,7 +26,13 @@ class Parser(argparse.ArgumentParser):
 
     # Typeshed has the overloads of the base.
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, once every option is known: one that is misspelt would leave its value to another argument."""
+        """Parse once every option is known: one that is misspelt would leave its value to another argument.
+
+        Parameters
+        ----------
+        args, namespace
+            As those of argparse.
+        """
         self._require_options(sys.argv[1:] if args is None else args)
         return super().parse_known_args(args, namespace)
 
@@ -71,7 +77,15 @@ def file_or_stdout(text: str) -> Path | None:
 
 
 def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
-    """Add ``--threads``, in the field ``workers``, and its former name, which says what it is called now."""
+    """Add ``--threads``, in the field ``workers``, and its former name, which says what it is called now.
+
+    Parameters
+    ----------
+    parser
+        The parser, or a group of it.
+    told
+        Help text of the option.
+    """
     parser.add_argument("--threads", dest="workers", type=int, metavar="N", help=told)
     parser.add_argument("--workers", action=_FormerName, type=int, help=argparse.SUPPRESS)
 

@@ -117,7 +117,19 @@ def add_too_wide(parser: argparse.ArgumentParser) -> None:
 
 
 def parts_of(arguments: argparse.Namespace, workload: str, policy: str, seed: int) -> dict[str, Any]:
-    """Return the arguments of `jigsaw_opt.simulate` by name, for a workload under a policy."""
+    """Return the arguments of `jigsaw_opt.simulate` by name.
+
+    Parameters
+    ----------
+    arguments
+        The command line.
+    workload
+        The workload, in words.
+    policy
+        The policy, in words.
+    seed
+        The seed.
+    """
     return {
         "workload": workload,
         "cluster": arguments.cluster,
@@ -162,7 +174,15 @@ def tell_reading(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) 
 
 
 def inputs_of(arguments: argparse.Namespace, workloads: Iterable[str]) -> list[str]:
-    """Return names of the files that a simulation reads, and words that are no files, which do no harm."""
+    """Return the names of the files that a simulation reads, and words that are no files, which do no harm.
+
+    Parameters
+    ----------
+    arguments
+        The command line.
+    workloads
+        The workloads, in words.
+    """
     failures = arguments.failures.partition(",checkpoint=")[0]
     words = (*workloads, arguments.cluster, arguments.performance, failures)
     return [*words, *(word.partition(":")[2] for word in words)]

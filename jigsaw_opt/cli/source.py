@@ -31,6 +31,13 @@ __all__ = [
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     """Return an instance, and a plan for it that passes the check.
 
+    Parameters
+    ----------
+    source
+        The instance: a file or a name.
+    plan_path
+        File of the plan.
+
     Raises
     ------
     CheckFailedError
@@ -54,7 +61,17 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
 
 
 def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:
-    """Return the layers that a text states, as `read_layers` does, and say which sizes it does not know."""
+    """Return the layers that a text states, as `read_layers` does, and tell which sizes it does not know.
+
+    Parameters
+    ----------
+    data
+        The text.
+    source
+        What notes call it.
+    gpu_type
+        As for `read_layers`.
+    """
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import read_layers
 
@@ -65,7 +82,15 @@ def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:
 
 
 def of_another(instance: Instance, plan: Plan) -> str | None:
-    """Tell that a plan is of another instance, by name and content; None where it claims to be of this one."""
+    """Return that a plan is of another instance, by name and content; None where it claims to be of this one.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        The plan.
+    """
     from jigsaw_opt.documents import instance_sha256
 
     if plan.instance == instance.name or plan.instance_sha256 == instance_sha256(instance):
@@ -74,7 +99,17 @@ def of_another(instance: Instance, plan: Plan) -> str | None:
 
 
 def picture_of(instance: Instance, plan: Plan, replay_path: Path | None = None) -> Picture:
-    """Lanes of a plan that passes the check, and of a replay of it if there is one; errors as in `replay_of`."""
+    """Return the lanes of a plan that passes the check, and of a replay of it if there is one; raise as `replay_of`.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        The plan.
+    replay_path
+        File of the replay; None for none.
+    """
     replay = replay_of(plan, replay_path)
     if replay is None:
         from jigsaw_opt.views.lanes import picture
@@ -87,6 +122,13 @@ def picture_of(instance: Instance, plan: Plan, replay_path: Path | None = None) 
 
 def replay_of(plan: Plan, path: Path | None) -> Replay | None:
     """Return the replay of a plan, if one is named.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    path
+        File of the replay; None for none.
 
     Raises
     ------
@@ -124,7 +166,19 @@ def model_parts_of(
 
 
 def partition_of_pipeline(instance: Instance, job: int, stages: int, path: Path) -> Partition:
-    """Return the partition that a pipeline was made of; parameters and errors as of `model_parts_of`."""
+    """Return the partition that a pipeline was made of; raise as `model_parts_of`.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    job
+        Number of the job.
+    stages
+        Number of its stages.
+    path
+        File of the partition.
+    """
     return _partition_and_parts(instance, job, stages, path, None)[0]
 
 

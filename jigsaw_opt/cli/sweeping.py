@@ -103,9 +103,21 @@ def run_sweep(
 def reporter(
     arguments: argparse.Namespace, line: Callable[[Mapping[str, Any]], str]
 ) -> Callable[[Mapping[str, Any], int, int], None]:
-    """Say a line a finished task on standard error, unless nobody looks.
+    """Return a function that prints a line for each finished task on standard error, unless nobody looks.
 
     What is returned takes the row, how many tasks are finished, and how many there are.
+
+    Parameters
+    ----------
+    arguments
+        The command line.
+    line
+        Makes the line from a row.
+
+    Returns
+    -------
+    callable
+        Takes the row, how many tasks are finished, and how many there are.
     """
     from jigsaw_opt.cli.output import note
 

@@ -194,7 +194,19 @@ class Advisor:
         report: Callable[[dict[str, Any], int, int], None],
         stopped: Callable[[], bool] = never,
     ) -> None:
-        """Simulate every policy with every seed, the first seed first; see `_run`."""
+        """Simulate every policy with every seed, the first seed first; see `_run`.
+
+        Parameters
+        ----------
+        record
+            Rows so far; new ones are added.
+        engine
+            Runs the simulations.
+        report
+            Takes a row, how many are finished and how many there are.
+        stopped
+            Asked whether to stop.
+        """
         self._run([_changes_of(words) for words in self.policies], record, engine, report, stopped)
 
     def vary(
@@ -204,7 +216,19 @@ class Advisor:
         report: Callable[[dict[str, Any], int, int], None],
         stopped: Callable[[], bool] = never,
     ) -> None:
-        """Simulate changes of the best policy's settings and of today's options, once compared; see `_run`."""
+        """Simulate changes of the best policy's settings and of today's options, once compared; see `_run`.
+
+        Parameters
+        ----------
+        record
+            Rows so far, with those of `compare`; new ones are added.
+        engine
+            Runs the simulations.
+        report
+            Takes a row, how many are finished and how many there are.
+        stopped
+            Asked whether to stop.
+        """
         best = self._best(record)
         if best is None:
             return

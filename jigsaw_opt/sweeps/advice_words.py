@@ -62,9 +62,16 @@ def headline(advice: Advice) -> str:
 
 
 def calibration(advisor: Advisor, advice: Advice) -> str:
-    """Return how far a simulation is from what the trace says happened; empty where that is not compared with.
+    """Return a sentence on how far a simulation is from what the trace says happened; empty without a record.
 
     Of the policies that clusters run the one counts whose mean waiting is the nearest; of all, where none was compared.
+
+    Parameters
+    ----------
+    advisor
+        The advisor, with the settings.
+    advice
+        Its advice.
     """
     if advice.today != RECORDED.name:
         return ""
@@ -189,14 +196,30 @@ def _signed(percent: float) -> str:
 
 
 def assumed(advisor: Advisor, advice: Advice) -> dict[str, str]:
-    """Return what the figures rest on, each with its name."""
+    """Return what the figures rest on, each with its name.
+
+    Parameters
+    ----------
+    advisor
+        The advisor, with the settings.
+    advice
+        Its advice.
+    """
     found = dict(assumptions(advisor.settings[advisor.seeds[0]], advisor.policies))
     figures = (figure for it in advice.policies for figure in it.figures.values())
     return {**found, "seeds": seeds_told(advisor.seeds, figures)}
 
 
 def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
-    """Everything, as values of JSON."""
+    """Return the whole advice as values of JSON.
+
+    Parameters
+    ----------
+    advisor
+        The advisor, with the settings.
+    advice
+        Its advice.
+    """
     return {
         "calibration": calibration(advisor, advice) or None,
         "headline": headline(advice),

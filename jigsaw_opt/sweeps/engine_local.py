@@ -52,7 +52,15 @@ class LocalEngine:
     def run(
         self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
     ) -> Generator[TaskOutcome, None, None]:
-        """Yield the outcome of every task, in the order in which they end, until it is stopped."""
+        """Yield the outcome of every task, in the order in which they end, until it is stopped.
+
+        Parameters
+        ----------
+        tasks
+            The tasks, of which each attempt has a process of its own.
+        stopped
+            Asked from time to time whether to stop.
+        """
         _CONTEXT.set_forkserver_preload(sorted({task.function.__module__ for task in tasks}))
         waiting = deque((task, 1) for task in tasks)
         running: dict[Connection, _Attempt] = {}

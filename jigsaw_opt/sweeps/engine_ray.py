@@ -56,6 +56,13 @@ class RayEngine:
     ) -> Generator[TaskOutcome, None, None]:
         """Yield the outcome of every task, in the order in which they end, until it is stopped.
 
+        Parameters
+        ----------
+        tasks
+            The tasks.
+        stopped
+            Asked from time to time whether to stop.
+
         Raises
         ------
         UsageError

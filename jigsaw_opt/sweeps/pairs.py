@@ -11,7 +11,18 @@ _DRAWS = 2000
 
 
 def sign_test(less: int, more: int) -> float:
-    """Two-sided exact sign test: the chance that fair coins split `less` + `more` at least as unevenly."""
+    """Return the p-value of the two-sided exact sign test.
+
+    Parameters
+    ----------
+    less, more
+        Numbers of pairs in which the second value is less, and more.
+
+    Returns
+    -------
+    float
+        The chance that fair coins split ``less + more`` at least as unevenly.
+    """
     total = less + more
     tail = sum(math.comb(total, k) for k in range(min(less, more) + 1))
     return min(1.0, float(2 * tail / 2**total))

@@ -58,7 +58,15 @@ def simulations(
 
 
 def task_of(setting: Setting, with_jobs: bool = False) -> SweepTask:
-    """Return the task that simulates a setting; its row has the times of all jobs too where they are asked for."""
+    """Return the task that simulates a setting.
+
+    Parameters
+    ----------
+    setting
+        What is simulated; its content is the key of the task.
+    with_jobs
+        Whether the row has the times of all jobs too.
+    """
     inputs = setting.inputs() + (_JOBS if with_jobs else "")
     key = hashlib.sha256(inputs.encode()).hexdigest()
     return SweepTask(key, measure, (setting, with_jobs), setting.words)

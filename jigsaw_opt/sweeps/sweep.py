@@ -46,7 +46,15 @@ def sweep(
 
 
 def unfinished(tasks: Sequence[SweepTask], record: Record) -> list[SweepTask]:
-    """Return the tasks without a row, in their order."""
+    """Return the tasks without a row, in their order.
+
+    Parameters
+    ----------
+    tasks
+        The tasks.
+    record
+        The rows so far.
+    """
     return [task for task in tasks if task.key not in record.rows]
 
 
@@ -54,5 +62,12 @@ def rows_of(tasks: Sequence[SweepTask], record: Record) -> list[dict[str, Any]]:
     """Return the rows that are there of these tasks, in the tasks' order; rows of other tasks are left out.
 
     What a row says of its task is taken from the task: a row may have been written under another name.
+
+    Parameters
+    ----------
+    tasks
+        The tasks.
+    record
+        The rows so far.
     """
     return [{**record.rows[task.key], **task.labels} for task in tasks if task.key in record.rows]

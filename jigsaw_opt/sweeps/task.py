@@ -69,4 +69,11 @@ class SweepEngine(Protocol):
 
         A task whose process dies is tried again. Closing the generator ends all that is under way, and so does
         `stopped` soon after it says yes, which it may be asked at any time.
+
+        Parameters
+        ----------
+        tasks
+            The tasks.
+        stopped
+            Asked from time to time whether to stop.
         """

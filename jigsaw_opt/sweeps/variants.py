@@ -88,7 +88,17 @@ def reads_limits(policy: str) -> bool:
 
 
 def policy_words(name: str, known: Mapping[str, object], options: Mapping[str, str]) -> str:
-    """Return a policy in words as `choose` reads them, without options that have their first value."""
+    """Return a policy in words as `choose` reads them, without options that have their first value.
+
+    Parameters
+    ----------
+    name
+        Name of the policy.
+    known
+        Its options, in the order in which they are told.
+    options
+        A value for every option.
+    """
     defaults = choose(name)[1]
     return ":".join([name, *(f"{key}={options[key]}" for key in known if options[key] != defaults[key])])
 

@@ -90,6 +90,15 @@ def told_proof(objective: str, bound: Bound, searched: int) -> dict[str, object]
     """Return the sentences of a bound, its calculation, and what it rests on by name, as the page takes them.
 
     `searched` is the bound that the solver of the plan has proven.
+
+    Parameters
+    ----------
+    objective
+        Name of the objective.
+    bound
+        The bound with its proof.
+    searched
+        The bound that the solver of the plan has proven.
     """
     proof = bound.proof
     names = {"jobs": proof.jobs, "servers": proof.servers, "links": proof.links}

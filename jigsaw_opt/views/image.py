@@ -76,6 +76,15 @@ def drawn_image(
 def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int = 120) -> bytes:
     """Return the timeline as bytes of a file, blocks shaded by level.
 
+    Parameters
+    ----------
+    picture
+        Lanes of a plan.
+    form
+        ``png`` or ``svg``.
+    dots_per_inch
+        Resolution of a PNG.
+
     Raises
     ------
     MissingEngineError

@@ -214,7 +214,19 @@ class ClusterLanes:
     def intervals(
         self, index: int, asked: Job | ShapedJob, job: _Job, first: int = 0
     ) -> Iterator[tuple[Lane, Interval]]:
-        """Intervals of job number `index` of the instance, whose iterations count from `first`, each with its lane."""
+        """Return the intervals of a job, each with its lane.
+
+        Parameters
+        ----------
+        index
+            Number of the job in the instance.
+        asked
+            The job of the instance.
+        job
+            The job of the plan.
+        first
+            Number of its first iteration.
+        """
         if isinstance(asked, ShapedJob):
             return self._shaped_intervals(index, compile_shape(asked), job, first)
         return self._data_parallel_intervals(index, job, first)
@@ -290,7 +302,15 @@ def _phase_lanes(instance: Instance, plan: Plan) -> tuple[Lane, ...]:
 
 
 def period_picture(drawn: Picture, phase: Phase) -> Picture:
-    """One period of a phase of the plan of a picture, as that of a cyclic plan, on the lanes that it uses."""
+    """Return the picture of one period of a phase, as that of a cyclic plan, on the lanes that it uses.
+
+    Parameters
+    ----------
+    drawn
+        The picture of the whole plan.
+    phase
+        The phase.
+    """
     found = picture(*drawn.plan.alone(drawn.instance, phase))
     used = tuple(lane for lane in found.lanes if lane.intervals)
     return replace(found, lanes=used, numbers=phase.numbers_in(drawn.instance), foreground=drawn.foreground)

@@ -26,6 +26,14 @@ class NotebookPicture(lanes.Picture):
 
 
 def picture(instance: Instance, plan: Plan) -> NotebookPicture:
-    """Return the lanes of a correct plan, as `jigsaw_opt.views.lanes.picture` does, for a notebook to show."""
+    """Return the lanes of a correct plan, as `jigsaw_opt.views.lanes.picture` does, for a notebook to show.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        A plan that is correct for it.
+    """
     drawn = lanes.picture(instance, plan)
     return NotebookPicture(**{each.name: getattr(drawn, each.name) for each in fields(drawn)})

@@ -73,7 +73,15 @@ def _lead(objective: str, value: int) -> str:
 
 
 def calculation(objective: str, proof: Proof) -> str:
-    """Return the calculation of a proof with exact numbers and their unit; empty where it is a search."""
+    """Return the calculation of a proof with exact numbers and their unit; empty where it is a search.
+
+    Parameters
+    ----------
+    objective
+        Name of the objective, which tells the unit.
+    proof
+        The proof.
+    """
     done = printable(proof.arithmetic)
     if " <= " in done:
         return f"an objective of one less would need {done}, which is false"

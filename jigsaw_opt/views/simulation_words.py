@@ -38,7 +38,15 @@ class JobTimes(NamedTuple):
 
 
 def job_times(setting: Setting, outcome: SimulationOutcome) -> list[JobTimes]:
-    """Return the times of each job, in the order of the records."""
+    """Return the times of each job, in the order of the records and in microseconds.
+
+    Parameters
+    ----------
+    setting
+        What was simulated.
+    outcome
+        Its records.
+    """
     held = outcome.held_us()
     return [_times(setting, record, held[record.index], outcome.end_us) for record in outcome.jobs]
 
@@ -50,7 +58,20 @@ def _times(setting: Setting, record: JobRecord, held: int, end_us: int) -> JobTi
 
 
 def server_uses(setting: Setting, outcome: SimulationOutcome) -> list[list[tuple[int, int, int]]]:
-    """For each server, from when to when how many of its GPUs are held; times when none is are left out."""
+    """Return for each server the intervals in which GPUs of it are held.
+
+    Parameters
+    ----------
+    setting
+        What was simulated.
+    outcome
+        Its records.
+
+    Returns
+    -------
+    list
+        By server, start and end in microseconds, and the number of GPUs held; times without any are left out.
+    """
     found: list[list[tuple[int, int, int]]] = [[] for _ in setting.cluster.servers]
     last = dict.fromkeys(range(len(found)), (0, 0))
     for time_us, server, gpus in [*outcome.uses, *((outcome.end_us, server, 0) for server in last)]:
@@ -62,7 +83,15 @@ def server_uses(setting: Setting, outcome: SimulationOutcome) -> list[list[tuple
 
 
 def findings(setting: Setting, outcome: SimulationOutcome) -> list[str]:
-    """Sentences on what reading left out, the last job, the longest wait, the most unfair job and the idlest server."""
+    """Return sentences on what reading left out, the last job, the longest wait, and what was most unfair and idlest.
+
+    Parameters
+    ----------
+    setting
+        What was simulated.
+    outcome
+        Its records.
+    """
     read = [f"Workload: {printable(line)}." for line in setting.workload.reading_told()]
     if not outcome.jobs:
         return ["No job has been submitted by the end of the simulation.", *read]
@@ -137,6 +166,16 @@ def _job(setting: Setting, record: JobRecord) -> str:
 
 
 def waits(setting: Setting, outcome: SimulationOutcome, most: int) -> Sequence[tuple[JobRecord, JobTimes]]:
-    """Return the jobs that wait longest, the longest first."""
+    """Return the jobs that wait longest, the longest first.
+
+    Parameters
+    ----------
+    setting
+        What was simulated.
+    outcome
+        Its records.
+    most
+        How many jobs are returned at most.
+    """
     pairs = zip(outcome.jobs, job_times(setting, outcome), strict=True)
     return sorted((pair for pair in pairs if pair[1].waiting), key=lambda pair: -pair[1].waiting)[:most]

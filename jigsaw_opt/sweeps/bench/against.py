@@ -113,7 +113,15 @@ def against(
 
 
 def judged(changes: Sequence[Change], level: float) -> list[Change]:
-    """Return changes with what Holm's correction over all of them says at a level of significance."""
+    """Return changes with p-values adjusted by Holm's correction over all of them, and verdicts.
+
+    Parameters
+    ----------
+    changes
+        The changes, each with its own p-value.
+    level
+        Level of significance; only changes with an adjusted p-value of at most that are judged better or worse.
+    """
     chances = holm([change.p for change in changes])
     return [
         replace(change, adjusted_p=p) if p > level else replace(change, adjusted_p=p, verdict=_side(change))

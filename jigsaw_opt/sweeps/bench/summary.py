@@ -116,7 +116,15 @@ def by_line(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def line_name(solver: str, limit: float | None) -> str:
-    """Return what a solver with a time limit in seconds is called in pictures."""
+    """Return what a solver with a time limit in seconds is called in pictures.
+
+    Parameters
+    ----------
+    solver
+        Name of the solver.
+    limit
+        Time limit in seconds; None for none.
+    """
     return solver if limit is None else f"{solver} {limit:g} s"
 
 
@@ -182,7 +190,15 @@ def best_objectives(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def objective_ratio(row: Row, best: Mapping[str, int]) -> float:
-    """Return the objective of a row by the best one of its instance; infinite without a plan."""
+    """Return the objective of a row by the best one of its instance; infinite without a plan.
+
+    Parameters
+    ----------
+    row
+        The row of a run.
+    best
+        Best objective by the hash of an instance.
+    """
     # Times are whole microseconds; an objective of 0 is as good as one of 1.
     objective = row.get("objective")
     return inf if objective is None else max(1, objective) / max(1, best[row["instance_sha256"]])
@@ -209,7 +225,20 @@ def _races(rows: Iterable[Row]) -> dict[str, float]:
 
 
 def seconds_to(row: Row, target: float | None) -> float:
-    """When the progress stream first shows an objective that is as good as the target."""
+    """Return when the progress first shows an objective as good as a target; infinite where it never does.
+
+    Parameters
+    ----------
+    row
+        The row of a run, with its trajectory.
+    target
+        Objective to reach; None for one that nobody reaches.
+
+    Returns
+    -------
+    float
+        Seconds since the start of the run.
+    """
     if target is None:
         return inf
     reached = (at for at, objective, _ in row.get("trajectory", ()) if objective is not None and objective <= target)
@@ -217,7 +246,15 @@ def seconds_to(row: Row, target: float | None) -> float:
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
-    """Return the items by what the key says of them, in their order."""
+    """Return the items by what the key says of them, in their order.
+
+    Parameters
+    ----------
+    items
+        The items.
+    key
+        Says of an item which group it belongs to.
+    """
     groups: dict[Any, list[T]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)

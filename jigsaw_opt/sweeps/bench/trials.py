@@ -58,7 +58,15 @@ class Design:
 
 
 def trials(entries: Iterable[Entry], design: Design) -> tuple[SweepTask, ...]:
-    """One task for every combination, each once, instance by instance; the same input gives the same list."""
+    """Return a task for every combination, each once, instance by instance; the same input gives the same list.
+
+    Parameters
+    ----------
+    entries
+        The instances with their labels.
+    design
+        Solvers, seeds and time limits.
+    """
     tasks = {
         task.key: task
         for entry in entries
