@@ -95,7 +95,7 @@ class InvalidInputError(JigsawError):
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type[InvalidInputError], tuple[tuple[Problem, ...]]]:
-        """How to make it anew in another process."""
+        """Return how to make it anew in another process."""
         return type(self), (self.problems,)
 
 
@@ -135,7 +135,7 @@ class MissingEngineError(JigsawError):
         super().__init__(f"{what} is not installed; run: pip install '{install}'")
 
     def __reduce__(self) -> tuple[type[MissingEngineError], tuple[str, str]]:
-        """How to make it anew in another process."""
+        """Return how to make it anew in another process."""
         return type(self), (self.what, self.install)
 
 
@@ -155,7 +155,7 @@ class EngineDiedError(JigsawError):
         super().__init__(f"{engine} died: {_how(code)}")
 
     def __reduce__(self) -> tuple[type[EngineDiedError], tuple[str, int | None]]:
-        """How to make it anew in another process."""
+        """Return how to make it anew in another process."""
         return type(self), (self.engine, self.code)
 
 
@@ -284,5 +284,5 @@ def kind_of(given: object) -> str:
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """Why a file could not be read or written, in the words of the operating system where it has any."""
+    """Return why a file could not be read or written, in the words of the operating system where it has any."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -27,7 +27,7 @@ _UNITS = ((86_400_000_000, "days"), (3_600_000_000, "h"), (60_000_000, "min"), (
 
 
 def printable(text: str) -> str:
-    r"""`text` on one line as any terminal shows it: what is no visible character is written as ``\n`` or ``\u202e``.
+    r"""Return `text` on one line as any terminal shows it: what is not visible is written as ``\n`` or ``\u202e``.
 
     These are control characters (escape sequences of a terminal begin with one), marks that turn the direction of
     writing, characters without a width, and bytes of a file's name that are no text.
@@ -62,7 +62,7 @@ def json_text(value: object, indent: int | None = None, allow_nan: bool = False)
 
 
 def html_table(facts: Mapping[str, object]) -> str:
-    """Names with what they stand for, as a table that a notebook shows; neither is markup, whatever is in it."""
+    """Return names with what they stand for as a table that a notebook shows; neither is read as markup."""
     from html import escape
 
     rows = (

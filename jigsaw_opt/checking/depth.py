@@ -13,7 +13,7 @@ __all__ = ["depth"]
 
 
 def depth(job: CheckedJob) -> Iterator[Violation]:
-    """Levels of one job; a rule that counts over what is missing or unknown is left out."""
+    """Check the levels of one job; a rule that counts over what is missing or unknown is left out."""
     yield from _range(job)
     rule = job.job.depth
     table = []
@@ -65,7 +65,7 @@ def _plugin(job: CheckedJob, rule: DepthPlugin, table: list[tuple[int, ...]]) ->
 
 
 def _coverage(job: CheckedJob, least: int, levels: tuple[int, ...], path: str) -> Iterator[Violation]:
-    """Whoever reaches the last bucket reaches every bucket, so the last one has the fewest contributors."""
+    """Check coverage: who reaches the last bucket reaches every one, so the last has fewest contributors."""
     needed = min(least, job.job.workers)
     reached = levels.count(job.terms.depth)
     if reached < needed:

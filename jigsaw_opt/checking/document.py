@@ -84,7 +84,7 @@ def of_the_other_kind(job: Job | ShapedJob | None, claimed: JobPlan | ShapedJobP
 
 
 def contents(job: CheckedJob) -> Iterator[Violation]:
-    """As many GPUs, iterations and blocks as were asked for, and buckets 1 to D in order (specification: document)."""
+    """Check that there are as many GPUs, iterations and blocks as were asked for, and buckets 1 to D in order."""
     workers, iterations = job.job.workers, job.job.iterations
     if len(job.plan.gpus) != workers:
         yield Violation("document", f"{job.path}.gpus", f"{len(job.plan.gpus)} GPUs for {workers} workers")

@@ -21,7 +21,7 @@ __all__ = ["of_jobs"]
 def of_jobs(
     jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
-    """Every rule about one job's operations, then the GPUs, links and power caps that the jobs share.
+    """Check every rule about one job's operations, then the GPUs, links and power caps that the jobs share.
 
     Parameters
     ----------

@@ -54,16 +54,16 @@ class CheckedJob:
             yield f"{self.path}.iterations[{index}]", iteration
 
     def has_all_blocks(self, iteration: Iteration) -> bool:
-        """Whether the iteration has one block a worker."""
+        """Return whether the iteration has one block a worker."""
         return len(iteration.blocks) == self.job.workers
 
     def has_all_transfers(self, iteration: Iteration) -> bool:
-        """Whether the iteration has buckets 1 to D in order, or none for one worker."""
+        """Return whether the iteration has buckets 1 to D in order, or none for one worker."""
         expected = range(1, self.terms.depth + 1) if self.job.workers >= 2 else ()
         return [transfer.bucket for transfer in iteration.transfers] == list(expected)
 
     def levels(self, iteration: Iteration) -> tuple[int, ...] | None:
-        """Level of each worker, or None unless there is one for each and all exist."""
+        """Return the level of each worker, or None unless there is one for each and all exist."""
         levels = tuple(block.level for block in iteration.blocks)
         known = self.has_all_blocks(iteration) and all(1 <= level <= self.terms.depth for level in levels)
         return levels if known else None
@@ -82,7 +82,7 @@ class CheckedJob:
 
 
 def iteration_end(iteration: Iteration) -> int:
-    """Largest end in an iteration; 0 for one without blocks."""
+    """Return the largest end in an iteration; 0 for one without blocks."""
     ends = [block.end_us for block in iteration.blocks] + [transfer.end_us for transfer in iteration.transfers]
     return max(ends, default=0)
 

@@ -105,12 +105,12 @@ def _occupy_shaped(
 
 
 def _later(one: _Use, other: _Use) -> _Use:
-    """Whichever ends later."""
+    """Return whichever ends later."""
     return other if other.end_us > one.end_us else one
 
 
 def _clashes(uses: list[_Use]) -> Iterator[tuple[_Use, _Use]]:
-    """Each use that starts before an earlier one has ended, with the one that ends last of those."""
+    """Yield each use that starts before an earlier one has ended, with the one that ends last of those."""
     uses.sort()
     for use, holder in zip(uses[1:], accumulate(uses, _later), strict=False):
         if use.start_us < holder.end_us:
@@ -118,7 +118,7 @@ def _clashes(uses: list[_Use]) -> Iterator[tuple[_Use, _Use]]:
 
 
 def _clashes_modulo(uses: list[_Use], period_us: int) -> Iterator[tuple[_Use, _Use]]:
-    """As `_clashes`, with every use moved into the first period and those that reach out of it coming round."""
+    """Yield clashes as `_clashes` does, with every use moved into the first period; what reaches out comes round."""
     moved = {}
     for use in uses:
         start = use.start_us % period_us

@@ -150,7 +150,7 @@ class RouteFinder:
         return None
 
     def _tree(self, start: str) -> dict[str, tuple[str, int]]:
-        """Where each reachable name is reached from, and over which link.
+        """Return where each reachable name is reached from, and over which link.
 
         Names of one distance leave the queue in the order of the smallest paths to them, because
         neighbours join it in the order of their names; so whoever reaches a name first does so on the smallest path.

@@ -62,7 +62,7 @@ class CheckedPhase:
         return 1 if self.phase.repeats is None else self.phase.repeats
 
     def end_us(self, job: _Job) -> int:
-        """When the last operation of a job's last iteration in it ends (specification: phased-plans)."""
+        """Return when the last operation of a job's last iteration in it ends (specification: phased-plans)."""
         return self.phase.start_us + (self.count - 1) * (self.phase.period_us or 0) + job.end_us
 
 
@@ -123,7 +123,7 @@ def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: Plan
 
 
 def _in_repetition(asked: Mapping[str, Job | ShapedJob], phase: Phase) -> list[Job | ShapedJob]:
-    """Jobs of a phase as those of a cyclic plan, with the iterations listed."""
+    """Return the jobs of a phase as those of a cyclic plan, with the iterations listed."""
     return [
         in_a_period(asked[claimed.name], len(claimed.iterations))
         for claimed in phase.jobs
@@ -166,7 +166,7 @@ def _contents(asked: Mapping[str, Job | ShapedJob], checked: CheckedPhase) -> It
 
 
 def _seams(phases: Sequence[CheckedPhase]) -> Iterator[Violation]:
-    """Each phase of a group starts when the one before has ended (specification: phases)."""
+    """Check that each phase of a group starts when the one before has ended (specification: phases)."""
     for checked in phases:
         if checked.number == 0 and checked.phase.start_us < 0:
             yield Violation("phases", f"{checked.path}.start_us", f"the phase starts at {checked.phase.start_us}")
@@ -178,7 +178,7 @@ def _seams(phases: Sequence[CheckedPhase]) -> Iterator[Violation]:
 
 
 def _shared(instance: Instance, phases: Sequence[CheckedPhase]) -> Iterator[Violation]:
-    """Jobs, GPUs, links and power caps that an earlier group has, too (specification: groups)."""
+    """Report jobs, GPUs, links and power caps that an earlier group has, too (specification: groups)."""
     owner: dict[tuple[str, str], int] = {}
     for checked in phases:
         for job in checked.jobs:
@@ -193,14 +193,14 @@ def _shared(instance: Instance, phases: Sequence[CheckedPhase]) -> Iterator[Viol
 
 
 def _links(job: _Job) -> set[int]:
-    """Numbers of the links that a job's transfers use."""
+    """Return the numbers of the links that a job's transfers use."""
     if isinstance(job, CheckedShapedJob):
         return {link for transfer in job.transfers for link in transfer.links}
     return set(job.exchange.links) if job.exchange is not None else set()
 
 
 def _whole(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
-    """Every job with all of its iterations, on the same GPUs unless it may move (specification: phases, placement)."""
+    """Check that every job has all of its iterations, on the same GPUs unless it may move."""
     for name, job in asked.items():
         if name not in parts:
             yield Violation("groups", "$.groups", f"no group has job {name!r}")
@@ -235,7 +235,7 @@ def _iterations(parts: Sequence[tuple[CheckedPhase, _Job]]) -> int:
 
 
 def _promised(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
-    """No operation before the release, and what jobs guarantee (specification: release, deadline, pace).
+    """Check that no operation starts before the release, and what jobs guarantee.
 
     The release of a job that has no part that is counted is looked at with its other operations.
     """
@@ -259,7 +259,7 @@ def _first_start_us(job: _Job) -> int:
 
 
 def _ends_us(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> dict[str, int]:
-    """When each job ends that has all of its operations."""
+    """Return when each job ends that has all of its operations."""
     return {
         name: found[-1][0].end_us(found[-1][1])
         for name, found in parts.items()
@@ -268,7 +268,7 @@ def _ends_us(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> dict[str, i
 
 
 def _paused(checked: CheckedPhase, parts: _Parts) -> Iterator[_Job]:
-    """Jobs of the group that were in an earlier phase and are in a later one, as what they keep in memory."""
+    """Yield jobs of the group that were in an earlier phase and are in a later one, as what they keep in memory."""
     here = {job.job.name for job in checked.jobs}
     for name, found in parts.items():
         if name in here:

@@ -57,7 +57,7 @@ def caps_of(job: CheckedJob | CheckedShapedJob, cluster: Cluster) -> list[str]:
 
 
 def _runs(start: int, end: int, moment: int, period_us: int | None) -> bool:
-    """Whether a block runs at a moment, counted modulo the period of a cyclic plan."""
+    """Return whether a block runs at a moment, counted modulo the period of a cyclic plan."""
     return start <= moment < end if period_us is None else (moment - start) % period_us < end - start
 
 
@@ -73,7 +73,7 @@ def _draws(job: CheckedJob | CheckedShapedJob, types: Mapping[int, str]) -> Iter
 
 
 def _drawing(job: CheckedJob | CheckedShapedJob) -> Iterator[tuple[Sequence[int], Mapping[str, int]]]:
-    """By block of an iteration, the numbers of the workers or slots that run it, and its watts by GPU type."""
+    """Yield by block of an iteration the workers or slots that run it, by number, and its watts by GPU type."""
     if isinstance(job, CheckedJob):
         yield from (((worker,), job.terms.power_w) for worker in range(job.job.workers))
         return

@@ -75,7 +75,7 @@ class CheckedShapedJob:
             yield f"{self.path}.iterations[{index}]", iteration
 
     def is_complete(self, iteration: ShapedIteration) -> bool:
-        """Whether the iteration has as many blocks and transfers as the shape."""
+        """Return whether the iteration has as many blocks and transfers as the shape."""
         found = len(iteration.blocks), len(iteration.transfers)
         return found == (len(self.blocks), len(self.transfers))
 
@@ -91,7 +91,7 @@ class CheckedShapedJob:
         return max((it.end_us for i in self.plan.iterations for it in (*i.blocks, *i.transfers)), default=0)
 
     def held(self) -> Iterator[tuple[str, int, int, int]]:
-        """GPU, start, end and bytes of every hold, in complete iterations (specification: holds)."""
+        """Yield GPU, start, end and bytes of every hold, in complete iterations (specification: holds)."""
         block = {block.name: number for number, block in enumerate(self.shape.blocks)}
         gpu = dict(zip((slot.name for slot in self.shape.slots), self.plan.gpus, strict=False))
         for hold in self.shape.holds:
@@ -172,7 +172,7 @@ def _transfer_terms(transfer: ShapedTransfer, servers: Mapping[str, int], routes
 
 
 def shaped(job: CheckedShapedJob, cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
-    """Whatever is asked of one shaped job alone.
+    """Check whatever is asked of one job with a task graph alone.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def shaped(job: CheckedShapedJob, cluster: Cluster, period_us: int | None) -> It
 
 
 def _contents(job: CheckedShapedJob) -> Iterator[Violation]:
-    """As many GPUs, iterations and operations as the shape has (specification: document)."""
+    """Check that there are as many GPUs, iterations and operations as the shape has (specification: document)."""
     slots, iterations = len(job.shape.slots), job.job.iterations
     if len(job.plan.gpus) != slots:
         yield Violation("document", f"{job.path}.gpus", f"{len(job.plan.gpus)} GPUs for {slots} slots")
@@ -204,7 +204,7 @@ def _contents(job: CheckedShapedJob) -> Iterator[Violation]:
 
 
 def _placement(job: CheckedShapedJob, cluster: Cluster) -> Iterator[Violation]:
-    """GPUs that exist, differ, and run the blocks of their slots; servers that reach each other."""
+    """Check that GPUs exist, differ, and run the blocks of their slots, and that servers reach each other."""
     needed: defaultdict[str, list[ShapedBlock]] = defaultdict(list)
     for block in job.shape.blocks:
         for slot in block.slots:
@@ -227,7 +227,7 @@ def _placement(job: CheckedShapedJob, cluster: Cluster) -> Iterator[Violation]:
 
 
 def _times(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
-    """Durations, the release and the longest that fits a period (specification: duration, release, period)."""
+    """Check durations, the release and the longest that fits a period."""
     release_us = job.job.release_us
     for path, iteration in job.iterations():
         for kind, terms in (("blocks", job.blocks), ("transfers", job.transfers)):
@@ -255,7 +255,7 @@ def _rows(job: CheckedShapedJob) -> list[_Row]:
 
 
 def _later(rows: Sequence[_Row], lag: int, period_us: int | None) -> Iterator[tuple[int, int, int]]:
-    """Each iteration, the one `lag` later, and how many microseconds are to be added to the times of that."""
+    """Yield each iteration, the one `lag` later, and the microseconds to be added to the times of that."""
     count = len(rows)
     for i in range(count):
         turns, j = divmod(i + lag, count)
@@ -264,7 +264,7 @@ def _later(rows: Sequence[_Row], lag: int, period_us: int | None) -> Iterator[tu
 
 
 def _edges(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
-    """Every edge, written or not (specification: edges, cyclic-horizon)."""
+    """Check every edge, written or not (specification: edges, cyclic-horizon)."""
     rows, number = _rows(job), {term.name: k for k, term in enumerate((*job.blocks, *job.transfers))}
     unwritten = [Edge(name, name, 1) for name in number]
     for edge in dict.fromkeys((*job.shape.edges, *unwritten)):
@@ -305,7 +305,7 @@ def _barrier(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation
 
 
 def _separated(job: CheckedShapedJob) -> Iterator[tuple[Sequence[int], str]]:
-    """Numbers of operations that the barrier keeps apart as a whole, and what they are."""
+    """Yield the numbers of operations that the barrier keeps apart as a whole, and what they are."""
     if job.shape.barrier == "job":
         yield range(len(job.blocks) + len(job.transfers)), "the last operation"
     if job.shape.barrier == "slot":

@@ -95,7 +95,7 @@ def _readiness(job: CheckedJob, iteration: Iteration, path: str) -> Iterator[Vio
 def _exchanges(
     job: CheckedJob, iteration: Iteration, path: str, exchange_us: dict[tuple[int, int], int]
 ) -> Iterator[Violation]:
-    """Durations of transfers; one without a contributor has none, and is the depth rule's matter."""
+    """Check durations of transfers; one without a contributor has none, and is the depth rule's matter."""
     levels, exchange = job.levels(iteration), job.exchange
     if levels is None or exchange is None:
         return

@@ -304,5 +304,5 @@ def _whole(model: Iterable[Segment] | Model | Mapping[str, Any]) -> Json:
 
 
 def _given(**values: int | str | None) -> Json:
-    """Those keys that have a value."""
+    """Return those keys that have a value."""
     return {key: value for key, value in values.items() if value is not None}

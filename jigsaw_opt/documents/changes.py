@@ -85,5 +85,5 @@ def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
 
 
 def _near(name: str, known: Iterable[Job | ShapedJob | Link]) -> str:
-    """Which of them may have been meant."""
+    """Return which of them may have been meant."""
     return suggestion(str(name), [it.name for it in known])

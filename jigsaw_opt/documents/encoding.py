@@ -38,7 +38,7 @@ def canonical_json(instance: Instance) -> bytes:
 
 
 def instance_sha256(instance: Instance) -> str:
-    """SHA-256 of the canonical form in lower-case hex, as plans state it (specification: hash)."""
+    """Return the SHA-256 of the canonical form in lower-case hex, as plans state it (specification: hash)."""
     return instance.noted("sha256", lambda: hashlib.sha256(canonical_json(instance)).hexdigest())
 
 
@@ -113,7 +113,7 @@ def _phase(phase: Phase) -> str:
 
 
 def _job_plans(jobs: Sequence[JobPlan | ShapedJobPlan], margin: str) -> str:
-    """Each from a line of its own on, behind `margin`."""
+    """Write job plans, each from a line of its own on, behind `margin`."""
     return ",".join(
         f'\n{margin}{{"name": {_line(job.name)}, "gpus": {_line(job.gpus)}, "iterations": ['
         + ",".join(f"\n{margin}  {_iteration(iteration)}" for iteration in job.iterations)

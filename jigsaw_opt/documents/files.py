@@ -33,7 +33,7 @@ __all__ = [
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether there is such a file or folder; never one whose name is too long for the file system."""
+    """Return whether there is such a file or folder; never one whose name is too long for the file system."""
     try:
         return Path(path).exists()
     except OSError:

@@ -156,5 +156,5 @@ def decode_depth(tree: Json) -> Depth:
 
 @cache
 def _plain_depth(rule: str) -> Depth:
-    """One object for the many jobs that say nothing but the rule."""
+    """Return one object for the many jobs that say nothing but the rule."""
     return depth_class(rule)()

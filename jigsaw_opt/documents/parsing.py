@@ -177,7 +177,7 @@ def _column(data: bytes | str, error: json.JSONDecodeError) -> int:
 
 
 def _is_too_dense(text: str, size: int, source: str, report: Report) -> bool:
-    """Whether the tree may take too much memory; judged by the characters that begin and part values."""
+    """Return whether the tree may take too much memory; judged by the characters that begin and part values."""
     lists, objects, commas, keys = map(text.count, "[{,:")
     strings = max(0, text.count('"') // 2 - keys)
     numbers = max(0, commas - strings)

@@ -74,7 +74,7 @@ def _job(tree: dict[str, Any]) -> JobPlan | ShapedJobPlan:
 
 
 def _is_shaped(iterations: list[dict[str, Any]]) -> bool:
-    """Whether the operations have neither level nor bucket; where there are none, it makes no difference."""
+    """Return whether the operations have neither level nor bucket; where there are none, it makes no difference."""
     first = next((item for it in iterations for item in (*it["blocks"][:1], *it["transfers"][:1])), None)
     return first is not None and first.keys() == {"start_us", "end_us"}
 

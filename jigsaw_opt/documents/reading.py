@@ -25,7 +25,7 @@ _PART = 2**20
 
 
 def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """All bytes of a file, which may be a pipe.
+    """Return all bytes of a file, which may be a pipe.
 
     Parameters
     ----------

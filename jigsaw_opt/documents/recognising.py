@@ -144,7 +144,7 @@ def _head(data: bytes | str) -> str:
 
 
 def _resemblance(form: str, head: str) -> int:
-    """How many marks of a form stand at the beginning of a text; 0 where any of them is missing."""
+    """Return how many marks of a form stand at the beginning of a text; 0 where any of them is missing."""
     if form in _MARKS:
         return _MARKS[form](head)
     if form not in READERS:

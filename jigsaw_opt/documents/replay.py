@@ -42,7 +42,7 @@ Json = dict[str, Any]
 
 
 def plan_sha256(plan: Plan) -> str:
-    """SHA-256 of what a replay does: the plan's jobs and period, or its groups, whoever found them."""
+    """Return the SHA-256 of what a replay does: the plan's jobs and period, or its groups, whoever found them."""
     tree: Json
     if plan.is_phased:
         tree = {"groups": [asdict(group) for group in plan.groups]}
@@ -104,7 +104,7 @@ def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:
 
 
 def _check_timeline(phase: Phase, found: Timeline, place: Place, report: Report) -> None:
-    """All jobs of a phase on their GPUs, and no more passes than there were."""
+    """Check that all jobs of a phase are on their GPUs, and that there are no more passes than there were."""
     planned = phase.jobs
     if [(job.name, job.gpus) for job in found.jobs] != [(job.name, job.gpus) for job in planned]:
         report.add((place, "jobs"), "are others than the plan's, or on other GPUs")
@@ -116,7 +116,7 @@ def _check_timeline(phase: Phase, found: Timeline, place: Place, report: Report)
 
 
 def _check_job(job: JobPlan | ShapedJobPlan, measured: MeasuredJob, passes: int, place: Place, report: Report) -> None:
-    """All iterations from the first one on, each with the levels and buckets of the plan.
+    """Check that all iterations are there from the first one on, with the levels and buckets of the plan.
 
     Only a run that was interrupted, which has no digests, has fewer.
     """
@@ -139,7 +139,7 @@ def _check_job(job: JobPlan | ShapedJobPlan, measured: MeasuredJob, passes: int,
 def _check_step(
     planned: Iteration | ShapedIteration, found: MeasuredIteration | MeasuredStep, where: Place, report: Report
 ) -> None:
-    """As many operations as the shape has."""
+    """Check that there are as many operations as the shape has."""
     alike = isinstance(planned, ShapedIteration) and isinstance(found, MeasuredStep)
     for name in ("blocks", "transfers"):
         count = len(getattr(planned, name))

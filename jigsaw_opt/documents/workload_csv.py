@@ -151,7 +151,7 @@ def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str, other: 
 
 
 def _refuse_unknown(table: JobTable, duration: str | None) -> None:
-    """Columns that are none of ours; a job that states its duration has no model and no iterations."""
+    """Refuse columns that are none of ours; a job that states its duration has no model and no iterations."""
     known = _HEADER if duration is None else ("name", "submit_us", "duration_us", "gpus", *_OPTIONAL)
     others = {*_OURS} - {*_HEADER, *_DURATION}
     for name in table.columns:
@@ -164,7 +164,7 @@ def _refuse_unknown(table: JobTable, duration: str | None) -> None:
 
 
 def resembles(head: str) -> int:
-    """How many of our columns the beginning of a text has; 0 where it is of another format."""
+    """Return how many of our columns the beginning of a text has; 0 where it is of another format."""
     submit = max(headed(head, ("gpus", name)) for name in (*_SUBMIT, _DATED))
     return submit and submit + max(headed(head, (name,)) for name in ("model", *_DURATION))
 

@@ -236,7 +236,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _exists(path: Path) -> bool:
-    """Whether there is anything at the end of all links.
+    """Return whether there is anything at the end of all links.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def _exists(path: Path) -> bool:
 
 
 def _exists_irregular(path: Path) -> bool:
-    """Whether there is a device, a pipe or a socket; a folder is not written to, and the error is that of replacing."""
+    """Return whether a device, a pipe or a socket is there; a folder is none, and replacing it fails later."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -260,7 +260,7 @@ def _exists_irregular(path: Path) -> bool:
 
 
 def _same_file(target: Path, other: str | os.PathLike[str] | None) -> bool:
-    """Whether both are one regular file; two names of one terminal are no reason to refuse."""
+    """Return whether both are one regular file; two names of one terminal are no reason to refuse."""
     try:
         return other is not None and target.is_file() and target.samefile(other)
     except (OSError, ValueError):

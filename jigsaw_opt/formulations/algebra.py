@@ -96,13 +96,13 @@ class AlgebraicModel:
         self.problem.setObjective(objective)
 
     def total(self, terms: Iterable[Expression]) -> Expression:
-        """Sum of many terms, in linear time."""
+        """Return the sum of many terms, in linear time."""
         import pulp
 
         return pulp.lpSum(terms)
 
     def column(self, variable: pulp.LpVariable) -> int:
-        """Column of a variable in `program`."""
+        """Return the column of a variable in `program`."""
         return self._column[variable]
 
     @property

@@ -130,7 +130,7 @@ def build(tasks: Sequence[CyclicTask], period: int, busy_machines: Busy, busy_li
 
 
 def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool) -> _Variables:
-    """Readiness, order, barrier; the last one wraps (specification: readiness, order, barrier, period)."""
+    """Add readiness, order and barrier, which wraps (specification: readiness, order, barrier, period)."""
     it = _Variables(task, [], [], [])
     phase = barrier = proto.new_int_var(0, 0 if first else period - 1, "")
     for iteration in task.iterations:
@@ -156,7 +156,7 @@ def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool
 def _add_disjoint(
     proto: cp_model.CpModel, jobs: Sequence[_Variables], period: int, busy_machines: Busy, busy_links: Busy
 ) -> None:
-    """Operations on a machine or link overlap neither each other nor what is fixed (specification: exclusive)."""
+    """Keep operations on a machine or link from overlapping each other or what is fixed."""
     users: dict[tuple[str, int], list[User]] = {}
     for j, it in enumerate(jobs):
         for place, machine in enumerate(it.task.machines):
@@ -165,7 +165,7 @@ def _add_disjoint(
             users.setdefault(("link", link), []).append((j, LINKS))
 
     def intervals(user: User) -> list[cp_model.IntervalVar]:
-        """Blocks of a machine of a job, or its transfers."""
+        """Return the blocks of a machine of a job, or its transfers."""
         it, place = jobs[user[0]], user[1]
         found = []
         for blocks, moves, iteration in zip(it.blocks, it.transfers, it.task.iterations, strict=True):

@@ -165,7 +165,7 @@ class CpSatHoles:
             self.proto.add_hint(variable, start - first)
 
     def holes(self, value: Callable[[cp_model.LinearExprT], int]) -> Mapping[int, list[tuple[int, int, int]]]:
-        """By slot (GPUs without one from -1 down): start of a hole, class, number of pieces; hole by hole."""
+        """Return by slot (GPUs without one from -1 down): start of a hole, class, number of pieces; hole by hole."""
         found: dict[int, list[tuple[int, int, int]]] = {}
         for (number, hole, kind), count in self.counts.items():
             if not value(count):
@@ -181,7 +181,7 @@ class CpSatHoles:
         return self.starts[operation] + self.problem.lengths_us[operation]
 
     def _add_waits(self) -> None:
-        """Edges, so many periods later (specification: edges-and-barrier)."""
+        """Add the edges, so many periods later (specification: edges-and-barrier)."""
         for before, after, lag in self.problem.graph.edges:
             if before != after:
                 self.proto.add(self.starts[after] + lag * self.period >= self._end(before))
@@ -195,7 +195,7 @@ class CpSatHoles:
                 self.proto.add(self._end(operation) <= self.period)
 
     def _rooms(self, slot: int) -> list[cp_model.LinearExprT]:
-        """Lengths of the holes of a GPU."""
+        """Return the lengths of the holes of a GPU."""
         if slot < 0:
             return [self.period]
         order = self.problem.orders[slot]
@@ -211,7 +211,7 @@ class CpSatHoles:
         self.proto.add(sum(taken) <= room)
 
     def _add_gpus(self) -> None:
-        """Pieces of a class are on few GPUs where few workers have them."""
+        """Put pieces of a class on few GPUs where few workers have them."""
         for kind, it in enumerate(self.problem.pieces):
             if it.gpus >= self.problem.gpus:
                 continue

@@ -52,7 +52,7 @@ class ServerGroups(Protocol):
 
 
 def fits(operations: Operations) -> bool:
-    """Whether the model is small enough to be decided in time, and memories stay within the engine's integers."""
+    """Return whether the model is small enough, and memories stay within the engine's integers."""
     states = sum(job.state_bytes + max(job.activation_bytes) for job in operations.jobs)
     variables = operations.cluster.gpu_count * sum(len(candidate_levels(job)) for job in operations.jobs)
     return variables <= _MOST_VARIABLES and states < EXACT_IN_64_BITS
@@ -66,12 +66,12 @@ class LoadsModel:
     here: list[dict[int, cp_model.IntVar]]
 
     def placement(self, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:
-        """GPUs of each job in a solution, by number, server after server."""
+        """Return the GPUs of each job in a solution, by number, server after server."""
         return [[gpu for gpu, literal in here.items() if value(literal)] for here in self.here]
 
 
 def build(operations: Operations, limit: int, places: Sequence[ServerGroups]) -> LoadsModel:
-    """Model that has a solution wherever there is a plan of makespan or period at most `limit`.
+    """Build a model that has a solution wherever there is a plan of makespan or period at most `limit`.
 
     Parameters
     ----------
@@ -166,13 +166,13 @@ class _WorkerCounts:
         return alone if self.ring is None else [*alone, (None, self.crossing, self.ring)]
 
     def times(self, server: int) -> tuple[int, ...]:
-        """Duration of a block by level on a GPU of a server, as far as its memory allows the level."""
+        """Return the duration of a block by level on a GPU of a server, as far as its memory allows the level."""
         kind = self.operations.cluster.servers[server]
         deepest = deepest_level(self.job, kind.gpu_memory)
         return self.job.blocks[0].duration_us[kind.gpu_type][:deepest]
 
     def add_levels(self) -> None:
-        """GPUs of their own; levels over all iterations together (specification: placement, depth-rules)."""
+        """Give workers GPUs of their own, and levels over all iterations together."""
         job, model = self.job, self.model
         n, rule = job.iterations, job.rule
         for gpu, s in enumerate(self.server_of):
@@ -201,7 +201,7 @@ class _WorkerCounts:
                     model.add(total >= least).only_enforce_if(self.here[gpu])
 
     def _add_routes(self) -> None:
-        """Servers that no route joins do not hold workers of one job (specification: route-policies)."""
+        """Keep workers of one job off servers that no route joins (specification: route-policies)."""
         for first, second in self.operations.routes.under(self.job.route_policy).apart(self.gpus):
             add_apart(self.model, self._here(first), self._here(second))
 
@@ -212,7 +212,7 @@ class _WorkerCounts:
         return [count for (_, d), count in self.count.items() if d == level]
 
     def add_mode(self) -> None:
-        """One server or several, where the least span of the job allows it (specification: ring)."""
+        """Choose one server or several, where the least span of the job allows it (specification: ring)."""
         job, model = self.job, self.model
         if job.slots == 1:
             return
@@ -227,14 +227,14 @@ class _WorkerCounts:
         model.add_exactly_one(literal for _, literal, _ in self.modes)
 
     def on(self, server: int) -> Terms:
-        """Literals of the GPUs of a server."""
+        """Return the literals of the GPUs of a server."""
         return list(self._here(server))
 
     def _here(self, server: int) -> list[cp_model.IntVar]:
         return [literal for gpu, literal in self.here.items() if self.server_of[gpu] == server]
 
     def add_iterations(self) -> None:
-        """Each iteration lasts from a block here to the end of what waits for it (specification: barrier)."""
+        """Let each iteration last from a block here to the end of what waits for it (specification: barrier)."""
         room = self.clock.of(self.clock.limit - self.job.release_us)
         for gpu in self.here:
             s = self.server_of[gpu]
@@ -249,12 +249,12 @@ class _WorkerCounts:
         return tails_us(self.times(server), transfers)
 
     def _sum(self, gpu: int, cost: Sequence[int]) -> cp_model.LinearExprT:
-        """Sum over the iterations of the worker on a GPU of a cost by level."""
+        """Return the sum over the iterations of the worker on a GPU of a cost by level."""
         levels = range(1, len(cost) + 1)
         return sum(self.clock.of(cost[d - 1]) * self.count[gpu, d] for d in levels if (gpu, d) in self.count)
 
     def work(self, gpu: int) -> cp_model.LinearExprT:
-        """Time that the worker on a GPU keeps it busy."""
+        """Return the time that the worker on a GPU keeps it busy."""
         return self._sum(gpu, self.times(self.server_of[gpu]))
 
     @cached_property
@@ -277,7 +277,7 @@ class _WorkerCounts:
 
 
 def _add_order(model: cp_model.CpModel, counts: Sequence[_WorkerCounts], gpus: Sequence[int]) -> None:
-    """GPUs of one server may change places, so who sits on them falls from GPU to GPU, read as a binary number."""
+    """Order the GPUs of a server, which are alike: who sits on them, read as a binary number, falls."""
     jobs = [each for each in counts if gpus and gpus[0] in each.here]
     jobs.sort(key=lambda each: -each.job.slots * each.job.state_bytes)
     weights = [(1 << n, each.here) for n, each in enumerate(reversed(jobs[:_MOST_ORDERED]))]
@@ -295,7 +295,7 @@ def _add_work(model: cp_model.CpModel, clock: _TimeUnit, here: Sequence[_WorkerC
 def _add_windows(
     model: cp_model.CpModel, clock: _TimeUnit, ends: Sequence[tuple[int, int]], work: Terms, capacity: int
 ) -> None:
-    """All work with at least some head and some tail fits between them: Jackson's bound for each set of that kind.
+    """Fit all work with at least some head and tail between them: Jackson's bound for each such set.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def _thinned(values: set[int]) -> list[int]:
 
 
 def _add_memory(model: cp_model.CpModel, here: Sequence[_WorkerCounts], gpu: int, memory: int) -> None:
-    """States of all workers and the largest activations among them (specification: memory)."""
+    """Fit the states of all workers and the largest activations into the memory (specification: memory)."""
     if most_bytes(each.job for each in here) <= memory:
         return
     unit = -(-memory // _LARGEST_NUMBER) or 1
@@ -331,7 +331,7 @@ def _add_memory(model: cp_model.CpModel, here: Sequence[_WorkerCounts], gpu: int
 def _activations(
     model: cp_model.CpModel, here: Sequence[_WorkerCounts], gpu: int, unit: int
 ) -> Iterator[cp_model.LinearExprT]:
-    """Activations of the levels that are in use on a GPU."""
+    """Yield the activations of the levels that are in use on a GPU."""
     for each in here:
         job = each.job
         for level in candidate_levels(job):
@@ -364,7 +364,7 @@ def _add_transfers(
 
 
 def _leaves(model: cp_model.CpModel, each: _WorkerCounts, places: ServerGroups) -> dict[int, cp_model.IntVar]:
-    """Literal that a job uses a link that leaves a group, by group."""
+    """Return the literal that a job uses a link that leaves a group, by group."""
     groups = sorted({places.group[s] for s in each.gpus})
     on = {group: model.new_bool_var(f"{each.job.name} in {group}") for group in groups}
     for gpu, literal in each.here.items():

@@ -29,12 +29,12 @@ __all__ = ["build", "literal_count"]
 
 
 def literal_count(operations: Operations) -> int:
-    """Upper limit of the number of literals of the model, a measure of its size."""
+    """Return an upper limit of the number of literals of the model, a measure of its size."""
     return operations.cluster.gpu_count * sum(len(candidate_levels(job)) for job in operations.jobs)
 
 
 def build(operations: Operations) -> cp_model.CpModel:
-    """Model whose solutions are the placements of all jobs with the largest level of each worker.
+    """Build a model whose solutions are the placements of all jobs with the largest level of each worker.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _count(literals: Literals, level: int) -> cp_model.LinearExprT:
 def _add_joined(
     model: cp_model.CpModel, operations: Operations, server_of: Sequence[int], job: OperationGraph, literals: Literals
 ) -> None:
-    """All workers on servers that paths join, any two of them (specification: route, route-policies)."""
+    """Put all workers on servers that paths join, any two of them (specification: route, route-policies)."""
     routes = operations.routes.under(job.route_policy)
     inside: dict[int, list[cp_model.IntVar]] = defaultdict(list)
     on_server: dict[int, list[cp_model.IntVar]] = defaultdict(list)
@@ -99,7 +99,7 @@ def _add_joined(
 
 
 def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, literals: Literals) -> None:
-    """Totals of levels within `balance` of each other, every iteration covered (specification: balance, coverage).
+    """Keep totals of levels within `balance` of each other, and every iteration covered.
 
     Coverage takes each worker some of the iterations at level D; any shares that are large enough together
     can be dealt out so that every iteration has its own `min_contributors` workers.

@@ -27,7 +27,7 @@ def add_no_overlaps(
     intervals: Callable[[User], list[cp_model.IntervalVar]],
     period: int | None,
 ) -> None:
-    """On no resource operations overlap, neither each other nor what is fixed.
+    """Require that on no resource operations overlap, neither each other nor what is fixed.
 
     Resources with the same users and the same busy intervals share one constraint; one with one user and nothing
     fixed needs none, for the operations of a job come one after the other.

@@ -42,7 +42,7 @@ class SharedCluster:
     priority: Floats
 
     def equal_share(self) -> Floats:
-        """Throughput of each job if each GPU type were given to all jobs in equal parts of the time.
+        """Return the throughput of each job if each GPU type were given to all jobs in equal parts of the time.
 
         The jobs' parts are scaled so that a job's time adds up to 1, whatever the GPUs there are.
         """
@@ -52,11 +52,11 @@ class SharedCluster:
         return share
 
     def alone_s(self) -> float:
-        """Seconds of the job that takes longest alone, each on the GPU type that suits it best."""
+        """Return the seconds of the job that takes longest alone, each on the GPU type that suits it best."""
         return float((self.steps / self.throughput.max(axis=1)).max())
 
     def allocation(self, values: Floats) -> Floats:
-        """Shares of time ``(jobs, types)`` of a solution of one of the programs."""
+        """Return the shares of time ``(jobs, types)`` of a solution of one of the programs."""
         shares: Floats = values[: self.throughput.size].reshape(self.throughput.shape).clip(0.0, 1.0)
         return shares
 

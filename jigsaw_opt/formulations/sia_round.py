@@ -45,14 +45,14 @@ class SiaRound:
     idle: Floats
 
     def objective(self, choice: Integers) -> float:
-        """Cost of a choice: for each job the index of its configuration, or `NO_ALLOCATION`."""
+        """Return the cost of a choice: for each job the index of its configuration, or `NO_ALLOCATION`."""
         import numpy as np
 
         taken = choice != NO_ALLOCATION
         return float(self.cost[np.flatnonzero(taken), choice[taken]].sum() + self.idle[~taken].sum())
 
     def used(self, choice: Integers) -> Integers:
-        """GPUs of each type that a choice takes."""
+        """Return the GPUs of each type that a choice takes."""
         used: Integers = self.gpus[choice[choice != NO_ALLOCATION]].sum(axis=0)
         return used
 
@@ -101,7 +101,7 @@ class SiaRound:
         return choice
 
     def _gpus_taken(self, configurations: Integers) -> Entries:
-        """GPUs of each type by column."""
+        """Return the GPUs of each type by column."""
         import numpy as np
 
         columns, types = np.nonzero(self.gpus[configurations])
@@ -109,7 +109,7 @@ class SiaRound:
 
 
 def configurations(servers: int, width: int) -> tuple[tuple[int, int], ...]:
-    """Servers and GPUs of the configurations of one type: powers of two on one server, or whole servers.
+    """Return the servers and GPUs of the configurations of one type: powers of two on one, or whole servers.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def build(
     factors: Floats | None = None,
     current: Integers | None = None,
 ) -> SiaRound:
-    """Sia's program for one round.
+    """Build Sia's program for one round.
 
     The paper maximises ``sum_ij A_ij r_i G_ij^p + lambda sum_i (1 - |A_i|)`` for p > 0 and minimises it for p < 0. As
     printed, idle jobs would be rewarded for p > 0; the text calls the term a penalty, so here it costs in both

@@ -40,7 +40,7 @@ class Unit:
 
 
 def resnet50() -> tuple[Unit, ...]:
-    """ResNet-50 on 224 x 224 images (He et al. 2016, stride in the 3 x 3 convolution)."""
+    """Return ResNet-50 on 224 x 224 images (He et al. 2016, stride in the 3 x 3 convolution)."""
     units = [Unit("stem", (conv(3, 64, 7, 224, stride=2), batch_norm(64, 112), pool(64, 112, 56)))]
     channels, size = 64, 56
     for stage, (blocks, width) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512)), 1):
@@ -69,7 +69,7 @@ def _bottleneck(channels: int, width: int, size: int, stride: int) -> tuple[Laye
 
 
 def vgg16() -> tuple[Unit, ...]:
-    """VGG-16 on 224 x 224 images (Simonyan and Zisserman 2015, configuration D)."""
+    """Return VGG-16 on 224 x 224 images (Simonyan and Zisserman 2015, configuration D)."""
     units = []
     channels, size = 3, 224
     for stage, (count, width) in enumerate(((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)), 1):
@@ -85,7 +85,7 @@ def vgg16() -> tuple[Unit, ...]:
 
 
 def bert_large(rows: int = 128) -> tuple[Unit, ...]:
-    """BERT-large in pre-training on sequences of `rows` tokens (Devlin et al. 2019)."""
+    """Return BERT-large in pre-training on sequences of `rows` tokens (Devlin et al. 2019)."""
     width, vocabulary = 1024, 30522
     tables = (embedding(vocabulary, width, rows), embedding(512, width, rows), embedding(2, width, rows))
     heads = (

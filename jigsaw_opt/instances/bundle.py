@@ -19,7 +19,7 @@ __all__ = ["main", "rendered"]
 
 
 def rendered() -> Iterator[tuple[str, bytes]]:
-    """Name and document of every bundled instance; in a family its place is its seed."""
+    """Yield name and document of every bundled instance; in a family its place is its seed."""
     for family in FAMILIES:
         for seed, name in enumerate(names(family)):
             instance = replace(generate(family, seed), name=name.replace("/", "-"))

@@ -76,12 +76,12 @@ class BestKnown:
 
 
 def sets() -> tuple[str, ...]:
-    """Names of the bundled sets: those of the families, from small to large, then those of jobs with a shape."""
+    """Return the names of the bundled sets: families, from small to large, then sets of jobs with a task graph."""
     return tuple(_RECIPES)
 
 
 def names(set_name: str | None = None) -> tuple[str, ...]:
-    """Names of the instances of a set, or of all sets, in the order of their seeds.
+    """Return the names of the instances of a set, or of all sets, in the order of their seeds.
 
     They are called after their recipe, such as ``server/link-bound``; those of ``tiny``, where a
     recipe has several seeds, after the seed: ``tiny/042``.
@@ -101,7 +101,7 @@ def names(set_name: str | None = None) -> tuple[str, ...]:
 
 
 def resolve(name: str) -> str:
-    """Name of a bundled instance as `names` has it, from ``tiny/042`` or ``tiny-042``.
+    """Return the name of a bundled instance as `names` has it, from ``tiny/042`` or ``tiny-042``.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def resolve(name: str) -> str:
 
 
 def path_of(name: str) -> Path:
-    """File of a bundled instance.
+    """Return the file of a bundled instance.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def path_of(name: str) -> Path:
 
 
 def load(name: str) -> Instance:
-    """Bundled instance of that name, given as ``tiny/042`` or ``tiny-042``.
+    """Return the bundled instance of that name, given as ``tiny/042`` or ``tiny-042``.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def load(name: str) -> Instance:
 
 
 def best_known(name: str) -> BestKnown | None:
-    """Best known values of a bundled instance, or None where none are recorded.
+    """Return the best known values of a bundled instance, or None where none are recorded.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def best_known(name: str) -> BestKnown | None:
 
 
 def read_best_known(path: Path) -> dict[str, BestKnown]:
-    """All recorded values by name; none if there is no file yet."""
+    """Return all recorded values by name; none if there is no file yet."""
     if not path.exists():
         return {}
     return {name: BestKnown(**entry) for name, entry in json.loads(path.read_text("utf-8")).items()}

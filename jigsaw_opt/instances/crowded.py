@@ -41,7 +41,7 @@ _LONGEST_JOB = 60
 
 
 def crowded(seed: int, changes: Mapping[str, Any]) -> Recipe:
-    """Recipe of a seed: objective and size in turn, everything else drawn.
+    """Return the recipe of a seed: objective and size in turn, everything else drawn.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def shortened(instance: Instance, longest: int) -> tuple[Instance, bool]:
 
 
 def _mean_work_us(operations: Operations) -> Sequence[Fraction]:
-    """Time that the least work of each job takes if all GPUs share it and end at the same moment."""
+    """Return the time that the least work of each job takes if all GPUs share it and end at the same moment."""
     gpus: Counter[str] = Counter()
     for server in operations.cluster.servers:
         gpus[server.gpu_type] += server.gpus
@@ -122,5 +122,5 @@ def _mean_work_us(operations: Operations) -> Sequence[Fraction]:
 
 
 def _work_us(job: OperationGraph, gpu_type: str) -> int:
-    """Least work of all blocks of a job on one type of GPU."""
+    """Return the least work of all blocks of a job on one type of GPU."""
     return critical.least_work_us(job, job.blocks[0].duration_us[gpu_type])

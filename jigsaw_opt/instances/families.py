@@ -50,12 +50,12 @@ class Draft:
 
 
 def families() -> tuple[str, ...]:
-    """Names of all families."""
+    """Return the names of all families."""
     return (*FAMILIES, *_DRAWN)
 
 
 def generate(family: str, seed: int, **changes: Any) -> Instance:
-    """Instance of a family.
+    """Draw the instance of a family.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class _Builder:
         return self.cluster if spare is None else self._with_memory([server.gpu_type for server in servers], spare)
 
     def _with_memory(self, groups: Sequence[Hashable], spare: int) -> Cluster:
-        """Servers of a group have what their fullest GPU needs, and so many percent more."""
+        """Give servers of a group what their fullest GPU needs, and so many percent more."""
         most: dict[Hashable, int] = {}
         for gpu, state in self.state.items():
             group = groups[gpu[0]]
@@ -245,7 +245,7 @@ def _server(recipe: Recipe, index: int) -> Server:
 
 
 def _levels(job: Job, depth: int) -> Sequence[int]:
-    """Levels that the job's rule allows in every iteration: the staircase where it does, else all full."""
+    """Return the levels that the job's rule allows in every iteration: the staircase where it does, else all full."""
     if job.depth in (StaircaseDepth(), FreeDepth(), FreeDepth(mean_depth="1/2")):
         return staircase(depth, job.workers)
     return (depth,) * job.workers

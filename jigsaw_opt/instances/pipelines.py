@@ -59,7 +59,7 @@ class Pipeline:
         return self.devices * self.chunks
 
     def device(self, stage: int) -> str:
-        """Slot of a stage."""
+        """Return the slot of a stage."""
         turn, place = divmod(stage, self.devices)
         return f"d{self.devices - 1 - place if turn % 2 else place}"
 
@@ -129,7 +129,7 @@ def pipeline_shape(recipe: Pipeline, draw: Random) -> Shape:
 
 
 def _blocks(recipe: Pipeline, batch: int, times: list[int]) -> Iterator[ShapedBlock]:
-    """Blocks of a micro-batch in the order of its way through the stages."""
+    """Yield the blocks of a micro-batch in the order of its way through the stages."""
     stages = range(recipe.stages)
     for stage in stages:
         yield ShapedBlock(f"F{batch}.{stage}", (recipe.device(stage),), {"v100": times[stage]})

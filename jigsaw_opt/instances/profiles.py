@@ -48,12 +48,12 @@ def estimate_name(network: str, batch: int) -> str:
 
 
 def is_estimate(name: str) -> bool:
-    """Whether the name of a model says that its times are estimated, not measured."""
+    """Return whether the name of a model says that its times are estimated, not measured."""
     return name.endswith(_ESTIMATED)
 
 
 def profile(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> Model:
-    """Estimated profile of a known network.
+    """Return the estimated profile of a known network.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def estimate(
     segments: int,
     parameter_bytes: int = _PARAMETER_BYTES,
 ) -> tuple[Segment, ...]:
-    """Estimated segments of units.
+    """Estimate the segments of units.
 
     Parameters
     ----------

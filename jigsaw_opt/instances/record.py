@@ -126,7 +126,7 @@ def _hardware() -> str:
 
 
 def _processor() -> str:
-    """Name of the processor where Linux tells it, else its architecture."""
+    """Return the name of the processor where Linux tells it, else its architecture."""
     table = Path("/proc/cpuinfo")
     lines = table.read_text("utf-8").splitlines() if table.exists() else []
     model = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -134,7 +134,7 @@ def _processor() -> str:
 
 
 def _encoded(known: Mapping[str, BestKnown]) -> bytes:
-    """One line an instance, in the order of the catalogue."""
+    """Write one line an instance, in the order of the catalogue."""
     lines = (f"  {json.dumps(name)}: {json.dumps(asdict(known[name]))}" for name in names() if name in known)
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 

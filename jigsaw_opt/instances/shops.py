@@ -56,7 +56,7 @@ def shop_instance(recipe: Shop, name: str) -> Instance:
 
 
 def _shape(recipe: Shop, draw: Random) -> Shape:
-    """Operations take 1 to 99 µs, as in the shops of the literature."""
+    """Draw a shop; operations take 1 to 99 µs, as in the shops of the literature."""
     blocks: list[ShapedBlock] = []
     edges: list[Edge] = []
     for order in range(recipe.orders):

@@ -72,7 +72,7 @@ def workload_path(source: str) -> str | Path:
 
 
 def _hint(source: str) -> str:
-    """Which name or family may have been meant."""
+    """Return which name or family may have been meant."""
     family, colon, rest = source.partition(":")
     if not colon:
         return suggestion(source, [*names(), *(f"{known}:0" for known in families())])
@@ -113,7 +113,7 @@ def _of_family(source: str) -> Instance:
 
 
 def _is_number(text: str) -> bool:
-    """Whether it is a whole number of a length that anybody means."""
+    """Return whether it is a whole number of a length that anybody means."""
     return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 

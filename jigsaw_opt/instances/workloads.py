@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parent / "data" / "workloads"
 
 
 def workload_names() -> tuple[str, ...]:
-    """Their names, sorted."""
+    """Return their names, sorted."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.csv")))
 
 

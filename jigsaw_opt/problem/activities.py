@@ -105,7 +105,7 @@ class ActivityNetwork:
     activation_bytes: Counter[Gpu] = field(default_factory=Counter)
 
     def room(self, gpu: Gpu) -> int:
-        """Bytes of a GPU that are left for holds (specification: memory)."""
+        """Return the bytes of a GPU that are left for holds (specification: memory)."""
         memory = self.routes.cluster.servers[gpu[0]].gpu_memory
         return memory - self.memory_bytes[gpu] - self.activation_bytes[gpu]
 
@@ -201,7 +201,7 @@ class ActivityNetwork:
         return Activity(job, 0, graph.transfer_us(operation, channel), (), channel.links, release)
 
     def earliest(self, order: Sequence[int]) -> list[int]:
-        """Earliest starts on the finite horizon where GPUs and links take activities in an order.
+        """Return the earliest starts on the finite horizon where GPUs and links take activities in an order.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class ActivityNetwork:
         return start
 
     def waits_of(self) -> list[list[tuple[int, int]]]:
-        """By activity, what it waits for within one period: the other one, and how long after the start of that."""
+        """Return by activity what it waits for within one period: the other one, and how long after its start."""
         found: list[list[tuple[int, int]]] = [[] for _ in self.activities]
         for before, after, periods, offset in self.waits:
             if periods == 0:
@@ -243,7 +243,7 @@ def _data_parallel_waits(
     begin: int,
     horizon: Horizon,
 ) -> Iterator[Wait]:
-    """Readiness, order and barrier of a data-parallel job whose first activity is `begin`."""
+    """Yield readiness, order and barrier of a data-parallel job whose first activity is `begin`."""
     blocks, size = len(graph.blocks), len(graph.blocks) + len(graph.transfers)
     for iteration, row in enumerate(levels):
         at = begin + iteration * size

@@ -53,7 +53,7 @@ class BestChannel:
         )
 
     def crossing(self, gpus: Mapping[int, int], slots: int) -> Channel | None:
-        """Rate and latency that no placement on two or more servers beats; None without one, as for a single worker.
+        """Return the rate and latency that no placement on two or more servers beats; None without one.
 
         Parameters
         ----------

@@ -78,13 +78,13 @@ def current() -> Clock | None:
 
 
 def left() -> float:
-    """Seconds that the solve at hand has left; infinity where there is no limit."""
+    """Return the seconds that the solve at hand has left; infinity where there is no limit."""
     clock = _clock.get()
     return math.inf if clock is None else clock.left
 
 
 def check_deadline() -> None:
-    """Look at the clock.
+    """Raise if the time of the solve is over.
 
     Raises
     ------

@@ -269,13 +269,13 @@ class Routes:
         return second in self.lengths(first)
 
     def all_joined(self, servers: Collection[int]) -> bool:
-        """Whether any two of some servers are joined."""
+        """Return whether any two of some servers are joined."""
         if self.policy is None:
             return len({self.component[server] for server in servers}) <= 1
         return all(self.joined(*pair) for pair in combinations(servers, 2))
 
     def apart(self, servers: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Pairs of servers of one part that are not joined, which only a policy has."""
+        """Yield the pairs of servers of one part that are not joined, which only a policy has."""
         for first, second in combinations(servers, 2) if self.policy is not None else ():
             if self.component[first] == self.component[second] and not self.joined(first, second):
                 yield first, second
@@ -293,7 +293,7 @@ class Routes:
         return all(self.joined(server, other) for other in (others[:1] if self.policy is None else others))
 
     def mutual(self, servers: Iterable[int]) -> Iterator[int]:
-        """Of some servers, in their order, those that are joined to all that are kept before."""
+        """Build a clique greedily: keep a server if it is joined to every server kept so far."""
         kept: list[int] = []
         for server in servers:
             if self.joins(server, kept):
@@ -325,14 +325,14 @@ class Routes:
         return self._routes[key]
 
     def ring(self, servers: Sequence[int]) -> tuple[int, ...] | None:
-        """Links, ascending, on the closed ring over servers given in ascending order; None without a path."""
+        """Return the links, ascending, on the closed ring over servers in ascending order; None without a path."""
         key = tuple(servers)
         if key not in self._rings:
             self._rings[key] = self._close(key)
         return self._rings[key]
 
     def channel(self, workers: Mapping[int, int]) -> Channel | None:
-        """Channel of a job with `workers` workers on each server, or None without a path.
+        """Return the channel of a job with `workers` workers on each server, or None without a path.
 
         Parameters
         ----------

@@ -27,7 +27,7 @@ class LinkSharing(Protocol):
     """How links are divided among the transfers that use them at one moment."""
 
     def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
-        """Rate of every transfer.
+        """Return the rate of every transfer.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Degraded:
     uncontended: Fraction = Fraction(0)
 
     def slowdown(self, sharing: int) -> Fraction:
-        """Time of a transfer with `sharing` users on its fullest link, itself included, over its time alone."""
+        """Return the time of a transfer with `sharing` users on its fullest link, itself included, over that alone."""
         contended = degradation(self.alpha, self.share * sharing)
         return self.uncontended + (1 - self.uncontended) * contended
 
@@ -159,7 +159,7 @@ class Degraded:
 
 
 def users(channels: Iterable[Channel]) -> dict[int, int]:
-    """How many transfers use each link that is used."""
+    """Return how many transfers use each link that is used."""
     count: dict[int, int] = {}
     for channel in channels:
         for link in channel.links:

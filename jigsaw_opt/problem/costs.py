@@ -25,7 +25,7 @@ def ceil_div(numerator: int, denominator: int) -> int:
 
 
 def transfer_us(payload_bytes: int, contributors: int, workers: int, rate: int, latency_us: int) -> int:
-    """Duration of one bucket's exchange (specification: transfer).
+    """Return the duration of one bucket's exchange (specification: transfer).
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def staircase(depth: int, workers: int) -> tuple[int, ...]:
 
 
 def ceil_fraction(value: Fraction) -> int:
-    """Smallest integer that is at least `value`."""
+    """Return the smallest integer that is at least `value`."""
     return ceil_div(value.numerator, value.denominator)
 
 
@@ -75,7 +75,7 @@ def contributors(levels: Sequence[int], bucket: int) -> int:
 
 
 def lower_hull(points: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Corners of the lower convex hull of points whose first coordinates ascend."""
+    """Return the corners of the lower convex hull of points whose first coordinates ascend."""
     corners: list[tuple[int, int]] = []
     for point in points:
         while len(corners) > 1 and _is_above(corners[-2], corners[-1], point):
@@ -85,6 +85,6 @@ def lower_hull(points: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _is_above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int]) -> bool:
-    """Whether the middle point lies on or above the line through the others."""
+    """Return whether the middle point lies on or above the line through the others."""
     (a, f), (b, g), (c, h) = first, middle, last
     return (g - f) * (c - a) >= (h - f) * (b - a)

@@ -41,7 +41,7 @@ _SLOPE_UNIT = 2**16
 
 
 def candidate_levels(job: OperationGraph) -> tuple[int, ...]:
-    """Levels that a block of `job` may have, ascending."""
+    """Return the levels that a block of `job` may have, ascending."""
     return tuple(range(1, job.levels + 1)) if job.rule.multiset is None else tuple(sorted(set(job.rule.multiset)))
 
 
@@ -107,7 +107,7 @@ def shortest_transfers(job: OperationGraph, channel: Channel) -> tuple[int, ...]
 
 
 def tail_us(times: Sequence[int], transfers: Sequence[int], level: int) -> int:
-    """Least time from the start of a block to the end of its iteration.
+    """Return the least time from the start of a block to the end of its iteration.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class Site(NamedTuple):
 
 
 def sites(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> tuple[Site, ...]:
-    """Where a job may be placed; empty where it has no place even on an empty cluster.
+    """Return the sites where a job may be placed; empty where it has no place even on an empty cluster.
 
     One entry for each server with room for all slots (of those that are alike, one), each connected part, and
     each type of GPU there that may hold the slot at the last level. For each bucket the fastest GPUs with the
@@ -228,7 +228,7 @@ def _areas(operations: Operations, job: OperationGraph, gpus: dict[int, int]) ->
 
 
 def _ready_us(job: OperationGraph, room: Counter[tuple[str, int]]) -> Iterator[tuple[int, ...]]:
-    """For each type that may hold the slot at the last level, least readiness of each bucket."""
+    """Yield the least readiness of each bucket, for each type that may hold the slot at the last level."""
     others = [_bucket_ready_us(job, room, bucket) for bucket in range(1, job.levels + 1)]
     for gpu_type in dict.fromkeys(t for t, deepest in room if deepest == job.levels):
         own = job.blocks[0].duration_us[gpu_type]
@@ -238,7 +238,7 @@ def _ready_us(job: OperationGraph, room: Counter[tuple[str, int]]) -> Iterator[t
 
 
 def _bucket_ready_us(job: OperationGraph, room: Counter[tuple[str, int]], bucket: int) -> int | None:
-    """Least time until the contributors of a bucket have it ready; None where they have no room."""
+    """Return the least time until the contributors of a bucket have it ready; None where they have no room."""
     times = job.blocks[0].duration_us
     missing = fewest_contributors(job, bucket)
     for ready, count in sorted(
@@ -251,7 +251,7 @@ def _bucket_ready_us(job: OperationGraph, room: Counter[tuple[str, int]], bucket
 
 
 def least_iteration_us(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> int:
-    """Least length of an iteration, from its first block's start to its barrier, in microseconds.
+    """Return the least length of an iteration, from its first block's start to its barrier, in microseconds.
 
     Some slot is at the last level, and when a bucket is ready its transfer and those after it follow in turn.
     Parameters as of `sites`; 0 where the job has no place.
@@ -276,7 +276,7 @@ def least_span_us(job: OperationGraph, places: Sequence[Site]) -> int:
 
 
 def crossing_span_us(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> int | None:
-    """`least_span_us` where the workers sit on several servers; None where they cannot.
+    """Return `least_span_us` where the workers sit on several servers; None where they cannot.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ def exchange_over(job: OperationGraph, channel: Channel) -> Exchange:
 
 
 def _slope(job: OperationGraph, bucket: int, channel: Channel) -> int:
-    """Least duration that one more contributor adds to a transfer, on average, in parts of a microsecond."""
+    """Return the least duration that one more contributor adds to a transfer, on average, in parts of a microsecond."""
     fewest = fewest_contributors(job, bucket)
     least = job.transfer_us(bucket, fewest, channel)
     more = range(fewest + 1, job.slots + 1)
@@ -354,7 +354,7 @@ def _slope(job: OperationGraph, bucket: int, channel: Channel) -> int:
 
 
 def least_levels(job: OperationGraph) -> tuple[int, ...]:
-    """Levels of the slots in an iteration that no allowed choice goes below, slot by slot when both are sorted."""
+    """Return levels of the slots in an iteration that no allowed choice goes below, both sorted."""
     if job.rule.multiset is not None:
         return job.rule.multiset
     return (1,) * (job.slots - job.rule.min_contributors) + (job.levels,) * job.rule.min_contributors
@@ -385,7 +385,7 @@ def least_work_us(job: OperationGraph, cost: Sequence[int]) -> int:
 
 
 def _envelope(cost: Sequence[int], count: int, total: int) -> int:
-    """Least cost, rounded up, of `count` levels that add up to `total` if levels and numbers may be fractions."""
+    """Return the least cost, rounded up, of `count` fractional levels that add up to `total`."""
     corners = lower_hull(enumerate(cost, 1))
     for (low, cheap), (high, dear) in pairwise(corners):
         if total <= count * high:

@@ -255,7 +255,7 @@ _BUILT_IN: Mapping[str, type[Depth]] = {each.rule: each for each in (FullDepth, 
 
 @cache
 def plugins() -> tuple[str, ...]:
-    """Names of the plug-ins that are installed, sorted; none of them is loaded."""
+    """Return the names of the plug-ins that are installed, sorted; none of them is loaded."""
     return registered(GROUP)
 
 

@@ -16,7 +16,7 @@ __all__ = ["deepest_level", "levels_within", "most_bytes", "needed_bytes"]
 
 
 def needed_bytes(workers: Iterable[tuple[int, int]]) -> int:
-    """Bytes that a GPU needs for some workers.
+    """Return the bytes that a GPU needs for some workers.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def needed_bytes(workers: Iterable[tuple[int, int]]) -> int:
 
 
 def most_bytes(jobs: Iterable[OperationGraph]) -> int:
-    """Bytes that a GPU needs at most for one worker of each job, whatever their levels."""
+    """Return the bytes that a GPU needs at most for one worker of each job, whatever their levels."""
     return needed_bytes((job.state_bytes, job.activation_bytes[-1]) for job in jobs)
 
 

@@ -79,17 +79,17 @@ class Model(CheckedPart, definition="model"):
         return self.state_factor * sum(s.parameter_bytes for s in self.segments)
 
     def block_us(self, gpu_type: str) -> tuple[int, ...]:
-        """Duration of a block on `gpu_type`, by level (specification: block)."""
+        """Return the duration of a block on `gpu_type`, by level (specification: block)."""
         forward = sum(s.forward_us[gpu_type] for s in self.segments)
         return tuple(forward + backward for backward in self._of_levels(s.backward_us[gpu_type] for s in self.segments))
 
     def bucket_bytes(self) -> tuple[int, ...]:
-        """Parameter bytes ``P_b`` of buckets 1 to D; bucket 1 is at the output side."""
+        """Return the parameter bytes ``P_b`` of buckets 1 to D; bucket 1 is at the output side."""
         suffix = self._of_levels(s.parameter_bytes for s in self.segments)
         return tuple(high - low for low, high in zip([0, *suffix], suffix, strict=False))
 
     def activation_bytes(self) -> tuple[int, ...]:
-        """Bytes of activations ``activations(d)`` by level (specification: memory); never falls with the level."""
+        """Return the bytes ``activations(d)`` by level (specification: memory); they never fall with the level."""
         sizes = [s.activation_bytes for s in self.segments]
         largest = [0, *accumulate(sizes, max)]
         kept = zip(self._of_levels(sizes), self.levels, strict=True)

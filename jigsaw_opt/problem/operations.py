@@ -162,7 +162,7 @@ class Operations:
         return {}
 
     def crossing(self, job: OperationGraph, gpus: Mapping[int, int]) -> Channel | None:
-        """Rate and latency that no placement of a job on two or more servers beats; None where there is none.
+        """Return the rate and latency that no placement of a job on two or more servers beats; None without one.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class Operations:
 
 
 def compile_instance(instance: Instance) -> Operations:
-    """Cut every job of an instance, of either kind.
+    """Compile every job of an instance, of either kind.
 
     Parameters
     ----------

@@ -162,12 +162,12 @@ class Phase:
         return max(map(self.end_of, self.jobs), default=self.last_start_us)
 
     def end_of(self, job: JobPlan | ShapedJobPlan) -> int:
-        """When the last operation of one of its jobs ends in its last repetition, in microseconds."""
+        """Return when the last operation of one of its jobs ends in its last repetition, in microseconds."""
         every = (operation for it in job.iterations for operation in (*it.blocks, *it.transfers))
         return self.last_start_us + max((operation.end_us for operation in every), default=0)
 
     def numbers_in(self, instance: Instance) -> tuple[int, ...]:
-        """Numbers of its jobs in an instance that has them."""
+        """Return the numbers of its jobs in an instance that has them."""
         numbers = {job.name: number for number, job in enumerate(instance.jobs)}
         return tuple(numbers[job.name] for job in self.jobs)
 
@@ -357,7 +357,7 @@ class Plan:
             raise InvalidInputError([Problem("$.groups", f"{named}; {why}")])
 
     def all_phases(self) -> Iterator[tuple[int, int, Phase]]:
-        """Every phase with the number of its group and its own number in it."""
+        """Yield every phase with the number of its group and its own number in it."""
         for g, group in enumerate(self.groups):
             for p, phase in enumerate(group.phases):
                 yield g, p, phase

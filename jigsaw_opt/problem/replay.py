@@ -291,7 +291,7 @@ class Replay:
         return any(phase.repeats is not None and phase.repeated < phase.repeats for phase in self.phases)
 
     def speed_up(self) -> tuple[float, float | None] | None:
-        """Time of the baseline over that of the plan: predicted and measured; None without a baseline of all jobs."""
+        """Return the time of the baseline over that of the plan, predicted and measured; None without a baseline."""
         if self.baseline is None or self.baseline.together is not None:
             return None
         usual, own = self.baseline.summary, self.summary
@@ -300,7 +300,7 @@ class Replay:
         return usual.predicted_us / own.predicted_us, usual.measured_us / own.measured_us
 
     def slow_down(self) -> tuple[float, float | None] | None:
-        """Time of the foreground in the plan over that alone: planned and measured; None where it did not run alone."""
+        """Return the foreground's time in the plan over that alone, planned and measured; None if not run alone."""
         if self.baseline is None or self.baseline.together is None:
             return None
         together, alone = self.baseline.together, self.baseline.summary

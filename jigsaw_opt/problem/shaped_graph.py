@@ -141,7 +141,7 @@ class ShapedGraph:
         return ceil_div(transfer.bytes * 10**6, channel.rate) + channel.latency_us
 
     def precedences(self, horizon: Horizon, within_slots: bool = True) -> Iterator[Precedence]:
-        """Everything that operations of all iterations wait for: edges and barrier, each once.
+        """Yield everything that operations of all iterations wait for: edges and barrier, each once.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class ShapedGraph:
         return found
 
     def longest_from(self, operation: int, lengths_us: Sequence[int]) -> dict[int, int]:
-        """Longest time from the start of an operation to the end of each that waits for it in its own iteration.
+        """Return the longest time from an operation's start to the end of each that waits for it in its iteration.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class ShapedGraph:
 
 
 def compile_shape(job: ShapedJob) -> ShapedGraph:
-    """Cut a shaped job: names become numbers, and what goes without saying is said."""
+    """Compile a job with a task graph: names become numbers, and what goes without saying is said."""
     shape = job.shape
     slot = {it.name: number for number, it in enumerate(shape.slots)}
     takes_part = [tuple(slot[name] for name in block.slots) for block in shape.blocks]
@@ -244,12 +244,12 @@ def compile_shape(job: ShapedJob) -> ShapedGraph:
 
 
 def _slot_of(name: str | None, slot: Mapping[str, int], slots: Sequence[int]) -> int:
-    """Slot of a hold: the stated one, or the only one of its blocks."""
+    """Return the slot of a hold: the stated one, or the only one of its blocks."""
     return slots[0] if name is None else slot[name]
 
 
 def _gpu_types(shape: Shape) -> tuple[tuple[str, ...], ...]:
-    """By slot, the types that every block of the slot has a duration for."""
+    """Return by slot the types that every block of the slot has a duration for."""
     types = []
     for slot in shape.slots:
         tables = [block.duration_us for block in shape.blocks if slot.name in block.slots]

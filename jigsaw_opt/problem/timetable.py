@@ -107,7 +107,7 @@ def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDec
 
 
 def job_end(job: JobPlan | ShapedJobPlan) -> int:
-    """Largest end among blocks and transfers (specification: job-end, end-of-a-shaped-job)."""
+    """Return the largest end among blocks and transfers (specification: job-end, end-of-a-shaped-job)."""
     # Iterations end in their order, for each operation waits for itself in the iteration before.
     last = job.iterations[-1]
     return max([block.end_us for block in last.blocks] + [transfer.end_us for transfer in last.transfers])
@@ -153,7 +153,7 @@ def objective_of(
 
 
 def lateness_us(operations: Operations, ends: Sequence[int], period_us: int | None = None) -> int:
-    """By how many microseconds in sum a plan breaks guarantees; 0 where it keeps all (specification: deadline, pace).
+    """Return the sum of microseconds by which a plan breaks guarantees; 0 where it keeps all.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ def walk_lengths(
 def _behind(
     graph: LinkGraph, policy: PolicyAutomaton, layer: Iterable[tuple[int, int]], seen: set[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of node and state one link after those of a layer that are not `seen` yet; now they are."""
+    """Yield pairs of node and state one link after those of a layer that are not `seen` yet; now they are."""
     for here, state in layer:
         for node, link in graph.neighbours[here]:
             if node in policy.avoid or link in policy.avoid_links:
@@ -181,7 +181,7 @@ def _layers(
     dead: Collection[int],
     max_links: int | None,
 ) -> Sequence[Mapping[tuple[int, int], Sequence[Hop]]] | None:
-    """Pairs of node and state by distance from `start`, with the hops from each to the next layer, up to the goal."""
+    """Return pairs of node and state by distance from `start`, with the hops to the next layer, up to the goal."""
     barred = policy.avoid_links | frozenset(dead)
     last, seen, layer = (goal, policy.full), {start}, [start]
     layers: list[dict[tuple[int, int], list[Hop]]] = []

@@ -27,7 +27,7 @@ class RoutePlanner:
     def next_hop(
         self, flow: RoutedFlow, here: tuple[int, int], dead: frozenset[int], left: int | None = None
     ) -> tuple[Hop, int] | None:
-        """First hop of the least compliant walk from a node and a state, with the links of the whole walk.
+        """Return the first hop of the least compliant walk from a node and a state, with the links of the whole walk.
 
         Parameters
         ----------

@@ -113,7 +113,7 @@ class _Rerouting:
         self._least: dict[tuple[int, frozenset[int]], int | None] = {}
 
     def go(self, changes: Sequence[LinkChange]) -> None:
-        """From event to event until all packets have arrived or are dropped."""
+        """Go from event to event until all packets have arrived or are dropped."""
         links = {name: k for k, name in enumerate(self.graph.links)}
         pending = [(packet.sent_us, next(self._order), packet) for packet in self.packets]
         heapify(pending)
@@ -163,7 +163,7 @@ class _Rerouting:
         packet.walk.append((packet.node, packet.state))
 
     def _least_links(self, flow: RoutedFlow) -> int | None:
-        """Links of the least compliant walk by what is dead now."""
+        """Return the links of the least compliant walk by what is dead now."""
         key = (flow.number, self._dead)
         if key not in self._least:
             start = (flow.source, flow.policy.enter(0, flow.source))

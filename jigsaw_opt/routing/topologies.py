@@ -16,7 +16,7 @@ __all__ = ["collected", "dragonfly", "fat_tree", "leaf_spine", "read_graphml"]
 
 
 def fat_tree(k: int) -> Fabric:
-    """Three layers of switches with `k` ports, for `k ** 3 / 4` servers (Al-Fares et al., SIGCOMM'08).
+    """Build three layers of switches with `k` ports, for `k ** 3 / 4` servers (Al-Fares et al., SIGCOMM'08).
 
     Parameters
     ----------

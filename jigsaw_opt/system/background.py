@@ -46,7 +46,7 @@ class Background(Generic[T]):
             thread.start()
 
     def ended(self, seconds: float) -> bool:
-        """Whether all calls end within so many seconds."""
+        """Return whether all calls end within so many seconds."""
         return not wait(self._answers, seconds).not_done
 
     def results(self) -> list[T]:

@@ -61,7 +61,7 @@ class Keeper(AbstractContextManager["Keeper"]):
         self.folder = Path(folder)
 
     def lease(self) -> Connection:
-        """Another hold on the folder, for a process of `multiprocessing`: it stays until all holds have ended too."""
+        """Return another hold on the folder, for a process of `multiprocessing`: it stays until all have ended."""
         from multiprocessing.connection import Connection
 
         assert self._process.stdin is not None
@@ -80,7 +80,7 @@ class Keeper(AbstractContextManager["Keeper"]):
         self._order("signal", int(number))
 
     def wait(self) -> int | None:
-        """Wait for the child to end: its exit code, or minus the signal that ended it; None where nobody knows.
+        """Wait for the child to end and return its exit code, or minus the signal that ended it; None if unknown.
 
         Raises
         ------
@@ -171,7 +171,7 @@ def _server_number() -> int | None:
 
 
 def _server_keeper() -> Keeper:
-    """Who sees that the fork server and the folder with its socket go even if this process is killed."""
+    """Return the keeper that ends the fork server and removes its folder even if this process is killed."""
     from multiprocessing.process import current_process
 
     config = current_process()._config  # type: ignore[attr-defined] # where multiprocessing.util looks for the folder

@@ -154,7 +154,7 @@ def interrupted_line() -> str:
 
 
 def as_program() -> None:
-    """From now on a signal that nobody listens to ends this process at once, with one line and `INTERRUPTED`.
+    """Let a signal that nobody listens to end this process at once, with one line and `INTERRUPTED`.
 
     Raising an exception instead, as Python does at Ctrl-C, breaks imports and shutdown in odd ways.
     """
@@ -199,12 +199,12 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def _ends(handler: _Disposition) -> bool:
-    """Whether it is one of those that end the program."""
+    """Return whether it is one of those that end the program."""
     return handler in (signal.SIG_DFL, signal.default_int_handler, _end_at_once)
 
 
 def _may_be_taken(number: int, handler: _Disposition) -> bool:
-    """Whether it ends the program or is one of ours; or any handler of Ctrl-C, which is then passed on."""
+    """Return whether it ends the program or is one of ours; or any handler of Ctrl-C, which is then passed on."""
     if _ends(handler) or isinstance(handler, _Taking):
         return True
     return number == signal.SIGINT and callable(handler)

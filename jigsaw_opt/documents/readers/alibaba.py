@@ -24,7 +24,7 @@ _WHOLE_GPU = 1000
 
 
 def resembles(head: str) -> int:
-    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its columns the beginning of a text has; 0 where it is of another format."""
     return headed(head, _COLUMNS)
 
 

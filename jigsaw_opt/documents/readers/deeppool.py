@@ -141,7 +141,7 @@ def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers
 
 
 def _with_outputs(layers: Sequence[MeasuredLayer], inputs: Sequence[int]) -> Iterator[MeasuredLayer]:
-    """Each layer sends what the next one reads; what the last one puts out is not in the file."""
+    """Let each layer send what the next one reads; what the last one puts out is not in the file."""
     yield from (replace(layer, output_bytes=size) for layer, size in zip(layers, inputs[1:], strict=False))
     yield layers[-1]
 

@@ -21,7 +21,7 @@ _MODEL = "seconds"
 
 
 def resembles(head: str) -> int:
-    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its columns the beginning of a text has; 0 where it is of another format."""
     return max(headed(head, (*_COLUMNS, submit)) for submit in _SUBMIT)
 
 

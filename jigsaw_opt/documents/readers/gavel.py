@@ -46,7 +46,7 @@ Throughputs = Mapping[str, Mapping[GavelJobType, Mapping[GavelJobType | None, tu
 
 
 def resembles(head: str) -> int:
-    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its columns the beginning of a text has; 0 where it is of another format."""
     cells = head.lstrip().partition("\n")[0].split("\t")
     return len(cells) if len(cells) in (len(_COLUMNS), len(_SHOCKWAVE)) and cells[5].strip().isdecimal() else 0
 

@@ -20,7 +20,7 @@ _COLUMNS = ("job_id", "gpu_num", "submit_time", "start_time", "duration")
 
 
 def resembles(head: str) -> int:
-    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its columns the beginning of a text has; 0 where it is of another format."""
     return headed(head, _COLUMNS)
 
 

@@ -238,13 +238,13 @@ def _nest(spans: Iterable[TraceSpan]) -> Iterator[tuple[TraceSpan, TraceSpan]]:
 
 
 def _is_over(earlier: TraceSpan, later: TraceSpan) -> bool:
-    """Whether a span ends before another one begins, but for rounding."""
+    """Return whether a span ends before another one begins, but for rounding."""
     shared, beyond = earlier.end - later.start, later.end - earlier.end
     return shared <= 0 or (shared <= _ROUNDING_US and shared < beyond)
 
 
 def _outermost(spans: Sequence[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:
-    """Outermost operations; one that communicates, or holds annotations or modules, counts for what it holds."""
+    """Yield the outermost operations; what one that communicates or holds annotations or modules holds counts."""
     held = (one for one in spans if one.is_annotation or one.is_module or one.name.startswith(_COLLECTIVE))
     python = {above for span in held for above in span.above()}
     for span in spans:
@@ -255,7 +255,7 @@ def _outermost(spans: Sequence[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:
 
 
 def _makers(spans: Iterable[TraceSpan]) -> dict[TraceSpan, TraceSpan]:
-    """By node, the last operation with its sequence number before it.
+    """Return by node the last operation with its sequence number before it.
 
     Every thread counts for itself. Which thread a node means by its `Fwd thread id` is learnt from nodes whose number
     one thread alone has used.

@@ -35,7 +35,7 @@ def node_around(span: TraceSpan) -> TraceSpan | None:
 
 
 def _is_named(span: TraceSpan) -> bool:
-    """Whether a span has a name that could be a layer's: an annotation or a module."""
+    """Return whether a span has a name that could be a layer's: an annotation or a module."""
     return span.is_annotation or span.is_module
 
 
@@ -112,7 +112,7 @@ def _of_kind(trace: Trace, spans: Sequence[TraceSpan], modules: bool) -> dict[Tr
     nodes = [span.start for span in trace.spans if span.is_node]
 
     def in_one_pass(span: TraceSpan) -> bool:
-        """Whether no node runs within a span, nor it within a node; on a GPU, nodes have a thread of their own."""
+        """Return whether no node runs within a span, nor it within a node; on a GPU, nodes have their own thread."""
         return bisect_left(nodes, span.start) == bisect_left(nodes, span.end) and node_around(span) is None
 
     candidates = {span for span in spans if in_one_pass(span) and (modules or not _FRAMEWORK.fullmatch(span.name))}

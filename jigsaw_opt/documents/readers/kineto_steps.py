@@ -51,7 +51,7 @@ class Owners:
         return None if found is None else self.chosen.get(found)
 
     def makes_node(self, operation: TraceSpan) -> bool:
-        """Whether an operation, or one in it, made a node of the backward pass."""
+        """Return whether an operation, or one in it, made a node of the backward pass."""
         return operation in self._with_node
 
     def beside_layers(self, operation: TraceSpan, recent: str | None) -> str | None:
@@ -212,7 +212,7 @@ class ProfiledStep:
         return Counter(one.shape for one in tensors_of(maker)) if maker is not None else Counter()
 
     def _is_of_an_input(self, gradient: TraceSpan, node: TraceSpan) -> bool:
-        """Whether a gradient is no parameter's: that of what an operation reads whose node runs a backward pass itself.
+        """Return whether a gradient is that of an input whose own node runs a backward pass, not a parameter's.
 
         There is one for each input within the node, of the copy that is cut from the graph, and another after it where
         the input is a leaf of the graph.
@@ -341,6 +341,6 @@ def _label(span: TraceSpan) -> str:
 
 
 def _gradient_bytes(span: TraceSpan) -> int | None:
-    """Bytes of the gradient that an operation adds up; None where it has no shape or type."""
+    """Return the bytes of the gradient that an operation adds up; None where it has no shape or type."""
     found = next(iter(tensors_of(span)), None)
     return prod(found.shape) * BYTES[found.kind] if found and found.kind in BYTES else None

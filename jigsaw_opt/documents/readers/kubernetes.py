@@ -33,7 +33,7 @@ _LABELS = (
 
 
 def resembles(head: str) -> int:
-    """How many of its keys the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its keys the beginning of a text has; 0 where it is of another format."""
     return 2 * (head.lstrip().startswith("{") and '"apiVersion"' in head and '"items"' in head)
 
 

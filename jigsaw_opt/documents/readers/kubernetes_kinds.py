@@ -36,7 +36,7 @@ def kind_of_item(item: Tree) -> tuple[str, str]:
 
 
 def is_read(item: Tree) -> bool:
-    """Whether the item is of a kind that is read as a job of its own."""
+    """Return whether the item is of a kind that is read as a job of its own."""
     return _kind(item) is not None
 
 
@@ -132,7 +132,7 @@ def _asks(groups: Iterable[Tree], count: str) -> list[_Ask]:
 
 
 def _end(status: Tree) -> Tree:
-    """When the job ended, well or not; nothing where it has not."""
+    """Return when the job ended, well or not; nothing where it has not."""
     if status.at("completionTime"):
         return status.at("completionTime")
     return _condition(status, "type", _ENDS).at("lastTransitionTime")
@@ -207,7 +207,7 @@ def _unfinished(name: str, created_us: int, asking: Sequence[tuple[Tree, PodNeed
 
 
 def _end_of_pod(pod: Tree) -> int | None:
-    """When the last container of a pod ended; None where one has not, or none says when."""
+    """Return when the last container of a pod ended; None where one has not, or none says when."""
     status = pod.at("status")
     states = [container.at("state") for container in status.at("containerStatuses").items()]
     ends = [end for state in states if (end := state.at("terminated", "finishedAt"))]
@@ -226,7 +226,7 @@ def _most_at_a_time(held: Iterable[_GpuInterval]) -> int:
 
 
 def _changes(held: Iterable[_GpuInterval]) -> Iterator[tuple[int, int, int]]:
-    """Moments at which GPUs are taken and given back; at equal times they are given back first."""
+    """Yield the moments at which GPUs are taken and given back; at equal times they are given back first."""
     for one in held:
         yield one.start_us, 1, one.gpus
         yield max(one.end_us, one.start_us + 1), 0, -one.gpus

@@ -103,7 +103,7 @@ class Lines:
 
 
 def whole(value: Decimal) -> int:
-    """`value` to the nearest integer, halves up.
+    """Return `value` to the nearest integer, halves up.
 
     Raises
     ------

@@ -18,7 +18,7 @@ _COLUMNS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "bat
 
 
 def resembles(head: str) -> int:
-    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its columns the beginning of a text has; 0 where it is of another format."""
     return headed(head, _COLUMNS)
 
 

@@ -28,7 +28,7 @@ _SPACE = b" \t\r\n\xef\xbb\xbf"
 
 
 def resembles(head: str) -> int:
-    """How many of its columns or keys the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its columns or keys the beginning of a text has; 0 where it is of another format."""
     if head.lstrip().startswith("["):
         return sum(key in head for key in _KEYS) if all(key in head for key in _KEYS) else 0
     return headed(head, _COLUMNS)

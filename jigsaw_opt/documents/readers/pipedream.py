@@ -181,7 +181,7 @@ def _order(graph: _ProfileGraph, lines: Lines) -> list[str]:
 
 
 def _groups(graph: _ProfileGraph, order: list[str]) -> list[Group]:
-    """Nodes between neighbouring cuts, nodes that no gradient reaches first.
+    """Return the nodes between neighbouring cuts, nodes that no gradient reaches first.
 
     Such a node (an attention mask, say) has no parameters and no backward time, and neither has anything before it.
     Its edges may run past a cut, for no gradient flows along them.

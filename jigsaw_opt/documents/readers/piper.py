@@ -209,7 +209,7 @@ def _check(tree: dict[str, Any], report: Report) -> None:
 
 
 def _check_options(options: list[Any], ends: tuple[set[int], set[int]], place: Place, report: Report) -> None:
-    """Names are different, and bytes stand for every edge of the node and for no other."""
+    """Check that names are different, and that bytes stand for every edge of the node and for no other."""
     names: set[str] = set()
     for at, option in enumerate(options):
         if option["id"] in names:

@@ -17,7 +17,7 @@ _COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 
 
 def resembles(head: str) -> int:
-    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its columns the beginning of a text has; 0 where it is of another format."""
     return headed(head, _COLUMNS)
 
 

@@ -133,7 +133,7 @@ def _read_application(folder: Path, gpu: str) -> Application:
 
 
 def _placement(row: Row) -> tuple[int, ...]:
-    """GPUs on each server, a digit each."""
+    """Return the GPUs on each server, a digit each."""
     digits = tuple(map(int, str(row.integer("placement"))))
     if 0 in digits:
         row.add("placement has a server without GPUs")
@@ -184,7 +184,7 @@ def _epochs(path: Path) -> tuple[Epoch, ...]:
 
 
 def _means(placements: Mapping[tuple[int, ...], list[PolluxSample]]) -> dict[tuple[int, int], list[PolluxSample]]:
-    """Mean times of all placements with as many servers and GPUs, by samples a GPU."""
+    """Return the mean times of all placements with as many servers and GPUs, by samples a GPU."""
     groups: dict[tuple[int, int], dict[int, list[PolluxSample]]] = {}
     for placement, samples in placements.items():
         group = groups.setdefault((len(placement), sum(placement)), {})

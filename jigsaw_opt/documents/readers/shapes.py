@@ -13,7 +13,7 @@ Sizes = tuple[int, list[Shape]]
 
 
 def sizes(kind: str, parameters: Mapping[str, Any], shape: Shape) -> Sizes:
-    """Weights and kept outputs of a layer.
+    """Return the weights and kept outputs of a layer.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def _image(shape: Shape, channels: int | None = None) -> Shape:
 
 
 def _slid(shape: Shape, channels: int, kernel: int, stride: int, padding: int) -> Shape:
-    """Shape after a window has slid over an image (PyTorch's rule for convolutions and pools)."""
+    """Return the shape after a window has slid over an image (PyTorch's rule for convolutions and pools)."""
     height, width = ((length + 2 * padding - kernel) // stride + 1 for length in shape[1:])
     if height < 1 or width < 1:
         raise ValueError("the window is larger than the input")

@@ -53,7 +53,7 @@ class _SacctLine(NamedTuple):
 
 
 def resembles(head: str) -> int:
-    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its columns the beginning of a text has; 0 where it is of another format."""
     return headed(head, _COLUMNS, "|")
 
 
@@ -210,7 +210,7 @@ def _limit_us(row: Row) -> int | None:
 
 
 def _duration_us(row: Row, tally: Tally) -> int:
-    """Elapsed time; between local times a change of the clocks would count."""
+    """Return the elapsed time; between local times a change of the clocks would count."""
     elapsed = row.optional_text("Elapsed") if row.has("Elapsed") else ""
     found = duration_us(elapsed if elapsed.count(":") != 1 else f"00:{elapsed}")
     if found is None and row.has("ElapsedRaw") and not row.is_missing("ElapsedRaw"):

@@ -147,7 +147,7 @@ class JobTable:
         self._header = [ours.get(name, f"({name})" if name in names else name) for name in self._header]
 
     def has(self, column: str) -> bool:
-        """Whether there is such a column."""
+        """Return whether there is such a column."""
         return column in self._header
 
     def leave_aside(self, column: str, why: str) -> None:
@@ -320,7 +320,7 @@ class Row:
         self.good = False
 
     def has(self, column: str) -> bool:
-        """Whether there is such a column."""
+        """Return whether there is such a column."""
         return column in self._cells
 
     def text(self, column: str) -> str:
@@ -339,11 +339,11 @@ class Row:
         return sys.intern(self.text(column))
 
     def is_missing(self, column: str) -> bool:
-        """Whether there is nothing in a cell, or what logs write for a time that has not come; or no such column."""
+        """Return whether a cell has nothing, or what logs write for a time that has not come; or is not there."""
         return is_missing(self._cells.get(column, ""))
 
     def is_zero(self, column: str) -> bool:
-        """Whether the number in a cell is 0; nothing is noted where it is none."""
+        """Return whether the number in a cell is 0; nothing is noted where it is none."""
         return _ZERO.fullmatch(self._cells[column]) is not None
 
     def integer(self, column: str, least: int = 1) -> int:

@@ -68,7 +68,7 @@ class Zone:
 
 
 def is_missing(text: str) -> bool:
-    """Whether a log says that it has no value, as of a time that has not come."""
+    """Return whether a log says that it has no value, as of a time that has not come."""
     return text.strip().lower() in _MISSING
 
 

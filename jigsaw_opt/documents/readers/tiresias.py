@@ -16,7 +16,7 @@ _COLUMNS = ("job_id", "num_gpu", "submit_time", "model_name", "duration")
 
 
 def resembles(head: str) -> int:
-    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    """Return how many of its columns the beginning of a text has; 0 where it is of another format."""
     return headed(head, _COLUMNS)
 
 

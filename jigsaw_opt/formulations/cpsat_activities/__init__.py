@@ -64,7 +64,7 @@ class CpSatActivities:
         self.axis, self.proto = axis, proto
 
     def plan(self, value: Callable[[cp_model.IntVar], int]) -> Timetable:
-        """Timetable of a solution, given the value of each variable."""
+        """Return the timetable of a solution, given the value of each variable."""
         decisions = []
         for it in self.jobs:
             held = [next(g for g, literal in at.items() if value(literal)) for at in it.at]
@@ -141,7 +141,7 @@ def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
 
 
 def spans_suffice(operations: Operations) -> bool:
-    """Whether a cyclic instance can be stated in absolute times, with the period as a variable.
+    """Return whether a cyclic instance can be stated in absolute times, with the period as a variable.
 
     Slots of one job are on different GPUs, so those of a single job share no GPU. Where a barrier keeps each slot
     within one period, its blocks are apart modulo the period where they are apart at all, and so is what they hold.
@@ -152,7 +152,7 @@ def spans_suffice(operations: Operations) -> bool:
 
 
 def _uses_links(operations: Operations) -> bool:
-    """Whether a transfer may use a link."""
+    """Return whether a transfer may use a link."""
     return bool(operations.cluster.links) and any(graph.shape.transfers for graph in operations.shaped)
 
 
@@ -235,7 +235,7 @@ def add_objective(
 
 
 def interval_count(operations: Operations) -> int:
-    """About how many optional intervals the model has."""
+    """Return about how many optional intervals the model has."""
     gpus, count = Gpus(operations.routes), 0
     others = windows.interval_count(operations)
     types = [gpus.gpu_type(g) for g in range(len(gpus.all))]

@@ -87,7 +87,7 @@ class _Taken:
         self.demands += [demand] * len(intervals)
 
     def close(self, capacity: int) -> None:
-        """No more is taken than there is."""
+        """Require that no more is taken than there is."""
         self.model.add_cumulative(self.intervals, self.demands, capacity)
 
 
@@ -109,7 +109,7 @@ class _Span:
             self.rows.append((start.phase, length, periods))
 
     def time(self, axis: TimeAxis) -> Expression:
-        """How long it lasts in all iterations."""
+        """Return how long it lasts in all iterations."""
         return sum(length + axis.limit * periods for _, length, periods in self.rows)
 
     def add_to(self, taken: _Taken, literal: cp_model.IntVar) -> None:
@@ -124,7 +124,7 @@ class _Span:
 def _add_held_time(
     model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, spans: Sequence[_Span], axis: TimeAxis, unit: int
 ) -> None:
-    """Bytes times time of the holds of a slot find room in a period; it follows, and the engine's relaxation needs it.
+    """Fit bytes times time of a slot's holds into a period: implied, but the engine's relaxation needs it.
 
     The lengths of holds are sums of waits, so waits alone then show that a period is too short.
     """

@@ -42,7 +42,7 @@ def add_placement(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> N
 
 
 def _add_reach(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
-    """All slots are in one connected part of the cluster; under a policy, routes that keep it join any two."""
+    """Keep all slots in one connected part; under a policy, let routes that keep it join any two."""
     if it.graph.job.route_policy is not None:
         routes = gpus.routes.under(it.graph.job.route_policy)
         for first, second in combinations(it.on, 2):
@@ -100,7 +100,7 @@ def add_sizes(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
 
 
 def _block_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, block: int) -> Expression:
-    """Duration of a block; no less than on the slowest of its GPUs."""
+    """Return the duration of a block; no less than on the slowest of its GPUs."""
     table, slots = it.graph.shape.blocks[block].duration_us, it.graph.takes_part[block]
     times = sorted({table[gpus.gpu_type(g)] for slot in slots for g in it.at[slot]})
     if len(times) <= 1:
@@ -113,7 +113,7 @@ def _block_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, block:
 
 
 def _transfer_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, operation: int) -> Expression:
-    """Duration of a transfer, and which links it occupies, by the servers of its slots."""
+    """Return the duration of a transfer, and which links it occupies, by the servers of its slots."""
     graph, slots = it.graph, it.graph.takes_part[operation]
     outcomes: dict[tuple[tuple[int, ...], int], cp_model.IntVar] = {}
     for servers in product(*(it.on[slot] for slot in slots)):
@@ -140,7 +140,7 @@ def _transfer_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, ope
 
 
 def _any_of(model: cp_model.CpModel, literals: Iterable[cp_model.IntVar]) -> cp_model.IntVar:
-    """Literal of one of several of which at most one holds."""
+    """Return the literal of one of several of which at most one holds."""
     known = list(literals)
     if len(known) == 1:
         return known[0]

@@ -62,14 +62,14 @@ def sorted_starts(graph: ShapedGraph, rows: Sequence[Sequence[int]]) -> list[lis
 
 
 def _holds_forward(graph: ShapedGraph, part: Sequence[int]) -> bool:
-    """Whether waits alone keep every hold of a part from ending before it begins."""
+    """Return whether waits alone keep every hold of a part from ending before it begins."""
     zeros, members = [0] * graph.size, set(part)
     own = [hold for hold in graph.holds if hold.start in members]
     return all(hold.end in graph.longest_from(hold.start, zeros) for hold in own)
 
 
 def alike_parts(graph: ShapedGraph) -> list[list[Sequence[int]]]:
-    """Parts of a job in groups of two or more that are alike.
+    """Return the parts of a job in groups of two or more that are alike.
 
     A part is a set of operations that edges or holds join. Two are alike where their operations, in the order of the
     shape, have the same slots, durations, edges and holds: then all that binds a plan stays true where they change
@@ -82,7 +82,7 @@ def alike_parts(graph: ShapedGraph) -> list[list[Sequence[int]]]:
 
 
 def _parts(graph: ShapedGraph) -> list[list[int]]:
-    """Operations that edges or holds join, each part in the order of the shape."""
+    """Return the operations that edges or holds join, each part in the order of the shape."""
     import networkx as nx
 
     joined: nx.Graph[int] = nx.Graph()
@@ -93,7 +93,7 @@ def _parts(graph: ShapedGraph) -> list[list[int]]:
 
 
 def _pattern(graph: ShapedGraph, part: Sequence[int]) -> Hashable:
-    """All that there is to a part, its operations numbered by their place in it."""
+    """Return all that there is to a part, its operations numbered by their place in it."""
     place = {operation: number for number, operation in enumerate(part)}
     edges = sorted((place[a], place[b], lag) for a, b, lag in graph.edges if a in place)
     holds = sorted((place[h.start], place[h.end], h.slot, h.bytes) for h in graph.holds if h.start in place)
@@ -101,7 +101,7 @@ def _pattern(graph: ShapedGraph, part: Sequence[int]) -> Hashable:
 
 
 def _operation(graph: ShapedGraph, operation: int) -> Hashable:
-    """Slots and durations of an operation."""
+    """Return the slots and durations of an operation."""
     if operation < graph.blocks:
         return graph.takes_part[operation], tuple(sorted(graph.shape.blocks[operation].duration_us.items()))
     transfer = graph.shape.transfers[operation - graph.blocks]

@@ -31,11 +31,11 @@ class Gpus:
         self.all = self.cluster.gpus.places
 
     def gpu_type(self, gpu: int) -> str:
-        """Type of a GPU."""
+        """Return the type of a GPU."""
         return self.cluster.servers[self.all[gpu][0]].gpu_type
 
     def memory(self, gpu: int) -> int:
-        """Bytes of a GPU."""
+        """Return the bytes of a GPU."""
         return self.cluster.servers[self.all[gpu][0]].gpu_memory
 
 
@@ -150,7 +150,7 @@ class TimeAxis:
         return Start(start, start)
 
     def later(self, periods: int) -> Expression:
-        """So many periods."""
+        """Return the length of so many periods."""
         return 0
 
     def phase(self, start_us: int, first_us: int) -> int:
@@ -205,7 +205,7 @@ class SpanAxis(TimeAxis):
         self.period = period
 
     def later(self, periods: int) -> Expression:
-        """So many periods."""
+        """Return the length of so many periods."""
         return periods * self.period
 
 
@@ -244,7 +244,7 @@ class ModuloAxis(TimeAxis):
         return Start(phase + self.limit * turns, phase, turns)
 
     def later(self, periods: int) -> Expression:
-        """So many periods."""
+        """Return the length of so many periods."""
         return periods * self.limit
 
     def phase(self, start_us: int, first_us: int) -> int:

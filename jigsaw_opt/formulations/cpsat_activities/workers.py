@@ -74,7 +74,7 @@ class WorkerJobs:
         self._add_order()
 
     def _add_order(self) -> None:
-        """Identical jobs end in their order; a plan that has them otherwise stays one under other names."""
+        """Let identical jobs end in their order; a plan with another order stays one under other names."""
         for group in identical_jobs(self.operations) if self.jobs else ():
             for j, k in pairwise(group):
                 self.model.add(self.jobs[j].ends[-1] <= self.jobs[k].ends[-1])
@@ -161,7 +161,7 @@ class WorkerJobs:
             add_hint(self.model, it, own, [self.network.eligibility.index[name] for name in plan.gpus])
 
     def _in_order(self, plans: tuple[JobPlan, ...]) -> list[JobPlan]:
-        """For each job the plan that it takes where identical ones end in their order, on clocks of their own."""
+        """Return for each job the plan that it takes where identical ones end in order, on clocks of their own."""
 
         def end(plan: JobPlan) -> int:
             return job_end(plan) - (phase_of(plan) if self.clock is not None else 0)

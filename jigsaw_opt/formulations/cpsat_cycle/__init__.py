@@ -52,7 +52,7 @@ class CpSatCycle:
         self.network, self.jobs, self.clock, self.proto = network, tuple(jobs), clock, proto
 
     def plan(self, value: Value) -> Timetable:
-        """Timetable of a solution, given the value of each variable."""
+        """Return the timetable of a solution, given the value of each variable."""
         eligibility = self.network.eligibility
         decisions = [
             later(decision_of(eligibility, it, value), value(phase))
@@ -123,7 +123,7 @@ def add_wrap(model: cp_model.CpModel, it: JobVariables, clock: ModuloClock) -> N
 
 
 def phase_of(plan: JobPlan) -> int:
-    """When the job's own clock reads 0 in a plan."""
+    """Return when the job's own clock reads 0 in a plan."""
     return min(block.start_us for block in plan.iterations[0].blocks)
 
 

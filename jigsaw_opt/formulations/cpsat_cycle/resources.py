@@ -167,7 +167,7 @@ def blocks_on(
 
 
 def _size(model: cp_model.CpModel, times: Sequence[int], levels: dict[int, cp_model.IntVar]) -> Expression:
-    """Duration of a block at the level that is chosen for it."""
+    """Return the duration of a block at the level that is chosen for it."""
     sizes = {d: times[d - 1] for d in levels}
     if len(set(sizes.values())) == 1:
         return next(iter(sizes.values()))

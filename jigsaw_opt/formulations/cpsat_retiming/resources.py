@@ -41,7 +41,7 @@ def add_disjoint(
             users.setdefault(("link", link), []).append((j, LINKS))
 
     def intervals(user: User) -> list[cp_model.IntervalVar]:
-        """Intervals of a job's slot, or of its transfers."""
+        """Return the intervals of a job's slot, or of its transfers."""
         it, slot = jobs[user[0]], user[1]
         if slot == LINKS:
             operations = [pair for row, sizes in zip(it.moves, it.durations, strict=True) for pair in zip(row, sizes)]

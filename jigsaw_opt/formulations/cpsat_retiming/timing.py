@@ -45,7 +45,7 @@ def add_job(model: cp_model.CpModel, it: TaskVariables, frame: Frame) -> None:
 
 
 def _size(model: cp_model.CpModel, it: TaskVariables, i: int, slot: int) -> Expression:
-    """Duration of a block at the level that is chosen for it."""
+    """Return the duration of a block at the level that is chosen for it."""
     table, literals = it.task.tables[slot], it.levels[i][slot]
     if len(literals) == 1:
         return table[next(iter(literals)) - 1]
@@ -82,7 +82,7 @@ def _add_readiness(
 
 
 def _duration(model: cp_model.CpModel, it: TaskVariables, i: int, bucket: int) -> Expression:
-    """Duration of a transfer; under a free rule by the number of its contributors."""
+    """Return the duration of a transfer; under a free rule by the number of its contributors."""
     job, channel = it.task.job, it.task.channel
     fewest = fewest_contributors(job, bucket)
     if job.rule.multiset is not None or fewest == job.slots:

@@ -58,7 +58,7 @@ class CpSatTimetable:
         self.network, self.jobs, self.proto = network, tuple(jobs), proto
 
     def plan(self, value: Value) -> Timetable:
-        """Timetable of a solution, given the value of each variable."""
+        """Return the timetable of a solution, given the value of each variable."""
         eligibility = self.network.eligibility
         return Timetable(assemble(eligibility.operations, [decision_of(eligibility, it, value) for it in self.jobs]))
 

@@ -64,7 +64,7 @@ def _bridge(
 
 
 def _any_used(model: cp_model.CpModel, it: JobVariables, servers: Sequence[int]) -> cp_model.IntVar | None:
-    """Literal of a worker on one of the servers."""
+    """Return the literal of a worker on one of the servers."""
     if len(servers) == 1:
         return it.used[servers[0]]
     literal = model.new_bool_var("")
@@ -79,7 +79,7 @@ def _ring_neighbours(
     literal: cp_model.IntVar,
     pairs: Iterable[tuple[int, int]],
 ) -> None:
-    """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
+    """Join two servers in use where none between them is in use, or none outside, where the ring closes."""
     component = network.eligibility.routes(it.job).component
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
@@ -122,7 +122,7 @@ def add_channel(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariable
 
 
 def _shared(model: cp_model.CpModel, workers: Sequence[cp_model.IntVar]) -> cp_model.IntVar:
-    """Literal that two or more of the workers force."""
+    """Return the literal that two or more of the workers force."""
     literal = model.new_bool_var("")
     model.add(sum(workers) <= 1 + (len(workers) - 1) * literal)
     return literal

@@ -143,7 +143,7 @@ def transfers_over(
 
 
 def contended_links(jobs: Sequence[JobVariables]) -> set[int]:
-    """Links whose constraints differ: of links that every job uses together, only the first."""
+    """Return the links whose constraints differ: of links that every job uses together, only the first."""
     groups: dict[tuple[int | None, ...], int] = {}
     for link in sorted({link for it in jobs for link in it.links}):
         groups.setdefault(tuple(it.links[link].index if link in it.links else None for it in jobs), link)

@@ -73,7 +73,7 @@ def add_durations(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncodi
 
 
 def _known(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, bucket: int) -> Expression:
-    """Duration of a transfer whose number of contributors is known."""
+    """Return the duration of a transfer whose number of contributors is known."""
     count, least = it.fewest[bucket - 1], it.shortest[bucket - 1]
     if pace.fixed:
         return least
@@ -83,7 +83,7 @@ def _known(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, buc
 
 
 def _chosen(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
-    """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
+    """Return the duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest = it.job, it.fewest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
     value = model.new_int_var(it.shortest[bucket - 1], longest, f"{job.name}.{i} bucket {bucket}")
@@ -101,7 +101,7 @@ def _chosen(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, i:
 def _contributor_steps(
     model: cp_model.CpModel, it: JobVariables, i: int, bucket: int, fewest: int
 ) -> list[cp_model.IntVar]:
-    """Literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
+    """Return the literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
     steps = [model.new_bool_var("") for _ in range(fewest, it.job.slots)]
     for above, below in pairwise(steps):
         model.add_implication(below, above)

@@ -53,7 +53,7 @@ class IlpTimetable:
         self.eligibility, self.jobs, self.program = eligibility, tuple(jobs), program
 
     def plan(self, value: Value) -> Timetable:
-        """Timetable of a solution, given the value of each variable; never later than the solution."""
+        """Return the timetable of a solution, given the value of each variable; never later than the solution."""
         return Timetable(assemble(self.eligibility.operations, decisions_of(self.eligibility, self.jobs, value)))
 
 
@@ -100,7 +100,7 @@ def build(
 
 
 def _add_job(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
-    """Everything that concerns one job alone."""
+    """Add everything that concerns one job alone."""
     add_placement(model, network.eligibility, it)
     add_depth_rule(model, it)
     add_iterations(model, it)

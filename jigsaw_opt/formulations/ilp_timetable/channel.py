@@ -57,7 +57,7 @@ def _bridge(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables, lin
 
 
 def _any_used(model: AlgebraicModel, it: JobVariables, name: str, servers: Sequence[int]) -> pulp.LpVariable:
-    """Literal of a worker on one of the servers."""
+    """Return the literal of a worker on one of the servers."""
     if len(servers) == 1:
         return it.used[servers[0]]
     literal = model.binary(name)
@@ -72,7 +72,7 @@ def _ring_neighbours(
     literal: pulp.LpVariable,
     pairs: Iterable[tuple[int, int]],
 ) -> None:
-    """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
+    """Join two servers in use where none between them is in use, or none outside, where the ring closes."""
     component = network.eligibility.routes(it.job).component
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
@@ -114,7 +114,7 @@ def add_channel(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables)
 
 
 def _shared(model: AlgebraicModel, name: str, workers: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
-    """Literal that two or more of the workers force."""
+    """Return the literal that two or more of the workers force."""
     literal = model.binary(name)
     model.add(model.total(workers) <= 1 + (len(workers) - 1) * literal, name)
     return literal

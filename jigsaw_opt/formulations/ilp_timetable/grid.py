@@ -29,7 +29,7 @@ def time_step(operations: Operations) -> int:
 
 
 def _channels(operations: Operations) -> list[Channel]:
-    """Every rate with every latency that a channel may have."""
+    """Return every rate with every latency that a channel may have."""
     servers, links = operations.cluster.servers, operations.cluster.links
     rates = {server.fabric_bandwidth for server in servers} | {link.bandwidth for link in links}
     latencies = {server.fabric_latency_us for server in servers} | {link.latency_us for link in links}

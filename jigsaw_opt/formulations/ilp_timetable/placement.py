@@ -131,7 +131,7 @@ def add_memory(model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequenc
 
 
 def _memory_of_gpu(model: AlgebraicModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
-    """One row for each worker whose activations may be the largest."""
+    """Add one row for each worker whose activations may be the largest."""
     states = [(it.job.state_bytes, it.here[g]) for it in inside]
     for it in inside:
         sizes = it.job.activation_bytes

@@ -74,7 +74,7 @@ class _JobRun:
         self.decision = JobDecision([eligibility.gpus[g] for g in self.gpus], self.levels, self.blocks, self.transfers)
 
     def turns(self) -> Iterator[_OperationTurn]:
-        """All operations in their order; rounding and ties never reverse two iterations or two buckets."""
+        """Yield all operations in their order; rounding and ties never reverse two iterations or two buckets."""
         now = 0.0
         for i in range(len(self.levels)):
             for position, (priority, operation) in enumerate(sorted((p, n) for n, p in enumerate(self._priorities(i)))):

@@ -44,7 +44,7 @@ class _Operation(NamedTuple):
     lasting: pulp.LpVariable | None = None
 
     def may_precede(self, other: _Operation) -> bool:
-        """Whether the times allow this operation to end before the other starts."""
+        """Return whether the times allow this operation to end before the other starts."""
         return self.earliest + self.least <= other.latest - other.least
 
 
@@ -113,7 +113,7 @@ def add_transfers_disjoint(
 
 
 def _transfers(it: JobVariables, pace: ChannelEncoding) -> list[_Operation]:
-    """Transfers that may last for some time: one of no duration overlaps nothing."""
+    """Return the transfers that may last for some time: one of no duration overlaps nothing."""
     found = []
     for i, exchanges in enumerate(it.exchanges):
         for b, exchange in enumerate(exchanges, 1):
@@ -129,7 +129,7 @@ def _transfers(it: JobVariables, pace: ChannelEncoding) -> list[_Operation]:
 def _add_disjoint(
     model: AlgebraicModel, resource: str, meet: pulp.LpVariable, ones: Sequence[_Operation], twos: Sequence[_Operation]
 ) -> None:
-    """Of two operations of different jobs that meet on the resource, one ends before the other starts."""
+    """Order two operations of different jobs that meet on the resource: one ends before the other starts."""
     first = {}
     for one in ones:
         for two in twos:

@@ -72,7 +72,7 @@ def add_durations(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding
 
 
 def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
-    """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
+    """Return the duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest, least = it.job, it.fewest[bucket - 1], it.shortest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
     name = f"duration_{it.number}_{i}_{bucket}"
@@ -92,7 +92,7 @@ def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding, i: i
 def _contributor_steps(
     model: AlgebraicModel, it: JobVariables, i: int, bucket: int, fewest: int
 ) -> list[pulp.LpVariable]:
-    """Literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
+    """Return the literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
     steps = [model.binary(f"contribute_{it.number}_{i}_{bucket}_{c}") for c in range(fewest + 1, it.job.slots + 1)]
     for above, below in pairwise(steps):
         model.add(below <= above, f"steps_{below.name}")

@@ -29,7 +29,7 @@ _TOLERANCE = 1000
 
 
 def rotation_periods(groups: Sequence[Group], rotation: Rotation) -> Times:
-    """Microseconds of one round of each group, in which each of its jobs does one iteration, in the best order.
+    """Return the microseconds of one round of each group, one iteration a job, in the best order.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def rotation_periods(groups: Sequence[Group], rotation: Rotation) -> Times:
 
 
 def _published(jobs: Times) -> Times:
-    """Period as in Muri's `calc_iteration_time`; `jobs` by group, order, position and stage."""
+    """Return the period as in Muri's `calc_iteration_time`; `jobs` by group, order, position and stage."""
     import numpy as np
 
     ends = [np.zeros(jobs.shape[:2], dtype=np.int64)]
@@ -82,14 +82,14 @@ def _slot_end(jobs: Times, ends: list[Times], i: int) -> Times:
 
 
 def _filled(jobs: Times) -> Times:
-    """Positions without a job hold one without stages."""
+    """Add jobs without stages at the positions that have none."""
     import numpy as np
 
     return np.pad(jobs, ((0, 0), (0, 0), (0, MOST_JOBS - jobs.shape[2]), (0, 0)))
 
 
 def _steady(jobs: Times) -> Times:
-    """Largest cycle mean: a cycle passes each slot once, alone or with a neighbour while a job loads."""
+    """Return the largest cycle mean: a cycle passes each slot once, alone or with a neighbour while a job loads."""
     import numpy as np
 
     slot = [np.maximum(jobs[:, :, (i + 1) % 4, 2], jobs[:, :, (i + 2) % 4, 1]) for i in range(4)]
@@ -100,7 +100,7 @@ def _steady(jobs: Times) -> Times:
 
 
 def _two_slots(pairs: Times) -> Times:
-    """Two jobs may also swap: one loads while the other computes and exchanges."""
+    """Return the period of two jobs, which may also swap: one loads while the other computes and exchanges."""
     import numpy as np
 
     load, rest = pairs[:, :, 0], pairs[:, :, 1] + pairs[:, :, 2]

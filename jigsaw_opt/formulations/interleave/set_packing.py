@@ -84,7 +84,7 @@ def build(parts: Mapping[Group, int], most_parts: int, capacity: int, timing: Ti
 
 
 def _columns(parts: Mapping[Group, int], most_parts: int) -> Iterator[tuple[int, ...]]:
-    """Multisets of parts of equal GPUs, no part more often than it is there, no group too large."""
+    """Yield multisets of parts of equal GPUs, no part more often than it is there, no group too large."""
     sizes, counts = [len(group) for group in parts], list(parts.values())
     alike: dict[int, list[int]] = {}
     for index, group in enumerate(parts):
@@ -100,7 +100,7 @@ def _columns(parts: Mapping[Group, int], most_parts: int) -> Iterator[tuple[int,
 
 
 def _values(groups: list[Group], timing: Timing) -> NDArray[np.float64]:
-    """Normalised throughput of groups of one size."""
+    """Return the normalised throughput of groups of one size."""
     import numpy as np
 
     chunks = [groups[start : start + _CHUNK] for start in range(0, len(groups), _CHUNK)]

@@ -105,7 +105,7 @@ def timetable(group: Group) -> GroupTimetable:
 
 
 def saved_alone_us(job: StagedJob) -> int:
-    """By how much a staircase shortens an iteration of a job that shares nothing.
+    """Return by how much a staircase shortens an iteration of a job that shares nothing.
 
     Its deepest worker still does the whole backward pass, so only what of the exchange is not hidden behind other
     stages shrinks, and that in proportion: what is exchanged last, with the fewest contributors, shrinks most.
@@ -123,7 +123,7 @@ def _full(job: StagedJob) -> _GroupStages:
 
 
 def _orientations(group: Group) -> Iterator[tuple[_GroupStages, ...]]:
-    """Each job with its deepest worker on the first or on the last GPU; the first job's is on the first."""
+    """Yield each job with its deepest worker on the first or the last GPU; the first job's is on the first."""
     choices = []
     for job in group:
         stages = _full(job)
@@ -150,7 +150,7 @@ def _best(group: Group, depths: Sequence[tuple[_GroupStages, ...]]) -> GroupTime
 
 
 def _trials(stages: tuple[_GroupStages, ...]) -> Iterator[_GroupTrial]:
-    """Numbers of iterations that fit into the longest one, as far as the GPUs can hold them."""
+    """Yield the numbers of iterations that fit into the longest one, as far as the GPUs can hold them."""
     longest = max(one.chain for one in stages)
     often = [range(1, min(_MOST_ITERATIONS, longest // one.chain) + 1) for one in stages]
     loaders = [loader for loader in product((0, 1), repeat=len(stages)) if loader[0] == 0]
@@ -202,7 +202,7 @@ def _sequences(iterations: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _timed(stages: Sequence[_GroupStages], sequence: Sequence[int], loader: Sequence[int]) -> int:
-    """Period of a sequence: by how much the ends of a round are later than those of the round before.
+    """Return the period of a sequence: by how much the ends of a round are later than those of the round before.
 
     If the ends of all stages move by at most that much, the first of the two rounds can be repeated with this period.
     """

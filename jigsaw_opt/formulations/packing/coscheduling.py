@@ -88,7 +88,7 @@ class Coschedule:
     period_us: Fraction
 
     def rates(self, iteration_us: Fraction) -> tuple[float, ...]:
-        """Normalised progress of each job in unit time when each does an iteration in `iteration_us`."""
+        """Return the normalised progress of each job in unit time when each does an iteration in `iteration_us`."""
         return tuple(float(reference / iteration_us) for reference in self.references_us)
 
 
@@ -162,7 +162,7 @@ def coschedule_instance(
 
 
 def coschedules(problem: PackingProblem, number: int, references: Mapping[JobKind, int]) -> Iterator[Coschedule]:
-    """All coschedules on servers of one type.
+    """Yield all coschedules on servers of one type.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ class _KindOnType:
 
 
 def _have_room(server_type: ServerType, first: _KindOnType, second: _KindOnType) -> bool:
-    """Whether two jobs fit into the memory of the same GPUs with any levels (specification: memory)."""
+    """Return whether two jobs fit into the memory of the same GPUs with any levels (specification: memory)."""
     return most_bytes((first.full, second.full)) <= server_type.server.gpu_memory
 
 

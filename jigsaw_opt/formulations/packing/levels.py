@@ -12,7 +12,7 @@ __all__ = ["cheapest_levels", "with_cheapest_levels"]
 
 
 def cheapest_levels(job: OperationGraph, cost: Sequence[int]) -> tuple[int, ...] | None:
-    """Levels of the slots, ascending, of least total cost that a free rule allows in every iteration alike.
+    """Return the levels of the slots, ascending, of least total cost that a free rule allows in every iteration alike.
 
     As many slots as the rule asks for are at the last level. The levels of the others add up to the rest of the
     least total of an iteration, rounded up; which levels these are is a knapsack problem, solved exactly.

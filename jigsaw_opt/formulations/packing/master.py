@@ -58,7 +58,7 @@ class ServerPattern:
         return found
 
     def progress(self, rates: Rates) -> dict[int, float]:
-        """Progress by class, ``r_cp``."""
+        """Return the progress by class, ``r_cp``."""
         found: dict[int, float] = {}
         for team, copies in self.teams:
             for number, rate in zip(team.classes, rates[team.coschedule], strict=True):
@@ -105,15 +105,15 @@ class Master:
             self._value(number, of_class)
 
     def servers(self, number: int) -> int:
-        """Row of the servers of a type."""
+        """Return the row of the servers of a type."""
         return number
 
     def jobs(self, number: int) -> int:
-        """Row of the jobs of a class."""
+        """Return the row of the jobs of a class."""
         return self.types + number
 
     def progress(self, number: int) -> int:
-        """Row of the progress of a class."""
+        """Return the row of the progress of a class."""
         return self.types + self.classes + number
 
     def program(self) -> LinearProgram:

@@ -88,7 +88,7 @@ class Pricing:
         self.coschedules, self.on_type, self.members = coschedules, on_type, members
 
     def patterns(self, prices: Prices, rates: Rates, counts: Sequence[int]) -> Iterator[Priced]:
-        """For each number of GPUs the pattern filled with the best coschedule of it; the best of all is among them.
+        """Yield for each number of GPUs the pattern filled with its best coschedule; the best is among them.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class Pricing:
 
 
 def _choose(terms: list[tuple[float, float, int]], rate: float, taken: list[int]) -> tuple[float, int]:
-    """Most that a job of a kind is worth at a rate, and its class; minus infinity where none is left."""
+    """Return the most that a job of a kind is worth at a rate, and its class; minus infinity for none left."""
     return max(((rate * worth - price, c) for worth, price, c in terms if c not in taken), default=(_NEVER, -1))
 
 
@@ -153,7 +153,7 @@ class _FilledServer(NamedTuple):
 
 
 def _fill(best: dict[int, Valued], gpus: int) -> list[_FilledServer]:
-    """Most valuable teams on 0, 1, ... `gpus` GPUs."""
+    """Return the most valuable teams on 0, 1, ... `gpus` GPUs."""
     filled = [_FilledServer(0.0, Counter())]
     for room in range(1, gpus + 1):
         found = filled[-1]

@@ -65,7 +65,7 @@ def rate_relaxation(problem: PackingProblem) -> LinearProgram:
 
 
 def _capacity(problem: PackingProblem) -> list[float]:
-    """GPUs, links and memory by type; memory in gigabytes, so that all rows are of a size."""
+    """Return GPUs, links and memory by type; memory in gigabytes, so that all rows are of a size."""
     gpus = [t.count * t.server.gpus for t in problem.types]
     memory = [n * t.server.gpu_memory / 1e9 for n, t in zip(gpus, problem.types, strict=True)]
     return [*map(float, gpus), *(float(t.count) for t in problem.types), *memory]

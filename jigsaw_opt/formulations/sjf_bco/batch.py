@@ -96,7 +96,7 @@ class Batch:
 
 
 def sharing(spreads: Sequence[Spread]) -> tuple[int, ...]:
-    """For each of the jobs that run at once, ``p_j`` of equation (6).
+    """Return for each of the jobs that run at once, ``p_j`` of equation (6).
 
     It is the largest number of jobs on several servers, the job itself included, that meet on a server of the job; 0
     for a job on one server.
@@ -110,7 +110,7 @@ def sharing(spreads: Sequence[Spread]) -> tuple[int, ...]:
 
 
 def iteration_us(network: BatchNetwork, job: RingJob, servers: int, sharing: int) -> Fraction:
-    """Time of an iteration, ``tau_j`` of equation (8), in microseconds.
+    """Return the time of an iteration, ``tau_j`` of equation (8), in microseconds.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def estimate(batch: Batch, job: RingJob) -> int:
 
 
 def overestimate(batch: Batch) -> Fraction:
-    """How much `estimate` may be too large, ``u``: the largest ratio to the time on one server, over all jobs."""
+    """Return how much `estimate` may be too large, ``u``: the largest ratio to the time on one server."""
     network = batch.network
     return max(
         estimate(batch, job) * batch.slot_us / (job.iterations * iteration_us(network, job, 1, 0)) for job in batch.jobs

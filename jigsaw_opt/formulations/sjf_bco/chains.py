@@ -38,11 +38,11 @@ class ExchangeChain:
         return self.iterations * (self.compute + self.exchange)
 
     def exchanges(self, done: int) -> bool:
-        """Whether an exchange is due after `done` slots of work."""
+        """Return whether an exchange is due after `done` slots of work."""
         return done < self.slots and done % (self.compute + self.exchange) >= self.compute
 
     def mid_exchange(self, done: int) -> bool:
-        """Whether an exchange has begun and not ended after `done` slots of work."""
+        """Return whether an exchange has begun and not ended after `done` slots of work."""
         return done % (self.compute + self.exchange) > self.compute
 
 

@@ -60,19 +60,19 @@ def build(ends: Sequence[Sequence[int]]) -> ScheduleChoice:
 def _every_end_is_within_the_makespan(
     program: AlgebraicModel, makespan: Expression, choice: Choice, ends: Sequence[Sequence[int]]
 ) -> None:
-    """(10): ``makespan >= sum_k T_j(y^k) x_j^k``."""
+    """Add equation (10): ``makespan >= sum_k T_j(y^k) x_j^k``."""
     for j, row in enumerate(choice):
         program.add(makespan >= program.total(ends[k][j] * x for k, x in enumerate(row)), f"end_{j}")
 
 
 def _every_job_has_one_schedule(program: AlgebraicModel, choice: Choice) -> None:
-    """(11): ``sum_k x_j^k = 1``."""
+    """Add equation (11): ``sum_k x_j^k = 1``."""
     for j, row in enumerate(choice):
         program.add(program.total(row) == 1, f"one_{j}")
 
 
 def _all_jobs_have_the_same(program: AlgebraicModel, choice: Choice) -> None:
-    """(12): ``x_j^k = x_j'^k``, for neighbours, which says it for all."""
+    """Add equation (12): ``x_j^k = x_j'^k``, for neighbours, which says it for all."""
     for j, (row, following) in enumerate(pairwise(choice)):
         for k, (mine, other) in enumerate(zip(row, following, strict=True)):
             program.add(mine == other, f"same_{j}_{k}")

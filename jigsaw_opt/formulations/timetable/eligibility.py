@@ -27,19 +27,19 @@ class GpuEligibility:
         self.index: dict[str, int] = {name: g for g, name in enumerate(index.names)}
 
     def server(self, gpu: int) -> int:
-        """Index of the server of a GPU."""
+        """Return the index of the server of a GPU."""
         return self.gpus[gpu][0]
 
     def gpu_type(self, gpu: int) -> str:
-        """Type of a GPU."""
+        """Return the type of a GPU."""
         return self.operations.cluster.servers[self.server(gpu)].gpu_type
 
     def memory(self, gpu: int) -> int:
-        """Bytes of memory of a GPU."""
+        """Return the bytes of memory of a GPU."""
         return self.operations.cluster.servers[self.server(gpu)].gpu_memory
 
     def allowed(self, job: OperationGraph) -> tuple[int, ...]:
-        """GPUs that may hold a worker of `job`."""
+        """Return the GPUs that may hold a worker of `job`."""
         usable = usable_gpus(self.operations, job)
         if job.route_policy is not None:
             usable = _with_room(usable, self.routes(job), job.slots)
@@ -59,7 +59,7 @@ class GpuEligibility:
         return span is not None and span <= most
 
     def routes(self, job: OperationGraph) -> Routes:
-        """Routes of the transfers of `job`."""
+        """Return the routes of the transfers of `job`."""
         return self.operations.routes.under(job.route_policy)
 
 

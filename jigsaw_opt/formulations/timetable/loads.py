@@ -102,7 +102,7 @@ def link_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], literal: 
 
 
 def load_rows(loads: Sequence[Load]) -> Iterator[tuple[list[Any], int]]:
-    """For every head and tail that occurs, the work of all jobs with no smaller ones, and the time around it."""
+    """Yield for every head and tail that occurs the work of all jobs with no smaller ones, and the time around it."""
     for head in sorted({load.head for load in loads}):
         for tail in sorted({load.tail for load in loads}):
             late = [load for load in loads if load.head >= head and load.tail >= tail]

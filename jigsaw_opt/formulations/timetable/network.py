@@ -81,7 +81,7 @@ class RoutedNetwork:
 
 
 def identical_jobs(operations: Operations) -> list[list[int]]:
-    """Jobs in groups that differ in nothing but their name."""
+    """Return the jobs in groups that differ in nothing but their name."""
     groups: list[list[int]] = []
     nameless = [replace(job, name="") for job in operations.jobs]
     for j, job in enumerate(nameless):
@@ -94,7 +94,7 @@ def identical_jobs(operations: Operations) -> list[list[int]]:
 
 
 def identical_servers(network: RoutedNetwork) -> list[list[int]]:
-    """Servers in groups whose swap changes nothing: alike, and on equal links to the same neighbour.
+    """Return the servers in groups whose swap changes nothing: alike, on equal links to one neighbour.
 
     In a ring over a cluster without cycles the order of the servers is of no effect; elsewhere it decides
     which routes are taken, and every server is a group of its own, as where policies or power caps name servers.

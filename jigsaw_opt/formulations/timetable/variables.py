@@ -67,7 +67,7 @@ class JobVariables(Generic[Variable, Expression]):
     shortest: list[int] = field(default_factory=list)
 
     def on_one_server(self, eligibility: GpuEligibility) -> bool:
-        """Whether all workers sit on one server, for over links the job would end too late."""
+        """Return whether all workers sit on one server, for over links the job would end too late."""
         return not eligibility.may_cross(self.job, self.window.deadline - self.window.release)
 
     def on_server(self, eligibility: GpuEligibility, server: int) -> Sequence[Variable]:
@@ -83,7 +83,7 @@ class JobVariables(Generic[Variable, Expression]):
         return [literal for g, literal in self.here.items() if eligibility.server(g) == server]
 
     def earliest(self, i: int) -> int:
-        """No block of iteration `i` starts earlier, in microseconds."""
+        """Return the earliest start of a block of iteration `i`, in microseconds."""
         return self.window.release + i * self.window.iteration
 
     def latest(self, i: int) -> int:
@@ -91,11 +91,11 @@ class JobVariables(Generic[Variable, Expression]):
         return self.window.deadline - (self.job.iterations - 1 - i) * self.window.iteration
 
     def certain(self, bucket: int) -> bool:
-        """Whether the number of contributors of a bucket is always the least one."""
+        """Return whether the number of contributors of a bucket is always the least one."""
         return self.job.rule.multiset is not None or self.fewest[bucket - 1] == self.job.slots
 
     def different_levels(self, gpu: int) -> list[dict[int, Variable]]:
-        """Level literals on a GPU by iteration; only one iteration where all have the same literals."""
+        """Return the level literals on a GPU by iteration; only one iteration where all have the same literals."""
         return [levels[gpu] for levels in (self.levels if len(candidate_levels(self.job)) > 1 else self.levels[:1])]
 
 

@@ -89,7 +89,7 @@ def _serial_iteration(job: OperationGraph, slowest: Channel, turns: int) -> int:
 def windows(
     operations: Operations, limit: int, latest_ends: Mapping[int, int] = MappingProxyType({})
 ) -> tuple[Window, ...]:
-    """Window of each job in plans whose objective is at most `limit`.
+    """Return the window of each job in plans whose objective is at most `limit`.
 
     From the limit and the earliest ends of the other jobs follows a job's deadline, unless it guarantees an earlier
     one.

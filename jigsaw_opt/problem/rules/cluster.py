@@ -59,7 +59,7 @@ def _check_known(ends: list[Any], place: Place, points: set[str], report: Report
 
 
 def _check_caps(cluster: Json, known: Names | None, place: Place, report: Report) -> None:
-    """Power caps have names of their own, and each names servers, no server twice (specification: power-caps)."""
+    """Report caps that share a name, and servers in a cap that do not exist or stand there twice."""
     caps = list_at(cluster, "power_caps")
     check_unique(names_of(caps, place), report)
     for number, cap in enumerate(caps):

@@ -100,7 +100,7 @@ def plain(value: Any, flat: bool = False) -> Any:
 
 
 def _settled(value: Any) -> Any:
-    """As `plain`, but lists that stand in no mapping are tuples."""
+    """Convert a value as `plain` does, but make lists that stand in no mapping tuples."""
     if isinstance(value, list | tuple | range):
         return tuple([item if isinstance(item, Keyed) else _settled(item) for item in value])
     return plain(value)
@@ -119,7 +119,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _defaults(kind: type[Keyed]) -> dict[str, Any]:
-    """Each field of a class with its default, or ``dataclasses.MISSING``."""
+    """Return each field of a class with its default, or ``dataclasses.MISSING``."""
     found = _FIELDS.get(kind)
     if found is None:
         found = _FIELDS[kind] = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ def _check_times(layer: Any, place: Place, report: Report) -> Any:
 
 
 def _check_edges(edges: list[Any], layers: int, place: Place, report: Report) -> None:
-    """Edges join two layers each, once, form no cycle, and join all layers."""
+    """Report edges that do not join two layers each, once, that form a cycle, or that do not join all."""
     before: dict[int, set[int]] = {}
     joined: list[tuple[int, int]] = []
     for at, edge in enumerate(edges):

@@ -59,7 +59,7 @@ def _check_levels(levels: Any, segments: int, place: Place, report: Report) -> N
 
 
 def _check_times(segments: list[Any], place: Place, report: Report) -> None:
-    """Forward times add up to at least 1 on every type that all segments have in both tables."""
+    """Report forward times that add up to less than 1 on a type that all segments have in both tables."""
     tables = [dict_at(s, key) if isinstance(s, dict) else {} for s in segments for key in ("forward_us", "backward_us")]
     forward = tables[::2]
     for gpu_type in tables[0]:

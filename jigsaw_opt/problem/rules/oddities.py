@@ -33,7 +33,7 @@ def report_oddities(tree: Any, report: Report, place: Place, repeats: Repeats | 
 
 
 def _oddities(tree: Any, place: Place, repeats: Repeats) -> Iterator[tuple[Place, str]]:
-    """Duplicate keys and strings with lone surrogates anywhere in `tree`."""
+    """Yield duplicate keys and strings with lone surrogates anywhere in `tree`."""
     if isinstance(tree, str):
         if _has_lone_surrogate(tree):
             yield place, "a string holds a lone surrogate, which is no character"

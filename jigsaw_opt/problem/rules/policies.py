@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 def check_policies(cluster: Json, points: Collection[str] | None, place: Place, report: Report) -> None:
-    """Names in policies refer to something.
+    """Report names in policies that refer to nothing.
 
     Parameters
     ----------

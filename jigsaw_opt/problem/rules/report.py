@@ -100,7 +100,7 @@ class Report:
 
 
 def quoted(text: str) -> str:
-    """`text` between quotes, cut to a readable length, printable whatever it holds."""
+    """Return `text` between quotes, cut to a readable length, printable whatever it holds."""
     shown = text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
 

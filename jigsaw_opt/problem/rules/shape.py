@@ -109,7 +109,7 @@ def _check_edges(edges: list[Any], known: Names | None, place: Place, report: Re
 
 
 def _cycles(edges: Sequence[tuple[str, str]]) -> Iterator[list[str]]:
-    """Cycles that share no operation; at least one, if there is any."""
+    """Yield cycles that share no operation; at least one, if there is any."""
     after: defaultdict[str, list[str]] = defaultdict(list)
     for one, other in edges:
         after[one].append(other)

@@ -170,7 +170,7 @@ class _Compiler:
         return check
 
     def _alternatives(self, options: list[dict[str, Any]]) -> Check:
-        """Of objects that keys of their own tell apart."""
+        """Return the check of objects that keys of their own tell apart."""
         keys = [option["properties"].keys() for option in options]
         choices = [
             (key, self._with_others_named(option, key, own, set().union(*keys)))
@@ -204,7 +204,7 @@ class _Compiler:
         return check
 
     def _rules(self, options: list[dict[str, Any]]) -> Check:
-        """Of depth rules."""
+        """Return the check of depth rules."""
         by_rule = {option["properties"]["rule"]["const"]: self.compile(option) for option in options}
         # Most documents say nothing but the rule, thousands of times: that takes no look at the keys one by one.
         complete = [
@@ -249,7 +249,7 @@ def _part(name: str) -> Check:
 
 
 def _any_of(options: list[Check]) -> Check:
-    """Of alternatives that are told apart only deep within: the one with fewest problems, the first of several."""
+    """Return the check of alternatives told apart deep within: the one with fewest problems counts."""
 
     def check(value: Any, place: Place, report: Report) -> None:
         found: list[Sequence[Problem]] = []

@@ -24,7 +24,7 @@ class TargetTable:
         self._distances: dict[tuple[int, int | None], list[int]] = {}
 
     def links(self, node: int, target: int, without: int | None = None) -> list[int]:
-        """Links of `node` that lead nearer to `target`, by the names of the nodes behind them.
+        """Return the links of `node` that lead nearer to `target`, by the names of the nodes behind them.
 
         Parameters
         ----------
@@ -49,7 +49,7 @@ class TargetTable:
         """
 
     def _distances_to(self, target: int, without: int | None) -> list[int]:
-        """Links from every node to `target`; -1 where there is no path."""
+        """Return the links from every node to `target`; -1 where there is no path."""
         key = (target, without)
         if key not in self._distances:
             found = [-1] * len(self.graph.nodes)

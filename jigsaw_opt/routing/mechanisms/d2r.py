@@ -35,7 +35,7 @@ class _D2RSwitches:
         return None
 
     def links_changed(self, dead: frozenset[int], now_us: int) -> None:
-        """Switches hear nothing of links of others."""
+        """Ignore the change: switches hear nothing of links of others."""
 
 
 class D2R:

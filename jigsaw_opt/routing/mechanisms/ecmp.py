@@ -14,7 +14,7 @@ __all__ = ["Ecmp"]
 
 class _EcmpSwitches(TargetTable):
     def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
-        """One of the live links that lead nearer, the same for all packets of a flow while none of them changes."""
+        """Return one of the live links that lead nearer, the same for all packets of a flow while none changes."""
         links = [link for link in self.links(packet.node, packet.flow.target) if link not in dead]
         return links[zlib.crc32(f"{packet.label},{packet.node}".encode()) % len(links)] if links else None
 

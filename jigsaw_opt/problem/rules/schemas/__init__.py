@@ -20,7 +20,7 @@ _PARTS_OF: dict[Kind, Kind] = {"phased-plan": "plan", "phased-replay": "replay"}
 
 
 def schema(kind: Kind) -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of a document.
+    """Return the JSON Schema (draft 2020-12) of a document.
 
     That of an instance has the depth rules that installed packages add. It states the structure only: names that must
     exist or differ, and sums that must not be zero, are left to the decoder. JSON Schema cannot tell ``1.0`` from
@@ -54,7 +54,7 @@ def shipped(kind: Kind) -> dict[str, Any]:
 
 
 def depth_schema(rule: str) -> dict[str, Any]:
-    """JSON Schema of what stands under ``depth`` for a rule that a package adds.
+    """Return the JSON Schema of what stands under ``depth`` for a rule that a package adds.
 
     Raises
     ------
