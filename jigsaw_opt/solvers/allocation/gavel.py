@@ -43,6 +43,15 @@ def solve_gavel(cluster: SharedCluster, objective: str, *, centre: bool = False)
 
     With `centre` equal jobs have equal shares, at the price of the last digits of the value.
 
+    Parameters
+    ----------
+    cluster
+        Jobs, GPU types and throughputs.
+    objective
+        Name of the objective.
+    centre
+        Whether equal jobs get equal shares, at the price of the last digits of the value.
+
     Raises
     ------
     KeyError
@@ -57,7 +66,7 @@ def solve_gavel(cluster: SharedCluster, objective: str, *, centre: bool = False)
 
 
 def bisected_duration(least: float) -> float:
-    """The duration in seconds at which Gavel's own bisection ends, where `least` is the least possible one.
+    """Return the duration in seconds at which Gavel's own bisection ends, given the least possible duration.
 
     It halves 100 s to 10^6 s (the next range up to ten times as much where that is too short) until the ends are within
     5 %, and takes the upper end.

@@ -18,7 +18,7 @@ Method = Literal["exact", "matching"]
 _ROUNDS = (MOST_JOBS - 1).bit_length()
 """Rounds of pairing until groups are as large as they may be."""
 _ROUNDING = 1e-6
-"""By which an optimal value and its bound may differ."""
+"""Difference that an optimal value and its bound may have by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,17 @@ def group_jobs(
 
 
 def throughput_bound(jobs: Iterable[StagedJob], gpus: int, timing: Timing = "steady") -> float:
-    """A sum of normalised throughputs that no grouping exceeds: the linear relaxation of the set-packing program."""
+    """Return a bound on the sum of normalised throughputs: the linear relaxation of the set-packing program.
+
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    gpus
+        Number of GPUs.
+    timing
+        How the jobs of a group take turns.
+    """
     return relaxation(build(_classes(jobs), MOST_JOBS, gpus, timing))
 
 
@@ -103,7 +113,7 @@ def _classes(jobs: Iterable[StagedJob]) -> Counter[Group]:
 
 
 def _least_gpus(parts: Mapping[Group, int], most_parts: int) -> int:
-    """GPUs that are in use once as many parts as possible share them."""
+    """Return the GPUs that are in use once as many parts as possible share them."""
     by_gpus: Counter[int] = Counter()
     for group, number in parts.items():
         by_gpus[group[0].gpus] += number

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SetPackingOutcome", "optimum", "relaxation"]
 
 _FEW = 2_000
-"""A program of so many columns is solved whole; a larger one begins with as many."""
+"""Largest number of columns of a program that is solved whole; a larger one begins with this many."""
 _MORE = 1_000
 """Columns that enter at once."""
 _PAYS = 1e-9
@@ -54,12 +54,12 @@ class _PackingRelaxation:
 
 
 def relaxation(model: GroupPacking) -> float:
-    """The value of the linear relaxation, made safe: no solution is above it."""
+    """Return the value of the linear relaxation, made safe: no solution is above it."""
     return _relax(model).bound
 
 
 def optimum(model: GroupPacking, gap: float = 0.0, nodes: int | None = None) -> SetPackingOutcome:
-    """The best solution, or one that is good enough.
+    """Return the best solution, or one that is good enough.
 
     The relaxation bounds every solution. A column whose reduced value is below what a known solution lacks to the
     bound is in no better one, so the integer program needs only the columns in between.
@@ -123,7 +123,10 @@ def _integer(model: GroupPacking, columns: Integers, limits: Mapping[str, Settin
 
 
 def _program(model: GroupPacking, columns: Integers, *, integer: bool) -> LinearProgram:
-    """Some columns, and one more a part for what no group holds; it minimises the negative of the value."""
+    """Return the program of some columns, with one more column per part for what no group holds.
+
+    It minimises the negative of the value.
+    """
     import numpy as np
 
     builder, parts = ProgramBuilder(), len(model.parts)

@@ -60,7 +60,28 @@ def loads_us(
     caps: Sequence[int],
     tables: Sequence[Sequence[int]],
 ) -> list[int]:
-    """`Assignment.slot_us` of a job with levels under caps."""
+    """Return the mean GPU time of an iteration by slot, for `Assignment.slot_us`.
+
+    Parameters
+    ----------
+    layout
+        GPUs of the instance.
+    demand
+        What the job asks for.
+    gpus
+        GPU of each slot.
+    plan
+        Levels of the job.
+    caps
+        By slot: the deepest level that memory admits.
+    tables
+        Duration of a block by slot and level, in microseconds.
+
+    Returns
+    -------
+    list[int]
+        By slot, in microseconds.
+    """
     if plan.fixed or min(caps) < demand.job.levels:
         return mean_slot_us(plan, caps, tables)
     return [demand.slot_us[layout.type_of[gpu]] // demand.job.iterations for gpu in gpus]

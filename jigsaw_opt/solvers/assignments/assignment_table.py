@@ -42,7 +42,15 @@ class AssignmentTable:
         self._assignments: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], Assignment | None] = {}
 
     def channel(self, job: OperationGraph, gpus: Sequence[int]) -> Channel | None:
-        """Channel of a job on these GPUs, or None where no route joins some two of them."""
+        """Return the channel of a job on GPUs, or None where no route joins some two of them.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpus
+            GPU of each slot.
+        """
         server_of = self.layout.server_of
         key = job.route_policy, tuple(sorted([server_of[gpu] for gpu in gpus]))
         if key not in self._channels:
@@ -50,25 +58,53 @@ class AssignmentTable:
         return self._channels[key]
 
     def levels(self, demand: Demand, caps: Sequence[int]) -> LevelPlan | None:
-        """Levels under caps."""
+        """Return the levels of a job under caps, None where there are none.
+
+        Parameters
+        ----------
+        demand
+            What the job asks for.
+        caps
+            By slot: the deepest level that memory admits.
+        """
         key = (id(demand), tuple(caps))
         if key not in self._levels:
             self._levels[key] = level_plan(demand.job, demand.rows, caps) if min(caps) > 0 else None
         return self._levels[key]
 
     def tables(self, job: OperationGraph, gpus: Sequence[int]) -> list[tuple[int, ...]]:
-        """Duration of a block of a job by slot and level."""
+        """Return the duration of a block of a job by slot and level, in microseconds.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpus
+            GPU of each slot.
+        """
         type_of = self.layout.type_of
         return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
 
     def caps(self, places: Placement) -> list[list[int]]:
-        """Deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
+        """Return the deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
         state = resident(self.layout, self.demands, places)
         jobs = zip(self.demands, places, strict=True)
         return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
 
     def assignment(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> Assignment | None:
-        """A job on these GPUs with levels under caps; None where there are none, or no path joins the GPUs."""
+        """Return a job on GPUs with levels under caps; None where there are none, or no path joins the GPUs.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        demand
+            What the job asks for.
+        gpus
+            GPU of each slot.
+        caps
+            By slot: the deepest level that memory admits.
+        """
         key = (index, id(demand), tuple(gpus), tuple(caps))
         if key not in self._assignments:
             if len(self._assignments) >= self._remembered:
@@ -80,7 +116,7 @@ class AssignmentTable:
     def placed(
         self, index: int, gpus: Sequence[int], plan: LevelPlan, caps: Sequence[int], demand: Demand | None = None
     ) -> Assignment | None:
-        """A job on these GPUs with these levels; None where no path joins them.
+        """Return a job on GPUs with given levels; None where no path joins the GPUs.
 
         Parameters
         ----------
@@ -113,7 +149,17 @@ class AssignmentTable:
         )
 
     def exchange(self, demand: Demand, row: Levels, channel: Channel) -> tuple[int, ...]:
-        """Durations of the transfers of an iteration, by bucket."""
+        """Return the durations of the transfers of an iteration, by bucket, in microseconds.
+
+        Parameters
+        ----------
+        demand
+            What the job asks for.
+        row
+            Levels of the iteration, in any order.
+        channel
+            Rate and latency of the job's transfers.
+        """
         key = (id(demand), tuple(sorted(row)), channel.rate, channel.latency_us)
         if key not in self._exchange:
             self._exchange[key] = exchange_us(demand.job, row, channel)
@@ -122,7 +168,19 @@ class AssignmentTable:
     def iteration_us(
         self, demand: Demand, tables: Sequence[Sequence[int]], row: Levels, exchange: Sequence[int]
     ) -> int:
-        """Length of an iteration without contention."""
+        """Return the length of an iteration without contention, in microseconds.
+
+        Parameters
+        ----------
+        demand
+            What the job asks for.
+        tables
+            Duration of a block by slot and level, in microseconds.
+        row
+            Levels of the iteration, in any order.
+        exchange
+            Durations of its transfers by bucket, in microseconds.
+        """
         levels = tuple(sorted(row, reverse=True))
         key = (id(demand), levels, exchange, tuple(sorted(map(id, tables))))
         if key not in self._lengths:
@@ -130,7 +188,7 @@ class AssignmentTable:
         return self._lengths[key]
 
     def all_placed(self, placement: Placement) -> list[Assignment] | None:
-        """All jobs on their GPUs; None where memory admits no levels for one, or no path joins its GPUs."""
+        """Return all jobs on their GPUs; None where memory admits no levels for one, or no path joins its GPUs."""
         found: list[Assignment] = []
         for index, own in enumerate(checking_deadline(self.caps(placement))):
             assignment = self.assignment(index, self.demands[index], placement[index], own)

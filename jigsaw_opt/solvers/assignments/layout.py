@@ -44,11 +44,27 @@ class Layout:
         self._near: dict[tuple[str | None, int], list[list[int]]] = {}
 
     def channel(self, job: OperationGraph, gpus: Iterable[int]) -> Channel | None:
-        """Channel of a job on these GPUs, or None where no route joins some two of them."""
+        """Return the channel of a job on GPUs, or None where no route joins some two of them.
+
+        Parameters
+        ----------
+        job
+            The job, whose route policy counts.
+        gpus
+            Numbers of GPUs.
+        """
         return self.routes.under(job.route_policy).channel(Counter(self.server_of[gpu] for gpu in gpus))
 
     def near(self, server: int, policy: str | None = None) -> list[list[int]]:
-        """Servers that are joined to `server` for jobs under a policy, by number of links, nearest first."""
+        """Return the servers that are joined to a server, grouped by the number of links between, nearest first.
+
+        Parameters
+        ----------
+        server
+            Number of the server; it is alone in the first group.
+        policy
+            Route policy; None for any route.
+        """
         key = policy, server
         if key not in self._near:
             rings: dict[int, list[int]] = {0: [server]}
@@ -58,13 +74,34 @@ class Layout:
         return self._near[key]
 
     def mutual(self, job: OperationGraph, gpus: Iterable[int]) -> list[int]:
-        """Of some GPUs, in their order, those on servers that are joined, for a job, to those of all kept before."""
+        """Build a clique greedily: keep a GPU if its server is joined to the servers of all GPUs kept so far.
+
+        Parameters
+        ----------
+        job
+            The job, whose route policy counts.
+        gpus
+            Numbers of GPUs, in order of preference.
+        """
         found = list(gpus)
         kept = set(self.routes.under(job.route_policy).mutual(dict.fromkeys(self.server_of[gpu] for gpu in found)))
         return [gpu for gpu in found if self.server_of[gpu] in kept]
 
     def cliques(self, job: OperationGraph, gpus: Sequence[int]) -> Iterator[list[int]]:
-        """Sets of some GPUs, in their order, on servers any two of which are joined for a job; each GPU is in one."""
+        """Yield sets of GPUs on servers any two of which are joined for a job; each GPU is in one of them.
+
+        Parameters
+        ----------
+        job
+            The job, whose route policy counts.
+        gpus
+            Numbers of GPUs.
+
+        Returns
+        -------
+        Iterator[list[int]]
+            Each set in the order of `gpus`.
+        """
         routes, left = self.routes.under(job.route_policy), list(gpus)
         if routes.policy is None:
             parts: dict[int, list[int]] = {}
@@ -103,11 +140,11 @@ class Demand:
 
 
 def demands(operations: Operations) -> list[Demand] | None:
-    """Demand of every job, or None where a depth rule allows no levels at all."""
+    """Return the demand of every job, or None where a depth rule allows no levels at all."""
     shared: dict[tuple[object, ...], Demand] = {}
     found = []
     for job in checking_deadline(operations.jobs):
-        # The cut shares the blocks of jobs of one model and width, so their identity tells these apart.
+        # Compiling shares the blocks of jobs of one model and width, so their identity tells these apart.
         key = (id(job.blocks), job.state_bytes, job.activation_bytes, job.iterations, job.rule, job.route_policy)
         if key not in shared:
             demand = _demand(job)
@@ -119,7 +156,7 @@ def demands(operations: Operations) -> list[Demand] | None:
 
 
 def shapes(demand: Demand) -> tuple[Demand, ...]:
-    """The same demand with its levels in every shape that differs; itself first."""
+    """Return the same demand with its levels in every profile that differs; itself first."""
     found = {demand.rows: demand}
     for shape in SHAPES:
         rows = multisets(demand.job, shape)
@@ -129,7 +166,17 @@ def shapes(demand: Demand) -> tuple[Demand, ...]:
 
 
 def exchange_us(job: OperationGraph, levels: Sequence[int], channel: Channel) -> tuple[int, ...]:
-    """Durations of the transfers of an iteration, by bucket."""
+    """Return the durations of the transfers of an iteration, by bucket, in microseconds.
+
+    Parameters
+    ----------
+    job
+        The job.
+    levels
+        Levels of the iteration, in any order.
+    channel
+        Rate and latency of its transfers.
+    """
     counts = [0] * (job.levels + 1)
     for level in levels:
         counts[level] += 1
@@ -139,7 +186,7 @@ def exchange_us(job: OperationGraph, levels: Sequence[int], channel: Channel) ->
 
 
 def iteration_us(tables: Sequence[Sequence[int]], levels: Sequence[int], exchange: Sequence[int]) -> int:
-    """Time from the start of the blocks to the barrier when all start at once and no one is in the way.
+    """Return the time from the start of the blocks to the barrier when all start at once, without contention.
 
     Parameters
     ----------
@@ -161,7 +208,7 @@ def iteration_us(tables: Sequence[Sequence[int]], levels: Sequence[int], exchang
 def mean_us(
     rows: Sequence[Levels], exchange: Sequence[tuple[int, ...]], length: Callable[[Levels, tuple[int, ...]], int]
 ) -> int:
-    """Mean length of iterations, rounded up.
+    """Return the mean length of iterations, rounded up, in microseconds.
 
     Parameters
     ----------

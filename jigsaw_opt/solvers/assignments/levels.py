@@ -43,7 +43,7 @@ class LevelPlan:
 
 
 def multisets(job: OperationGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...] | None:
-    """Levels by iteration, each descending, as shallow as the rule permits; None where none is allowed.
+    """Return the levels by iteration, each descending, as shallow as the rule permits; None where none is allowed.
 
     Under ``free`` the sum over the horizon is exactly the least one that coverage and mean depth permit;
     `LevelRule.balance` is left to `level_plan`.
@@ -75,12 +75,20 @@ def multisets(job: OperationGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...]
 
 
 def dominated(levels: Sequence[int], caps: Sequence[int]) -> bool:
-    """Whether the slots can take `levels` (descending) in some order without passing their caps."""
+    """Return whether the slots can take levels in some order without exceeding their caps.
+
+    Parameters
+    ----------
+    levels
+        Levels, descending, one for each slot.
+    caps
+        By slot: the deepest level that memory admits.
+    """
     return all(level <= cap for level, cap in zip(levels, sorted(caps, reverse=True), strict=True))
 
 
 def level_plan(job: OperationGraph, rows: tuple[Levels, ...], caps: Sequence[int]) -> LevelPlan | None:
-    """Levels of a job whose slots may go no deeper than `caps`; None where no way was found.
+    """Return levels of a job whose slots may go no deeper than `caps`; None where no way was found.
 
     Parameters
     ----------
@@ -101,7 +109,7 @@ def level_plan(job: OperationGraph, rows: tuple[Levels, ...], caps: Sequence[int
 
 
 def mean_slot_us(plan: LevelPlan, caps: Sequence[int], tables: Sequence[Sequence[int]]) -> list[int]:
-    """Mean GPU time of an iteration by slot, rounded down.
+    """Return the mean GPU time of an iteration by slot, rounded down, in microseconds.
 
     Where the order of the levels is open, every order under the caps is as likely as any other: slots choose among the
     levels that are left to them, those of the least caps first.
@@ -138,7 +146,7 @@ def mean_slot_us(plan: LevelPlan, caps: Sequence[int], tables: Sequence[Sequence
 
 @lru_cache(maxsize=4096)
 def _bent_staircase(depth: int, slots: int, contributors: int, total: int) -> Levels:
-    """Levels, descending, near the staircase, `contributors` of them full, with sum `total`."""
+    """Return levels, descending, near the staircase, `contributors` of them full, with sum `total`."""
     levels = [depth] * contributors + list(staircase(depth, slots)[::-1][contributors:])
     missing = total - sum(levels)
     step = 1 if missing > 0 else -1
@@ -152,12 +160,15 @@ def _bent_staircase(depth: int, slots: int, contributors: int, total: int) -> Le
 
 
 def _corners(costs: Sequence[int]) -> Levels:
-    """Levels such that any other costs as much as a mixture of two of these, or more; given the costs of all."""
+    """Return levels such that any other costs at least as much as a mixture of two of these, given the costs of all."""
     return tuple(level for level, _ in lower_hull(enumerate(costs, 1)))
 
 
 def _alternating(job: OperationGraph, total: int) -> tuple[Levels, ...]:
-    """Levels by iteration with sum `total`: in each but one, all slots but the fewest contributors at one level."""
+    """Return levels by iteration with sum `total`.
+
+    In each iteration but one, all slots except the fewest contributors are at one level.
+    """
     contributors = job.rule.min_contributors
     others, count = job.slots - contributors, job.iterations
     full = (job.levels,) * contributors
@@ -178,7 +189,9 @@ def _alternating(job: OperationGraph, total: int) -> tuple[Levels, ...]:
 
 @lru_cache(maxsize=4096)
 def _between(steps: Levels, slots: int, contributors: int, total: int) -> Levels:
-    """Levels, descending: `contributors` of the deepest, the others on two neighbouring steps but for one; sum `total`.
+    """Return levels, descending: `contributors` of the deepest, the others on two neighbouring steps except one.
+
+    Sum `total`.
 
     `steps` ascend from 1 to the deepest level.
     """
@@ -193,7 +206,7 @@ def _between(steps: Levels, slots: int, contributors: int, total: int) -> Levels
 
 
 def _unbalanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
-    """Levels cut to the caps, what is lost made up by the slots that may go deeper."""
+    """Return levels cut to the caps; the slots that may go deeper make up for what is lost."""
     order = sorted(range(job.slots), key=lambda slot: -caps[slot])
     if caps[order[job.rule.min_contributors - 1]] < job.levels:
         return None
@@ -211,7 +224,10 @@ def _unbalanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]
 
 
 def _balanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
-    """Deep levels go to the slots with the smallest totals; the last differences are closed by going deeper."""
+    """Return levels of which deep ones go to the slots with the smallest totals.
+
+    The last differences are closed by going deeper.
+    """
     spread, balance = job.slots * [0], job.rule.balance or 0
     matrix: list[list[int]] = []
     for row in rows:
@@ -236,7 +252,22 @@ def _covers(job: OperationGraph, matrix: Sequence[Sequence[int]]) -> bool:
 
 
 def by_caps(row: Levels, caps: Sequence[int], keys: Sequence[int]) -> list[int] | None:
-    """Hand out levels, deepest first, each to the slot of the smallest key whose cap allows it."""
+    """Assign levels, deepest first, each to the slot of the smallest key whose cap allows it.
+
+    Parameters
+    ----------
+    row
+        Levels, descending.
+    caps
+        By slot: the deepest level that memory admits.
+    keys
+        By slot; of equal keys the first slot is taken.
+
+    Returns
+    -------
+    list[int] | None
+        Level of each slot, None where one level finds no slot.
+    """
     levels = [0] * len(caps)
     left = sorted(range(len(caps)), key=lambda slot: (keys[slot], slot))
     for level in row:

@@ -42,7 +42,7 @@ class _Board:
         self._alone: dict[tuple[int, int, int, tuple[str, ...]], tuple[int, int]] = {}
 
     def choose(self, demand: Demand, gpus: Sequence[int]) -> list[int] | None:
-        """The first of `gpus` that have room for the levels in need, or None.
+        """Return the first of `gpus` that have room for the levels in need, or None.
 
         The deepest level takes the first GPU with room for it. GPUs with room for a deep level have room
         for a shallow one, so this finds a choice whenever there is one.
@@ -65,7 +65,7 @@ class _Board:
         return chosen
 
     def use(self, server: int) -> int:
-        """Mean load of the server's GPUs, or the time for which its jobs exchange over links, if that is more."""
+        """Return the mean load of the server's GPUs, or the time for which its jobs use links if that is more."""
         return max(self.server_load[server], self.server_traffic[server])
 
     def add(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> None:
@@ -85,7 +85,10 @@ class _Board:
                 self.server_traffic[server] += exchange
 
     def cost(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> tuple[int, int, int]:
-        """Peak of GPU load, link load and critical path with the job on these GPUs; links used; total load."""
+        """Return the peak of GPU load, link load and critical path with the job on these GPUs.
+
+        Links used; total load.
+        """
         slot_us, types = demand.slot_us, self.layout.type_of
         after = [self.load[gpu] + slot_us[types[gpu]] for gpu in gpus]
         exchange, path = self._alone_us(demand, gpus, channel)
@@ -93,7 +96,7 @@ class _Board:
         return peak, path + len(channel.links), sum(after)
 
     def _alone_us(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> tuple[int, int]:
-        """Exchange time and length of the job over the horizon without contention, taken from its first iteration."""
+        """Return exchange time and length of the job over the horizon without contention, from its first iteration."""
         kinds = [self.layout.type_of[gpu] for gpu in gpus]
         key = (id(demand), channel.rate, channel.latency_us, tuple(sorted(kinds)))
         if key not in self._alone:
@@ -117,7 +120,7 @@ class _Servers:
         self._heaps: dict[tuple[int, str], list[tuple[int, int]]] = {}
 
     def best(self, demand: Demand) -> Iterator[list[int]]:
-        """For each GPU type, the GPUs of the least loaded server that holds the whole job."""
+        """Yield, for each GPU type, the GPUs of the least loaded server that holds the whole job."""
         for kind in demand.slot_us:
             gpus = self._top(demand, self._heap(demand, kind))
             if gpus is not None:
@@ -149,7 +152,17 @@ class _Servers:
 
 
 def balanced(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
-    """Place the jobs in `order`, each where it costs least; None where one finds no room."""
+    """Place the jobs in order, each where it costs least; return None where one finds no room.
+
+    Parameters
+    ----------
+    layout
+        GPUs of the instance.
+    jobs
+        What each job asks for.
+    order
+        Indices of the jobs, in the order in which they are placed.
+    """
     board = _Board(layout)
     servers = _Servers(board)
     placement: Placement = [[] for _ in jobs]
@@ -167,7 +180,17 @@ def balanced(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Pl
 
 
 def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
-    """Place the jobs in `order`, each on the GPUs with least room that admit it; None where one finds none."""
+    """Place the jobs in order, each on the GPUs with least room that admit it; return None where one finds none.
+
+    Parameters
+    ----------
+    layout
+        GPUs of the instance.
+    jobs
+        What each job asks for.
+    order
+        Indices of the jobs, in the order in which they are placed.
+    """
     board = _Board(layout)
     placement: Placement = [[] for _ in jobs]
     for index in checking_deadline(order):
@@ -182,7 +205,17 @@ def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Plac
 
 
 def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
-    """Backtrack over all sets of GPUs, widest jobs first as `order` has them, within a limit of steps."""
+    """Backtrack over all sets of GPUs; return None where no placement is found within a limit of steps.
+
+    Parameters
+    ----------
+    layout
+        GPUs of the instance.
+    jobs
+        What each job asks for.
+    order
+        Indices of the jobs, in the order in which they are placed.
+    """
     placement: Placement = [[] for _ in jobs]
     state = [0] * len(layout.gpus)
     steps = iter(range(_BACKTRACK_STEPS))
@@ -213,13 +246,35 @@ def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Place
 
 
 def level_caps(layout: Layout, demand: Demand, gpus: Sequence[int], state: Sequence[int]) -> list[int]:
-    """Deepest level that memory admits at each slot, 0 for none, with `state` bytes resident on each GPU."""
+    """Return the deepest level that memory admits at each slot, 0 for none.
+
+    Parameters
+    ----------
+    layout
+        GPUs of the instance.
+    demand
+        What the job asks for.
+    gpus
+        GPU of each slot.
+    state
+        Bytes of state on each GPU of the cluster, those of the job included.
+    """
     activations = demand.job.activation_bytes
     return [levels_within(activations, layout.memory[gpu] - state[gpu]) for gpu in gpus]
 
 
 def resident(layout: Layout, jobs: Sequence[Demand], placement: Placement) -> list[int]:
-    """Bytes of weights, gradients and optimiser state on each GPU."""
+    """Return the bytes of weights, gradients and optimiser state on each GPU.
+
+    Parameters
+    ----------
+    layout
+        GPUs of the instance.
+    jobs
+        What each job asks for.
+    placement
+        GPUs of each job's slots, by job.
+    """
     state = [0] * len(layout.gpus)
     for demand, gpus in zip(jobs, placement, strict=True):
         _shift(state, gpus, demand.job.state_bytes)
@@ -232,7 +287,7 @@ def _shift(state: list[int], gpus: Sequence[int], size: int) -> None:
 
 
 def _sets(layout: Layout, demand: Demand, state: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All sets of GPUs of the right types that routes join, emptiest GPUs first."""
+    """Return all sets of GPUs of the right types that routes join, emptiest GPUs first."""
     gpus = sorted((g for g in range(len(layout.gpus)) if layout.type_of[g] in demand.slot_us), key=state.__getitem__)
     routes = layout.routes.under(demand.job.route_policy)
     return (
@@ -243,7 +298,7 @@ def _sets(layout: Layout, demand: Demand, state: Sequence[int]) -> Iterator[tupl
 
 
 def _across(board: _Board, demand: Demand) -> Iterator[list[int]]:
-    """Choices that may spread over servers: near each other, and, in a small cluster, the least loaded of all."""
+    """Yield choices that may spread over servers: near each other, and in a small cluster the least loaded of all."""
     layout, load = board.layout, board.load
     small = len(layout.servers) <= _SMALL_CLUSTER
     usable = [s for s, server in enumerate(layout.servers) if server.gpu_type in demand.slot_us]
@@ -258,7 +313,7 @@ def _across(board: _Board, demand: Demand) -> Iterator[list[int]]:
 
 
 def _gather(board: _Board, demand: Demand, anchor: int) -> list[int] | None:
-    """GPUs of `anchor` and then of the servers nearest to it, the least loaded ones first, until the job fits."""
+    """Return GPUs of `anchor` and then of the servers nearest to it, least loaded first, until the job fits."""
     layout, load = board.layout, board.load
     collected: list[int] = []
     routes, servers = layout.routes.under(demand.job.route_policy), list[int]()
@@ -289,7 +344,7 @@ def _cheapest(board: _Board, demand: Demand, choices: Iterable[list[int]]) -> tu
 
 
 def _first_joined(board: _Board, demand: Demand, gpus: Sequence[int]) -> tuple[list[int], Channel] | None:
-    """The first choice among `gpus` on servers that routes join, in the order of `gpus`."""
+    """Return the first choice among `gpus` on servers that routes join, in the order of `gpus`."""
     for joined in board.layout.cliques(demand.job, gpus):
         chosen = board.choose(demand, joined)
         channel = board.layout.channel(demand.job, chosen) if chosen is not None else None

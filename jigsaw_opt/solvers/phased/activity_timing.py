@@ -30,7 +30,7 @@ _ANNEALING = 2.0
 def activities_timed(
     solve_state: SolveState, placements: Mapping[str, Sequence[str]], known: Timetable | None
 ) -> StoppedBy:
-    """Offer plans of a cyclic instance with shaped jobs, with shorter and shorter periods.
+    """Offer plans of a cyclic instance that has jobs with a task graph, with shorter and shorter periods.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def _objective(solve_state: SolveState) -> float:
 def _placement(
     operations: Operations, placements: Mapping[str, Sequence[str]], known: Timetable | None
 ) -> SlotPlacement | None:
-    """The jobs on their GPUs, data-parallel ones at the levels that they are known with; None where memory is short."""
+    """Return the jobs on their GPUs, data-parallel ones at their known levels; None where memory is short."""
     number = {server.name: k for k, server in enumerate(operations.cluster.servers)}
     gpus = {name: tuple(_gpu(number, gpu) for gpu in own) for name, own in placements.items()}
     levels = _levels(operations, placements, known)
@@ -94,7 +94,7 @@ def _gpu(number: Mapping[str, int], name: str) -> Gpu:
 def _levels(
     operations: Operations, placements: Mapping[str, Sequence[str]], known: Timetable | None
 ) -> list[tuple[tuple[int, ...], ...]] | None:
-    """Levels by iteration of each data-parallel job; None where memory has no room for these jobs alone."""
+    """Return the levels by iteration of each data-parallel job; None where memory has no room for these jobs alone."""
     if known is not None:
         return [tuple(tuple(block.level for block in it.blocks) for it in job.iterations) for job in known.jobs]
     if not operations.jobs:

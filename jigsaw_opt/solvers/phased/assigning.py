@@ -12,7 +12,15 @@ __all__ = ["assigned"]
 
 
 def assigned(data: ProblemData, placements: Mapping[str, Sequence[str]]) -> list[Assignment] | None:
-    """Each job on its GPUs, with levels that memory admits once all are there; None where some job cannot be there."""
+    """Return each job on its GPUs, with levels that memory admits once all are placed; None where one finds none.
+
+    Parameters
+    ----------
+    data
+        The instance.
+    placements
+        By name of a job, the names of its workers' GPUs.
+    """
     placement = PartialPlacement(data, rigid=False)
     for index, job in enumerate(data.operations.jobs):
         assignment = placement.assignment(index, [data.number[gpu] for gpu in placements[job.name]])

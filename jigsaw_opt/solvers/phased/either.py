@@ -31,7 +31,7 @@ def solve_either(
     opening: Opening | None = None,
     started: float | None = None,
 ) -> Result:
-    """Solve by ``auto``, as a phased plan, or both, where jobs are so long that either may be better.
+    """Solve by ``auto``, as a phased plan, or by both where jobs are so long that either may be better.
 
     Where ``auto`` has no plan of short jobs, a phased one is tried: there a job holds memory only in its phases. With
     options that phased plans are not made with, none is.
@@ -69,7 +69,15 @@ def solve_either(
 
 
 def is_listed_first(instance: Instance, options: Options) -> bool:
-    """Whether a phased plan is made only where no plan that lists all iterations is found, or not at all."""
+    """Return whether a phased plan is made only where no plan that lists all iterations is found, or not at all.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    options
+        Options of the solve.
+    """
     moves = any(job.restart_us is not None for job in instance.jobs)  # Only phases have moves.
     return not (moves or is_long(instance, _MANY_OPERATIONS)) or not _may_be_phased(instance, options)
 
@@ -81,7 +89,9 @@ def _may_be_phased(instance: Instance, options: Options) -> bool:
 def _listed_or_phased(
     instance: Instance, options: Options, on_event: Report | None, opening: Opening | None, started: float
 ) -> Result:
-    """A plan that lists all iterations, or where there is none a phased one, which may keep to memory where none does.
+    """Return a plan that lists all iterations, or where there is none a phased one.
+
+    A phased plan may keep to memory where no other does.
 
     Of a time limit, the phased plan has the last part, if there is no other by then.
     """
@@ -103,7 +113,7 @@ def _listed_or_phased(
 
 
 def _is_listed(instance: Instance, limit: float | None) -> bool:
-    """Whether a plan that lists all iterations can be had, and in the time that is left behind a phased one."""
+    """Return whether a plan that lists all iterations can be made in the time that is left after a phased one."""
     in_time = limit is None or not is_long(instance, int((1 - _SHARE) * limit * _OPERATIONS_A_SECOND))
     return in_time and not is_long(instance)
 

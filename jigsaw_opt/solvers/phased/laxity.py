@@ -22,7 +22,22 @@ _TARGETS = 4
 
 
 def wrap_around_us(order: Sequence[RateJob], gpus: int, known_us: float) -> Iterator[float]:
-    """Moments by which all jobs may have ended, the earliest first: from McNaughton's on, before one that is known."""
+    """Yield times by which all jobs may have ended, from McNaughton's bound up to a known makespan.
+
+    Parameters
+    ----------
+    order
+        Jobs of a group.
+    gpus
+        Number of GPUs.
+    known_us
+        A makespan that there is, in microseconds; not among the times.
+
+    Returns
+    -------
+    Iterator[float]
+        Times in microseconds, the earliest first.
+    """
     work_us = sum(job.alone_us * len(job.gpus) for job in order) / gpus
     least_us = max(work_us, *(job.release_us + job.alone_us for job in order))
     yield from (least_us + (known_us - least_us) * k / _TARGETS for k in range(_TARGETS) if least_us < known_us)
@@ -46,7 +61,15 @@ class LeastLaxityPolicy:
         self._grain_us = max(job.iteration_us for job in order)
 
     def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
-        """Jobs that run from now on, at the latest until one that waits can wait no longer."""
+        """Return the jobs that run from now on, until one that waits can wait no longer at the latest.
+
+        Parameters
+        ----------
+        jobs
+            The jobs of the group by name.
+        progress
+            How far they are.
+        """
         spare_us = {job.name: self._spare_us(job, jobs[job.name], progress) for job in self._order}
 
         def rank(job: RateJob) -> tuple[bool, bool, float]:
@@ -59,6 +82,6 @@ class LeastLaxityPolicy:
         return found if least_us is None else found._replace(until_us=progress.now_us + int(least_us))
 
     def _spare_us(self, job: RateJob, asked: Job | ShapedJob, progress: GroupProgress) -> float:
-        """How long a job can wait, in microseconds, the rest of its restart or the time to its release left out."""
+        """Return how long a job can wait, in microseconds, after its release and its restart."""
         begin_us = progress.now_us if progress.goes_on(job.name) else max(progress.now_us, progress.ready_us(asked))
         return self._target_us - begin_us - progress.remaining.get(job.name, 0) * job.iteration_us

@@ -31,7 +31,17 @@ _BOUND_SHARE = 0.1
 
 
 def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
-    """What relaxations prove within a second or two, and a share of the limit, of phased plans."""
+    """Return what relaxations prove of phased plans within a second or two, and a share of the time limit.
+
+    Parameters
+    ----------
+    instance
+        The instance, on the finite horizon.
+    options
+        Options of the solve.
+    started
+        When it began, on the monotonic clock, in seconds.
+    """
     if any(job.restart_us is not None for job in instance.jobs):
         options = replace(options, without_bounds=(*options.without_bounds, *without_moves()))
     operations = compile_instance(bounded_instance(instance))
@@ -48,7 +58,7 @@ def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
 
 
 def bounded_instance(instance: Instance) -> Instance:
-    """The instance whose bounds hold for phased plans: with ample memory and without balance.
+    """Return the instance whose bounds hold for phased plans: with ample memory and without balance.
 
     A job that has ended needs no memory any more, so that jobs run in turn that do not fit together. The least total of
     levels of a job that may move is rounded down: its parts may round up where a level costs least.
@@ -58,7 +68,7 @@ def bounded_instance(instance: Instance) -> Instance:
 
 
 def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
-    """Why some job alone has no plan; what rules out plans of several jobs at once does not rule out phases."""
+    """Return why some job alone has no plan; what rules out plans of several jobs at once does not rule out phases."""
     found: list[Conflict] = []
     fine: set[Job] = set()
     for job in checking_deadline(_relaxed(instance).jobs):
@@ -73,7 +83,7 @@ def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
 
 
 def _relaxed(instance: Instance) -> Instance:
-    """The instance without balance: it holds in every period, and many periods add up to any difference."""
+    """Return the instance without balance: it holds in every period, and many periods add up to any difference."""
 
     def relaxed(job: Job | ShapedJob) -> Job | ShapedJob:
         if not isinstance(job, Job) or not isinstance(job.depth, FreeDepth):

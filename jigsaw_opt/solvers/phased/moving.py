@@ -55,11 +55,11 @@ class _SharingPart(NamedTuple):
 
     @property
     def period_us(self) -> int:
-        """Their own period, in microseconds."""
+        """Return the period of the part, in microseconds."""
         return self.plan.objective
 
     def times(self, period_us: int, room: int) -> int:
-        """How often it fits into a period, if no more iterations than there is room for are listed."""
+        """Return how often it fits into a period, if no more iterations than there is room for are listed."""
         fitting = min(period_us // self.period_us, self.left, room // sum(self.counts.values()))
         return max(1, fitting if self.most is None else min(fitting, self.most))
 
@@ -87,7 +87,15 @@ class MovingPolicy:
         self._order, self._jobs, self._beside, self._last, self._thorough = order, jobs, beside, last, thorough
 
     def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
-        """Jobs that run from now on, each part at its own period as far as one period has all of them."""
+        """Return the jobs that run from now on, each part at its own period as far as one period has all of them.
+
+        Parameters
+        ----------
+        jobs
+            The jobs of the group by name.
+        progress
+            How far they are.
+        """
         now = self._jobs.rates(self._order, progress)
         gpus = {job.name: job.gpus for job in now}
         parts = [*self._parts(jobs, now, progress, gpus)]
@@ -116,7 +124,7 @@ class MovingPolicy:
         progress: GroupProgress,
         gpus: Gpus,
     ) -> _SharingPart:
-        """Jobs that share anything; the last ones wait where no cyclic plan is found, or where that is worth it."""
+        """Return jobs that share anything; the last ones wait where no cyclic plan is found, or where that pays."""
         rates = {job.name: now[job] for job in own}
         gains = self._gains(own, progress.remaining)
         tried: list[_SharingPart] = []
@@ -140,7 +148,10 @@ class MovingPolicy:
         return self._thorough and len(own) <= _FEW
 
     def _gains(self, own: Sequence[RateJob], remaining: Mapping[str, int]) -> dict[str, float]:
-        """What an iteration of a job is worth: by Smith's rule its part of the weight, of a makespan its work."""
+        """Return the worth of an iteration of each job: by Smith's rule its part of the weight.
+
+        Of a makespan its work.
+        """
         if self._last:
             return {job.name: float(job.iteration_us * len(job.gpus)) for job in own}
         return {job.name: job.weight / remaining[job.name] for job in own}
@@ -152,7 +163,7 @@ class MovingPolicy:
         remaining: Mapping[str, int],
         first: Job | ShapedJob,
     ) -> list[dict[str, int]]:
-        """Iterations of the jobs of a part that are tried; of one that is alone as many as its levels ask for."""
+        """Return the iterations of the jobs of a part to try; of a job alone, as many as its levels ask for."""
         if len(own) == 1:
             free = isinstance(first, Job) and isinstance(first.depth, FreeDepth)
             found = [{own[0].name: count} for count in (_OF_ONE if free else _OF_ONE[:1])]
@@ -164,7 +175,7 @@ class MovingPolicy:
 
 
 def _periods(parts: Sequence[_SharingPart]) -> list[int]:
-    """Periods that some part fills, and none is longer than."""
+    """Return periods that some part fills, and that no part exceeds."""
     longest = max(part.period_us for part in parts)
     tried = {times * part.period_us for part in parts for times in range(1, _TRIED + 1)}
     tried |= {-(-longest // part.period_us) * part.period_us for part in parts}
@@ -172,7 +183,7 @@ def _periods(parts: Sequence[_SharingPart]) -> list[int]:
 
 
 def _filled(parts: Sequence[_SharingPart], period_us: int) -> tuple[list[int], float]:
-    """How often each part takes place in a period, and what share of the paces that comes to, by worth."""
+    """Return how often each part takes place in a period, and what share of the paces that comes to, by worth."""
     room = max(1, _MOST_LISTED // len(parts))
     found, share, listed = [], 0.0, 0
     for part in parts:

@@ -40,7 +40,7 @@ class BegunPhases:
 
     @property
     def done(self) -> Counter[str]:
-        """By name of a job that has begun, the iterations that have or will have ended."""
+        """Return, by name of a job that has begun, the iterations that have or will have ended."""
         done: Counter[str] = Counter()
         for phase in (phase for group in self.groups for phase in group):
             for job in phase.jobs:
@@ -49,11 +49,14 @@ class BegunPhases:
 
     @property
     def placements(self) -> dict[str, tuple[str, ...]]:
-        """GPUs of every job that has begun: it keeps them (specification: phased-plans)."""
+        """Return the GPUs of every job that has begun: it keeps them (specification: phased-plans)."""
         return {job.name: job.gpus for group in self.groups for phase in group for job in phase.jobs}
 
     def resumed_us(self, job: Job) -> int:
-        """When a job that may move and has begun may go on, wherever it is; 0 for others (specification: moves)."""
+        """Return when a job that may move and has begun may go on, wherever it is.
+
+        0 for others (specification: moves).
+        """
         if job.restart_us is None:
             return 0
         phases = (phase for group in self.groups for phase in group)
@@ -61,15 +64,24 @@ class BegunPhases:
         return max(ends) + job.restart_us if ends else 0
 
     def free_us(self, group: int) -> int:
-        """When all that has begun in a group has ended, and no earlier than the moment."""
+        """Return when all that has begun in a group has ended, and no earlier than the moment."""
         return max(self.moment, max((phase.end_us for phase in self.groups[group]), default=0))
 
 
 def past_at(instance: Instance, plan: Plan, moment: int) -> BegunPhases:
-    """What of a plan has begun before a moment, with the durations of a changed instance.
+    """Return the phases of a plan that have begun before a moment, with the durations of a changed instance.
 
     Jobs that the changed instance lacks are left out. A phase that cannot hold any more stays as it is, for
     `past_problems` to name.
+
+    Parameters
+    ----------
+    instance
+        The changed instance.
+    plan
+        The phased plan.
+    moment
+        The moment, in microseconds.
     """
     groups = []
     for group in plan.groups:
@@ -86,13 +98,31 @@ def _begun_part(phase: Phase, moment: int) -> Phase:
 
 
 def kept_jobs(instance: Instance, phase: Phase) -> Phase:
-    """A phase with those of its jobs that an instance has and that do anything in it, in the instance's order."""
+    """Return a phase with those of its jobs that an instance has and that do anything in it, in the instance's order.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    phase
+        The phase.
+    """
     there = {job.name: job for job in phase.jobs if job.iterations}
     return replace(phase, jobs=tuple(there[job.name] for job in instance.jobs if job.name in there))
 
 
 def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-    """Why what has begun cannot stay in a changed instance."""
+    """Yield why the phases that have begun cannot stay in a changed instance.
+
+    Parameters
+    ----------
+    instance
+        The changed instance.
+    past
+        The phases that have begun.
+    fixed
+        By name of a job, the GPUs that it is fixed to.
+    """
     done, placements = past.done, past.placements
     begun = tuple(job for job in instance.data_parallel if job.name in done)
     for job in begun:
@@ -111,12 +141,20 @@ def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Seq
 
 
 def first_start_us(job: JobPlan | ShapedJobPlan) -> int:
-    """The earliest start of a job in a repetition: that of a block."""
+    """Return the earliest start of a job in a repetition: that of a block."""
     return min((block.start_us for it in job.iterations for block in it.blocks), default=0)
 
 
 def as_now(instance: Instance, phase: Phase) -> Phase | None:
-    """A phase with the durations of a changed instance and the starts that it has; None where it does not hold."""
+    """Return a phase with the durations of a changed instance and its old starts; None where it does not hold.
+
+    Parameters
+    ----------
+    instance
+        The changed instance.
+    phase
+        The phase.
+    """
     if _holds(instance, phase):
         return phase
     operations = compile_instance(_part(instance, phase))
@@ -129,7 +167,7 @@ def as_now(instance: Instance, phase: Phase) -> Phase | None:
 
 
 def _holds(instance: Instance, phase: Phase) -> bool:
-    """Whether the checker takes a phase for a correct cyclic plan of its jobs."""
+    """Return whether the checker accepts a phase as a correct cyclic plan of its jobs."""
     part, period_us = _part(instance, phase), phase.cycle_us
     alone = Plan.of_jobs(part.name, instance_sha256(part), "feasible", period_us, 0, period_us, phase.jobs)
     return not violations(part, alone)

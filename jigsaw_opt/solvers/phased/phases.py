@@ -80,11 +80,11 @@ class GroupProgress:
     phases: int = 0
 
     def goes_on(self, name: str) -> bool:
-        """Whether a job was in the phase that ended last."""
+        """Return whether a job was in the phase that ended last."""
         return name in self.last and self.last[name].number == self.phases - 1
 
     def ready_us(self, job: Job | ShapedJob) -> int:
-        """When a job may begin, or go on that stops now at the latest (specification: release, moves)."""
+        """Return when a job may begin, or go on after it stops now at the latest (specification: release, moves)."""
         if job.restart_us is None or job.name not in self.last:
             return job.release_us
         return self.last[job.name].end_us + job.restart_us
@@ -94,7 +94,7 @@ class RunningRule(Protocol):
     """Says which jobs of a group run."""
 
     def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
-        """Jobs that run from now on; none before a moment that is waited for.
+        """Return the jobs that run from now on; none before a moment that is waited for.
 
         Parameters
         ----------
@@ -127,7 +127,15 @@ class PhasePolicy:
     gpus: Gpus
 
     def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
-        """Jobs that have begun, and those that may run beside them."""
+        """Return the jobs that have begun, and those that may run beside them.
+
+        Parameters
+        ----------
+        jobs
+            The jobs of the group by name.
+        progress
+            How far they are.
+        """
         remaining, begun = progress.remaining, progress.last
         running = [name for name in self.order if name in begun]
         for name in self.order:
@@ -139,7 +147,7 @@ class PhasePolicy:
 
 
 def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: Timing) -> list[Phase]:
-    """Phases one after another.
+    """Return phases one after another, until no iteration is left.
 
     Parameters
     ----------
@@ -173,7 +181,7 @@ def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: 
 
 
 def _phase(remaining: Mapping[str, int], running: RunningJobs, now: int, next_us: int | None, timing: Timing) -> Phase:
-    """As many repetitions as every job has iterations for, or as there is time for before the next release."""
+    """Return a phase of as many repetitions as iterations and the time before the next release allow."""
     plan = running.plan or timing(running.counts, running.gpus)
     period_us = plan.period_us or plan.objective
     repeats = min(remaining[name] // count for name, count in running.counts.items())
@@ -183,7 +191,15 @@ def _phase(remaining: Mapping[str, int], running: RunningJobs, now: int, next_us
 
 
 def compact(jobs: Sequence[JobPlan | ShapedJobPlan], period_us: int) -> tuple[JobPlan | ShapedJobPlan, ...]:
-    """The same cyclic plan with the moment of its period as 0 from which on one repetition takes least time."""
+    """Return the same cyclic plan, its time 0 moved to where one repetition takes the shortest span.
+
+    Parameters
+    ----------
+    jobs
+        The jobs of the cyclic plan.
+    period_us
+        Its period, in microseconds.
+    """
     times = [[(it.start_us, it.end_us) for it in _operations(job)] for job in jobs]
     starts = [min(start for start, _ in own) for own in times]
     spans = [max(end for _, end in own) - start for own, start in zip(times, starts, strict=True)]
@@ -193,7 +209,7 @@ def compact(jobs: Sequence[JobPlan | ShapedJobPlan], period_us: int) -> tuple[Jo
 
 
 def _shortest_from(starts: Sequence[int], spans: Sequence[int], period_us: int) -> int:
-    """The start from which on all jobs, each at its next start and over its span, end soonest.
+    """Return the start from which on all jobs, each at its next start and over its span, end soonest.
 
     What starts before it comes a period later.
     """

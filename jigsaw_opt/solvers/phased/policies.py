@@ -19,7 +19,7 @@ _MOST_AT_OWN_PACE = 8
 
 
 def policies(jobs: Mapping[str, Job | ShapedJob], shelves: Sequence[Plan], timing: Timing) -> Iterator[PhasePolicy]:
-    """Ways to run the jobs of a group.
+    """Yield policies that run the jobs of a group.
 
     Whole shelves in turn; each job alone; and as many as have GPUs of their own. Jobs that run together end together,
     or keep their own paces as far as they can.
@@ -71,7 +71,7 @@ def _ending_together(remaining: Mapping[str, int]) -> dict[str, int]:
 
 
 def _as_placed(placed: Mapping[str, int]) -> _Ratio:
-    """As many iterations as in the shelf, while all have so many left; then they end together."""
+    """Return the iterations of the shelf, while all jobs have so many left; then jobs end together."""
 
     def counts(remaining: Mapping[str, int]) -> dict[str, int]:
         whole = all(placed[name] <= left for name, left in remaining.items())
@@ -81,7 +81,7 @@ def _as_placed(placed: Mapping[str, int]) -> _Ratio:
 
 
 def _own_pace(alone_us: Mapping[str, int]) -> _Ratio:
-    """Iterations in the ratio of the paces of the jobs alone, as far as they have so many left."""
+    """Return iterations in the ratio of the paces of the jobs alone, as far as they have so many left."""
 
     def counts(remaining: Mapping[str, int]) -> dict[str, int]:
         found = iteration_counts({name: 1 / alone_us[name] for name in remaining}, _MOST_AT_OWN_PACE)

@@ -75,7 +75,7 @@ class RateJob:
 
     @property
     def alone_us(self) -> int:
-        """Time of all its iterations when no one is in the way."""
+        """Return the time of all its iterations without contention, in microseconds."""
         return self.iteration_us * self.iterations
 
 
@@ -108,7 +108,7 @@ class RateJobs:
         self._arrays: SharingTable | None = None
 
     def ends_us(self, order: Sequence[RateJob]) -> list[float]:
-        """When each job of an order ends, in microseconds, those that come first in front."""
+        """Return when each job of an order ends, in microseconds; those that come first have priority."""
         numbers: Numbers = [self.number(job) for job in order]
         table, state = self._lists, self._state(order, [float(job.iterations) for job in order])
         native = compiled(share_processors)
@@ -118,7 +118,15 @@ class RateJobs:
         return list(state.end_us)
 
     def rates(self, order: Sequence[RateJob], progress: GroupProgress) -> dict[RateJob, float]:
-        """Iterations a microsecond of the jobs that run from now on, on the GPUs where they are then."""
+        """Return the rates of the jobs that run from now on, in iterations per microsecond, on their GPUs then.
+
+        Parameters
+        ----------
+        order
+            Jobs of a group, those that come first in front.
+        progress
+            How far they are.
+        """
         numbers = [self.number(job) for job in order]
         state = self._state(order, [float(progress.remaining.get(job.name, 0)) for job in order])
         find_tight(self._lists, state, numbers)
@@ -132,7 +140,7 @@ class RateJobs:
         return dict(running)
 
     def _put(self, state: SharingState, p: int, job: RateJob, progress: GroupProgress) -> None:
-        """Have a job that may move where its last phase had it, if that has just ended."""
+        """Put a job that may move where its last phase had it, if that phase has just ended."""
         gpus, end_us, _ = progress.last[job.name]
         state.ready_us[p] = float(end_us + (job.restart_us or 0))
         if progress.goes_on(job.name):
@@ -140,7 +148,7 @@ class RateJobs:
             state.place[state.place_at[p] : state.place_at[p + 1]] = [self._gpu[gpu] for gpu in gpus]
 
     def _now(self, state: SharingState, p: int, job: RateJob) -> RateJob:
-        """A job on the GPUs that it has in a state."""
+        """Return a job on the GPUs that it has in a state."""
         if job.restart_us is None:
             return job
         there = state.place[state.place_at[p] : state.place_at[p + 1]]
@@ -153,7 +161,7 @@ class RateJobs:
         return option
 
     def number(self, job: RateJob) -> int:
-        """The number of a job, a new one for a new one."""
+        """Return the number of a job; a new job gets a new one."""
         if job in self._number:
             return self._number[job]
         options = [self.number(option) for option in job.options]
@@ -220,7 +228,15 @@ class RatePolicy:
         self._order, self._jobs, self._timing = order, jobs, timing
 
     def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
-        """Iterations of each job that runs in a period, from how many are left, and where it is."""
+        """Return the iterations in a period of each job that runs, and its GPUs.
+
+        Parameters
+        ----------
+        jobs
+            The jobs of the group by name.
+        progress
+            How far they are.
+        """
         now = self._jobs.rates(self._order, progress)
         running, rates = [*now], {job.name: rate for job, rate in now.items()}
         gpus = {job.name: job.gpus for job in running}
@@ -233,7 +249,7 @@ class RatePolicy:
     def _measured(
         self, jobs: Sequence[RateJob], rates: Mapping[str, float], tried: Sequence[dict[str, int]], gpus: Gpus
     ) -> dict[str, int]:
-        """Of some counts those that waste least by the periods of their cyclic plans, as far as there is time."""
+        """Return those of some counts that waste least by the periods of their cyclic plans, as far as time goes."""
         assert self._timing is not None
         best, most = tried[0], 0.0
         with suppress(OutOfTimeError):
@@ -245,9 +261,21 @@ class RatePolicy:
 
 
 def whole_counts(jobs: Sequence[RateJob], rates: Mapping[str, float]) -> list[dict[str, int]]:
-    """Whole iterations in about the ratio of the rates, some with which the period wastes little, the best first.
+    """Return whole iterations in about the ratio of the rates, for periods that waste little, the best first.
 
     Periods are tried that are as long as some iterations of one of the jobs.
+
+    Parameters
+    ----------
+    jobs
+        Jobs that run together.
+    rates
+        By name of a job, iterations per microsecond.
+
+    Returns
+    -------
+    list[dict[str, int]]
+        Each by name of a job.
     """
     periods = {k / rates[job.name] for job in jobs for k in range(1, _PERIODS + 1)}
     shortest = min(1 / rate for rate in rates.values())
@@ -262,14 +290,17 @@ def whole_counts(jobs: Sequence[RateJob], rates: Mapping[str, float]) -> list[di
 
 
 def _gained(jobs: Sequence[RateJob], rates: Mapping[str, float], counts: Mapping[str, int], period_us: float) -> float:
-    """Share of the rates that a period comes to, by weight and length of jobs; more iterations cost a little."""
+    """Return the share of the rates that a period comes to, by weight and length of jobs.
+
+    More iterations cost a little.
+    """
     worth = {job.name: job.weight * job.alone_us for job in jobs}
     paces = (worth[job.name] * min(1.0, counts[job.name] / (period_us * rates[job.name])) for job in jobs)
     return sum(paces) / sum(worth.values()) - _WORTH_AN_ITERATION * sum(counts.values()) / len(jobs)
 
 
 def _period_us(jobs: Sequence[RateJob], counts: Mapping[str, int]) -> float:
-    """Time of the longest job, or of the fullest GPU or link."""
+    """Return the time of the longest job, or of the fullest GPU or link, in microseconds."""
     loads: dict[int, float] = {}
     for job in jobs:
         for resource, load_us in job.loads_us:

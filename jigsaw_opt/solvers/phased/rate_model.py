@@ -62,17 +62,33 @@ class RateModel:
         self._known: dict[tuple[int, tuple[int, ...]], RateJob | None] = {}
 
     def on(self, index: int, gpus: Sequence[str]) -> RateJob | None:
-        """A job on GPUs by name; None where memory does not admit it even alone."""
+        """Return a job on GPUs; None where memory does not admit it even alone.
+
+        Parameters
+        ----------
+        index
+            Index of the job among the data-parallel ones.
+        gpus
+            Names of its GPUs.
+        """
         return self._made(index, [self._data.number[gpu] for gpu in gpus])
 
     def anywhere(self) -> list[RateJob] | None:
-        """Every job on some GPUs, whatever the others do; None where one finds none."""
+        """Return every job on some GPUs, whatever the others do; None where one finds none."""
         found = [self._moving(index) or next(self.elsewhere(index, ()), None) for index in range(len(self._jobs))]
         known = [job for job in found if job is not None]
         return known if len(known) == len(found) else None
 
     def elsewhere(self, index: int, placed: Sequence[RateJob | None]) -> Iterator[RateJob]:
-        """A job on a few other sets of GPUs that the others, as far as they are placed, load little."""
+        """Yield a job on a few other sets of GPUs with little load of the others, as far as they are placed.
+
+        Parameters
+        ----------
+        index
+            Index of the job among the data-parallel ones.
+        placed
+            By index, the other jobs on their GPUs; None or missing for those that are not placed.
+        """
         for other, job in enumerate(placed):
             if job is not None and other != index:
                 assignment = self._ample.assignment(other, [self._data.number[gpu] for gpu in job.gpus])
@@ -106,7 +122,7 @@ class RateModel:
         return RateJob(job.name, *own, names, max(1, assignment.iteration_us), used, *sizes, job.restart_us)
 
     def _moving(self, index: int) -> RateJob | None:
-        """A job that may move, on any GPUs of one server, or of servers that follow one another; None for others."""
+        """Return a job that may move, on any GPUs of one server, or of consecutive servers; None for other jobs."""
         job = self._jobs[index]
         if job.restart_us is None or len(self._jobs) * len(self._name) > _MOST_MOVING:
             return None
@@ -120,7 +136,7 @@ class RateModel:
         return replace(options[0], anywhere=False, options=tuple(options)) if options else None
 
     def _across(self, index: int) -> Iterator[RateJob]:
-        """A job on the GPUs of servers that follow one another, from each server on in turn, some at most."""
+        """Yield a job on the GPUs of consecutive servers, from some first servers in turn."""
         names = [(s, f"{server.name}/{k}") for s, server in enumerate(self._servers) for k in range(server.gpus)]
         width, step = self._jobs[index].workers, -(-len(self._servers) // _MOST_OPTIONS)
         for first in range(0, len(self._servers), step):
@@ -131,7 +147,7 @@ class RateModel:
 
 
 def kind_of(server: Server) -> tuple[str, int, int, int]:
-    """What alike servers have in common."""
+    """Return a key that servers of one kind share."""
     return server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us
 
 

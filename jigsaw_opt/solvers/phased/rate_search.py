@@ -49,30 +49,36 @@ class RateSearch:
         self._offered: list[dict[tuple[str, ...], RateJob]] = [{} for _ in self._index]
 
     def value(self, order: Sequence[RateJob]) -> float:
-        """The objective, and a high price of lateness."""
+        """Return the objective plus a high price of lateness."""
         ends = self._model.rate_jobs.ends_us(order)
         late = sum(max(0.0, end - job.deadline_us) for job, end in zip(order, ends, strict=True) if job.deadline_us)
         weighted = (job.weight * end for job, end in zip(order, ends, strict=True))
         return _LATE * late + (max(ends) if self._last else sum(weighted))
 
     def last_end_us(self, order: Sequence[RateJob]) -> float | None:
-        """The makespan, where that is the objective."""
+        """Return the makespan in microseconds where that is the objective, else None."""
         return max(self._model.rate_jobs.ends_us(order)) if self._last else None
 
     def first_order(self, jobs: Sequence[RateJob]) -> list[RateJob]:
-        """By Smith's rule, with the time that a job takes of all its GPUs; of a makespan the longest first."""
+        """Return the jobs by Smith's rule, with the time that a job takes of all its GPUs.
+
+        Of a makespan, longest first.
+        """
         if self._last:
             return sorted(jobs, key=lambda job: -job.alone_us)
         return sorted(jobs, key=lambda job: job.alone_us * len(job.gpus) / job.weight)
 
     def _soonest_first(self, order: Sequence[RateJob]) -> list[RateJob]:
-        """The same jobs in the order of their ends, if that is better: a job that ends late anyway may as well wait."""
+        """Return the same jobs in the order of their ends, if that is better.
+
+        A job that ends late in any case may as well wait.
+        """
         ends = self._model.rate_jobs.ends_us(order)
         sooner = [order[k] for k in sorted(range(len(order)), key=ends.__getitem__)]
         return min([*order], sooner, key=self.value)
 
     def placed_in_turn(self, jobs: Sequence[RateJob]) -> list[RateJob]:
-        """The same jobs, each in turn where the value of those so far is least."""
+        """Return the same jobs, each in turn where the value of those so far is least."""
         order: list[RateJob] = []
         stop = self._timer.deadline(_SHARE)
         for job in self.first_order(jobs):
@@ -81,7 +87,7 @@ class RateSearch:
         return self._soonest_first(order) if any(job.options for job in order) else order
 
     def improved(self, order: Sequence[RateJob]) -> list[RateJob]:
-        """The best order and placement that simulated annealing finds from one, until none comes for long."""
+        """Return the best order and placement that simulated annealing finds from one."""
         stop = self._timer.deadline(_SHARE)
         now = best = list(order)
         value = least = self.value(now)
@@ -99,7 +105,10 @@ class RateSearch:
         return best
 
     def _step(self, order: Sequence[RateJob]) -> list[RateJob] | None:
-        """Two jobs in each other's place of the order, a job elsewhere in it, or on other GPUs; None for no change."""
+        """Return a changed order, None for no change.
+
+        Two jobs change places, or one job goes elsewhere in the order or to other GPUs.
+        """
         rng, after = self._rng, list(order)
         at, kind = rng.randrange(len(after)), rng.random()
         if kind < _RELOCATED and not after[at].options:
@@ -116,14 +125,14 @@ class RateSearch:
         return after if at != to else None
 
     def _mean_loss(self, order: Sequence[RateJob], value: float) -> float:
-        """How much of a value a job has by the others; of a makespan how much the last one has."""
+        """Return the mean rise of a job's value by the other jobs; of a makespan, the rise of the last end."""
         alone = [job.release_us + job.alone_us for job in order]
         if self._last:
             return value - max(alone)
         return (value - sum(job.weight * end for job, end in zip(order, alone, strict=True))) / len(order)
 
     def _others(self, job: RateJob, order: Sequence[RateJob]) -> list[RateJob]:
-        """A job on other GPUs: mostly on some that it was offered before, as new ones take longer to find."""
+        """Return a job on other GPUs: mostly on some that it was offered before, as new ones take longer to find."""
         offered = self._offered[self._index[job.name]]
         if not offered or self._rng.random() >= _AGAIN:
             found = list(self._elsewhere(job, order))

@@ -137,7 +137,7 @@ def _as_plan(instance: Instance, groups: Sequence[PhaseGroup], bound: int, seed:
 
 
 def _late_us(instance: Instance, plan: Plan) -> int:
-    """How late jobs are in all."""
+    """Return how late jobs are in all, in microseconds."""
     jobs = {job.name: job for job in instance.data_parallel}
     return value_of(instance, jobs, [phase for _, _, phase in plan.all_phases()])[0]
 
@@ -162,7 +162,7 @@ class _SharingJobs:
 
     @property
     def names(self) -> set[str]:
-        """Of its jobs, those that have ended too."""
+        """Return the names of its jobs, including those that have ended."""
         return {*self.jobs, *(job.name for phase in self.begun for job in phase.jobs)}
 
 
@@ -187,7 +187,7 @@ class _Work:
         self._hurried = False
 
     def placings(self, operations: Operations) -> Iterator[Sharing]:
-        """Jobs where they were and the new ones beside them, then all that have not begun placed anew."""
+        """Yield jobs where they were with the new ones beside them, then all that have not begun placed anew."""
         fixed = {**self._fix.placements, **self._past.placements}
         graphs = {job.name: job for job in operations.jobs}
         old = {job.name: job.gpus for _, _, phase in self._plan.all_phases() for job in phase.jobs}
@@ -199,7 +199,7 @@ class _Work:
                 yield found
 
     def _placed(self, placements: Mapping[str, Sequence[str]]) -> Sharing | None:
-        """Every job on its GPUs, those without any where there is least to do; None where that cannot be."""
+        """Return every job on its GPUs, those without any where there is least to do; None where that cannot be."""
         begun = [{job.name: job.gpus for phase in group for job in phase.jobs} for group in self._past.groups]
         sharing = Sharing(self._instance, [group for group in begun if group])
         for name, job in self._left.items():
@@ -209,7 +209,7 @@ class _Work:
         return sharing if all(sharing.place(job) for job in sorted(new, key=lambda job: -job.workers)) else None
 
     def planned(self, sharing: Sharing) -> list[PhaseGroup] | None:
-        """The best groups that are found with jobs on these GPUs; None where a group has none."""
+        """Return the best groups that are found with jobs on these GPUs; None where a group has none."""
         numbers = [g for g, group in enumerate(self._past.groups) if group]
         old = {job.name: g for g, _, phase in self._plan.all_phases() for job in phase.jobs}
         found, gone_on = [], set()
@@ -232,7 +232,7 @@ class _Work:
         return [*(PhaseGroup(self._past.groups[g]) for g in numbers if g not in gone_on), *found]
 
     def _best(self, part: _SharingJobs, placements: Mapping[str, Sequence[str]]) -> list[Phase] | None:
-        """The best correct phases of a group, as far as time goes."""
+        """Return the best correct phases of a group, as far as time goes."""
         own = altered(self._instance, jobs=tuple(job for job in self._instance.jobs if job.name in part.names))
         asked = {job.name: job for job in own.data_parallel}
         best, value = None, (math.inf, math.inf)
@@ -246,7 +246,7 @@ class _Work:
         return best
 
     def _candidates(self, part: _SharingJobs, placements: Mapping[str, Sequence[str]]) -> Iterator[list[Phase]]:
-        """The old phases gone on with, then each policy."""
+        """Yield the old phases continued, then the phases of each policy."""
         timing = self._timing()
         placing = _placing(timing, placements)
         shelves = placed_shelves(self._instance, tuple(part.jobs.values()), placing, _MOST)
@@ -260,7 +260,7 @@ class _Work:
     def _gone_on(
         self, part: _SharingJobs, placements: Mapping[str, Sequence[str]], shelves: Sequence[Plan], timing: Timing
     ) -> list[Phase]:
-        """The old phases of a group as far as they hold, then by the first policy what they leave."""
+        """Return the old phases of a group as far as they hold, then what they leave by the first policy."""
         assert part.old is not None
         left = {name: self._jobs[name].iterations for name in part.names}
         phases: list[Phase] = []
@@ -287,7 +287,10 @@ class _Work:
         begun: Phase | None,
         free_us: int,
     ) -> Phase | None:
-        """An old phase with the jobs that still have iterations left for it; what has begun of it in any case."""
+        """Return an old phase with the jobs that still have iterations left for it.
+
+        What has begun of it always stays.
+        """
         kept = kept_jobs(self._instance, old)
         if begun is None:
             there = (
@@ -307,7 +310,7 @@ class _Work:
         return replace(phase, start_us=start_us, repeats=repeats)
 
     def _timing(self) -> Timing:
-        """Makes cyclic plans of jobs that keep their GPUs, each of them once."""
+        """Return a function that makes cyclic plans of jobs that keep their GPUs, each of them once."""
         known: dict[tuple[tuple[str, int], ...], Plan] = {}
 
         def timed(counts: Mapping[str, int], gpus: Gpus) -> Plan:
@@ -332,7 +335,7 @@ class _Work:
 
 
 def _placing(timing: Timing, gpus: Gpus) -> Place:
-    """Makes cyclic plans of jobs that have their GPUs; None where they do not fit into memory together."""
+    """Return a function that makes cyclic plans of jobs on their GPUs; None where memory is too small for them."""
 
     def place(part: Instance) -> Plan | None:
         try:

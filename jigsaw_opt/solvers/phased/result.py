@@ -15,7 +15,7 @@ __all__ = ["phased_result"]
 def phased_result(
     options: Options, started: float, bound: Bound, plan: Plan | None = None, conflicts: tuple[Conflict, ...] = ()
 ) -> Result:
-    """Say what making a phased plan came to.
+    """Return the result of making a phased plan.
 
     Parameters
     ----------

@@ -42,7 +42,15 @@ class Sharing:
             self._begun[self._find(("begun", number))] = number
 
     def add(self, job: Job, gpus: Sequence[str]) -> bool:
-        """Place a job; False where it would join two groups that have begun, or its GPUs are not joined."""
+        """Place a job; return False where it would join two groups that have begun, or its GPUs are not joined.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpus
+            Names of its GPUs.
+        """
         used = self._used(gpus)
         if self._channel(gpus) is None or len(self._groups(used)) > 1:
             return False
@@ -52,13 +60,13 @@ class Sharing:
         return True
 
     def place(self, job: Job) -> bool:
-        """Place a job where GPUs and links have least to do with it; False where it can be nowhere."""
+        """Place a job where GPUs and links have least to do with it; return False where it can be nowhere."""
         candidates = {gpus for gpus in self._candidates(job) if len(self._groups(self._used(gpus))) <= 1}
         best = min(candidates, key=lambda gpus: (self._last_us(job, gpus), gpus), default=None)
         return best is not None and self.add(job, best)
 
     def groups(self) -> Iterator[tuple[list[str], int | None]]:
-        """Names of jobs that share anything, in the instance's order, with the group that they go on with."""
+        """Yield names of jobs that share anything, in the instance's order, with the group that they go on with."""
         found: defaultdict[_Resource, list[str]] = defaultdict(list)
         for job in self._instance.jobs:
             if job.name in self.placements:
@@ -67,7 +75,10 @@ class Sharing:
             yield names, self._begun.get(leader)
 
     def _candidates(self, job: Job) -> Iterator[tuple[str, ...]]:
-        """Per group that has begun, and without any: GPUs of one server, of few servers, and those with least to do."""
+        """Yield sets of GPUs for a job: those of one server, those of few servers, and those with least to do.
+
+        They are sought for each group that has begun, with the GPUs of no group, and among the latter alone.
+        """
         types = self._instance.models[job.model].gpu_types
         servers = self._instance.cluster.servers
         usable = [gpu for gpu, s in self._server.items() if servers[s].gpu_type in types]
@@ -82,14 +93,14 @@ class Sharing:
             yield from (tuple(order[: job.workers]) for order in orders if len(order) >= job.workers)
 
     def _last_us(self, job: Job, gpus: Sequence[str]) -> tuple[int, int]:
-        """How long the busiest of the resources is busy with the job, and all of them together."""
+        """Return how long the busiest of the resources is busy with the job, and all of them together."""
         if self._channel(gpus) is None:
             return 2**63, 0
         loads = [self._load_us[resource] + own for resource, own in self._work_us(job, gpus).items()]
         return max(loads), sum(loads)
 
     def _work_us(self, job: Job, gpus: Sequence[str]) -> dict[_Resource, int]:
-        """What all iterations of a job take of each GPU and link at its largest level."""
+        """Return the time that all iterations of a job take of each GPU and link at its largest level."""
         model, servers = self._instance.models[job.model], self._instance.cluster.servers
         work: dict[_Resource, int] = {}
         for gpu in gpus:
@@ -113,7 +124,7 @@ class Sharing:
         return self._routes.channel(Counter(self._server[gpu] for gpu in gpus))
 
     def _groups(self, resources: Iterable[_Resource]) -> set[int]:
-        """Groups that have begun and have some of these resources."""
+        """Return the groups that have begun and have some of these resources."""
         found = (self._begun.get(self._find(it)) for it in resources)
         return {group for group in found if group is not None}
 

@@ -21,13 +21,21 @@ Place = Callable[[Instance], Plan | None]
 
 
 def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
-    """Some jobs of an instance on the cyclic horizon, each with so many iterations a period."""
+    """Return some jobs of an instance on the cyclic horizon.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    counts
+        By name of a job, its iterations in a period; other jobs are left out.
+    """
     jobs = tuple(in_a_period(job, counts[job.name]) for job in instance.jobs if job.name in counts)
     return altered(instance, jobs=jobs, horizon="cyclic", objective="period")
 
 
 def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, int]:
-    """Iterations of each job in a period, in about the ratio that is wanted; without a common divisor.
+    """Return iterations of each job in a period, in about a wanted ratio, without a common divisor.
 
     Parameters
     ----------
@@ -43,7 +51,7 @@ def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, in
 
 
 def placed_shelves(instance: Instance, jobs: Sequence[Job | ShapedJob], place: Place, most: int) -> list[Plan] | None:
-    """Cyclic plans that have every job once; jobs of one plan fit on the cluster together.
+    """Return cyclic plans that have every job once; jobs of one plan fit on the cluster together.
 
     Parameters
     ----------
@@ -68,7 +76,7 @@ def placed_shelves(instance: Instance, jobs: Sequence[Job | ShapedJob], place: P
 def sharing_groups(
     instance: Instance, placements: Mapping[str, Sequence[str]], routes: Routes | None = None
 ) -> list[list[str]]:
-    """Names of jobs that share a GPU or a link, directly or by others, in the instance's order.
+    """Return names of jobs that share a GPU or a link, directly or by others, in the instance's order.
 
     Parameters
     ----------

@@ -48,11 +48,18 @@ class SideBySide:
             self._look[job.name] = looks.setdefault(look, len(looks))
 
     def parts(self, gpus: Gpus) -> list[list[str]]:
-        """Names of the jobs of each part."""
+        """Return the names of the jobs of each part."""
         return sharing_groups(self._instance, gpus, self._routes)
 
     def part(self, counts: Mapping[str, int], gpus: Gpus) -> Plan:
-        """A cyclic plan of one part, the same for all that are alike; a data-parallel job alone goes as fast as it can.
+        """Return a cyclic plan of one part, the same for all that are alike; a job alone goes as fast as it can.
+
+        Parameters
+        ----------
+        counts
+            By name of a job of the part, its iterations in a period.
+        gpus
+            Where the jobs are.
 
         Raises
         ------
@@ -72,7 +79,7 @@ class SideBySide:
         )
 
     def _likeness(self, counts: Mapping[str, int], gpus: Gpus) -> tuple[Hashable, list[str]]:
-        """What a part has in common with those that have the same cyclic plans, and its jobs in the order of that.
+        """Return a key that parts with the same cyclic plans share, and the jobs of the part in the order of that key.
 
         GPUs of a server are alike, and so are servers of a kind where a part has one.
         """
@@ -87,7 +94,7 @@ class SideBySide:
         return (at, *((self._look[name], counts[name], tuple(number[g] for g in gpus[name])) for name in names)), names
 
     def _as_soon(self, key: Hashable, plan: Plan) -> Plan:
-        """The plan of a job alone with every operation as soon as it can be."""
+        """Return the plan of a job alone with every operation as soon as it can be."""
         [job] = plan.jobs
         if not isinstance(job, JobPlan):
             return plan
@@ -98,7 +105,7 @@ class SideBySide:
         return self._soon[key][1]
 
     def _soonest(self, job: JobPlan) -> tuple[JobPlan, int]:
-        """The same levels with every operation as soon as it can be, and the end of the last one."""
+        """Return the same levels with every operation as soon as it can be, and the end of the last one."""
         model = self._instance.models[self._asked[job.name].model]
         ready_us = [model.block_us(self._servers[gpu.rsplit("/", 1)[0]].gpu_type) for gpu in job.gpus]
         now, iterations = 0, []
@@ -116,7 +123,7 @@ class SideBySide:
         return replace(job, iterations=tuple(iterations)), now
 
     def times_in_balance(self, plan: Plan) -> int | None:
-        """How often a part may take place in a period, so that the level totals of workers keep balance there.
+        """Return how often a part may take place in a period without breaking the balance of its workers' level totals.
 
         None where nothing limits it.
         """
@@ -132,7 +139,7 @@ class SideBySide:
         return min(limits, default=None)
 
     def together(self, parts: Sequence[tuple[Plan, int]]) -> Plan:
-        """A cyclic plan of parts that share nothing, each so often.
+        """Return a cyclic plan of parts that share nothing, each repeated some times.
 
         The period is that of the longest part. The others are stretched to it, which leaves their order as it is
         (specification: known-answers).
@@ -144,7 +151,7 @@ class SideBySide:
 
 
 def _repeated(plan: Plan, times: int, period_us: int) -> Iterator[JobPlan | ShapedJobPlan]:
-    """Jobs of a cyclic plan some times one after another in a period that is no shorter than all of it."""
+    """Yield the jobs of a cyclic plan repeated some times, in a period that is no shorter than all of them."""
     own_us = plan.objective
     whole_us = own_us * times
 

@@ -60,7 +60,15 @@ _READING_SECONDS = 1.0
 
 
 def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
-    """Whether a plan that lists all iterations would have more than so many operations, and a phased one may be had."""
+    """Return whether a plan that lists all iterations would be too long; False on the cyclic horizon.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    most
+        Largest number of operations that is not too long.
+    """
     if instance.horizon != "finite":
         return False
     operations = 0
@@ -100,7 +108,7 @@ def solve_phased(instance: Instance, options: Options | None = None) -> Result:
 
 
 def _solved(instance: Instance, options: Options, started: float) -> tuple[Bound, tuple[Conflict, ...], Plan | None]:
-    """A bound, why there is no plan, and the plan, as far as they are known when the time is over."""
+    """Return a bound, why there is no plan, and the plan, as far as they are known when the time is over."""
     bound = NO_BOUND
     try:
         if causes := too_wide(instance):
@@ -114,7 +122,7 @@ def _solved(instance: Instance, options: Options, started: float) -> tuple[Bound
 
 
 def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> Plan | None:
-    """The best plan on several placements, as far as time goes; no more once one is at the bound."""
+    """Return the best plan on several placements, as far as time goes; stop once one is at the bound."""
     timer = PhaseTimer(instance, options, started)
     if len(instance.jobs) > 1:
         prepare(_READING_SECONDS if options.time_limit is None else min(_READING_SECONDS, options.time_limit / 4))
@@ -139,7 +147,7 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
 
 
 def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: int) -> Iterator[_PlacedGroups]:
-    """Groups on placements by cyclic plans and by local search, then the former with all policies.
+    """Yield groups on placements by cyclic plans and by local search, then the former with all policies.
 
     What counts least begins: a period says much of a makespan, and little of weighted completions, and nothing of jobs
     that all may move.
@@ -166,7 +174,7 @@ def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: 
 
 
 def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> Iterator[_PlacedGroups]:
-    """Groups on one placement, each with phases; nothing where there is none."""
+    """Yield the groups of one placement, each with phases; nothing where there is none."""
     name, most = placing
     share = _PLACING_SHARE if name == "auto" else 1.0
     shelves = placed_shelves(instance, instance.jobs, partial(timer.placed, name, share), most)
@@ -180,7 +188,7 @@ def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> 
 def _searched(
     instance: Instance, timer: PhaseTimer, rng: random.Random, placed: Sequence[_PlacedGroups]
 ) -> Iterator[_PlacedGroups]:
-    """Groups by local search, from jobs placed one after another, and from the best of the placements."""
+    """Yield groups by local search, from jobs placed one after another, and from the best of the placements."""
     if len(instance.jobs) == 1 or instance.shaped or timer.is_over:
         return
     model = RateModel(instance, rng)
@@ -206,7 +214,7 @@ def _searched(
 def _by_rates(
     order: Sequence[RateJob], model: RateModel, timing: Timing, jobs: Mapping[str, Job | ShapedJob]
 ) -> Iterator[RunningRule]:
-    """Counts by loads alone, then by the cyclic plans of several."""
+    """Yield counts by loads alone, then by the cyclic plans of several counts."""
     own = [job for job in order if job.name in jobs]
     yield RatePolicy(own, model.rate_jobs)
     yield RatePolicy(own, model.rate_jobs, timing)
@@ -219,7 +227,7 @@ def _with_moves(
     known_us: float | None,
     jobs: Mapping[str, Job | ShapedJob],
 ) -> Iterator[RunningRule]:
-    """The parts as the order has them, then as their cyclic plans make the most of; of a makespan, laxity as well."""
+    """Yield policies at the rates of an order, then thorough ones; for a makespan, least laxity as well."""
     for thorough in (False, True):
         yield MovingPolicy(order, model.rate_jobs, beside, known_us is not None, thorough)
     if known_us is not None:
@@ -235,7 +243,7 @@ def _grouped(
     ways: Callable[[Mapping[str, Job | ShapedJob]], Iterator[RunningRule]],
     moves: bool = False,
 ) -> _PlacedGroups:
-    """The groups of a placement, each with phases by the first of its policies; one of all jobs where some move."""
+    """Return the groups of a placement, each with phases by its first policy; one group of all jobs where some move."""
     groups, all_jobs = [], {job.name: job for job in instance.jobs}
     for names in [[*all_jobs]] if moves else sharing_groups(instance, gpus):
         jobs = {name: all_jobs[name] for name in names}
@@ -263,7 +271,7 @@ class _PlacedGroups:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """How late jobs are in all, then the objective."""
+        """Return how late jobs are in all, then the objective."""
         values = [group.value for group in self.groups]
         parts = [part for _, part in values]
         return sum(late for late, _ in values), max(parts) if self.last else sum(parts)
@@ -290,11 +298,11 @@ class _GroupSearch:
         self.value = value_of(instance, jobs, self.phases)
 
     def may_help(self, bound: int) -> bool:
-        """Whether a better group may make a better plan."""
+        """Return whether a better group may make a better plan."""
         return self._instance.objective != "makespan" or self.value > (0, bound)
 
     def step(self) -> bool:
-        """Try a policy; says whether there was one left."""
+        """Try a policy; return whether there was one left."""
         policy = next(self._ways, None)
         if policy is None:
             return False

@@ -64,23 +64,35 @@ class PhaseTimer:
 
     @property
     def is_over(self) -> bool:
-        """Whether the limit is reached, or the solve is cancelled."""
+        """Return whether the limit is reached, or the solve is cancelled."""
         return self._options.cancel.is_set() or (self._end is not None and time.monotonic() >= self._end)
 
     def deadline(self, share: float) -> Callable[[], bool]:
-        """Says whether a share of the time that is left now is over."""
+        """Return a function that tells whether a share of the time that is left now is over."""
         if self._end is None:
             return self._options.cancel.is_set
         end = time.monotonic() + share * (self._end - time.monotonic())
         return lambda: self._options.cancel.is_set() or time.monotonic() >= end
 
     def patience(self, share: float) -> Callable[[], bool]:
-        """Says whether the time is over, or while there is no phased plan yet a share of the time that is left now."""
+        """Return a function that tells whether the time is over.
+
+        While there is no phased plan yet, a share of the time that is left now counts instead.
+        """
         late = self.deadline(share)
         return lambda: self.is_over or (self.first and late())
 
     def placed(self, solver: str, share: float, part: Instance) -> Plan | None:
-        """A cyclic plan of some jobs, wherever they are, within their part of a share of the time that is left.
+        """Return a cyclic plan of some jobs, on any GPUs, within their part of a share of the time that is left.
+
+        Parameters
+        ----------
+        solver
+            Name of the solver that places them.
+        share
+            Share of the time that all jobs together may take.
+        part
+            The cyclic instance of these jobs.
 
         Raises
         ------
@@ -92,7 +104,7 @@ class PhaseTimer:
         return solve_listed(part, solver, self._within(share * own)).plan
 
     def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int], gpus: Gpus) -> Plan:
-        """A cyclic plan of jobs that run together.
+        """Return a cyclic plan of jobs that run together.
 
         Parameters
         ----------
@@ -122,12 +134,12 @@ class PhaseTimer:
         return plan
 
     def _first(self, part: Instance, gpus: Gpus, known: Timetable | None) -> Plan | None:
-        """Any cyclic plan."""
+        """Return any cyclic plan."""
         found = _made(part, gpus, known, replace(self._within(1.0), target=_ANY))
         return None if found is None else found.plan
 
     def _improved(self, part: Instance, gpus: Gpus, plan: Plan, key: _Key) -> Plan:
-        """The best cyclic plan that annealing finds from one in a share of the time: other phases wait, too."""
+        """Return the best cyclic plan that annealing finds from one, in a share of the time: other phases wait, too."""
         counts = {job.name: len(job.iterations) for job in plan.jobs}
         found = _made(part, gpus, _as_placed([plan], counts), self._within(1 / len(self._instance.jobs)))
         if found is None or found.plan is None:
@@ -137,7 +149,10 @@ class PhaseTimer:
         return found.plan
 
     def _require_time(self) -> None:
-        """There may be as many parts and phases as jobs, and each takes a little time."""
+        """Raise `OutOfTimeError` where the limit and its grace are over.
+
+        There may be as many parts and phases as jobs, and each takes a little time.
+        """
         if self._end is not None and time.monotonic() > self._end + self._options.grace:
             raise OutOfTimeError("no time was left for all phases")
 
@@ -150,7 +165,7 @@ class PhaseTimer:
 
 
 def _made(part: Instance, gpus: Gpus, known: Timetable | None, options: Options) -> Result | None:
-    """What a timing comes to, checked with the whole plan only; None where the time was over before it began."""
+    """Return the result of a timing, which is checked with the whole plan only; None where the time was over before."""
     timing = FixedPlacementTiming(gpus, known)
     with clock.limited(clock.Clock(options.time_limit, options.cancel)), suppress(OutOfTimeError):
         return timing.run(SolveState(timing.name, compile_instance(part), options, lambda _: None))
@@ -158,7 +173,7 @@ def _made(part: Instance, gpus: Gpus, known: Timetable | None, options: Options)
 
 
 def _as_placed(shelves: Sequence[Plan], counts: Mapping[str, int]) -> Timetable | None:
-    """What the shelf that has these jobs with so many iterations, with or without others, does with them."""
+    """Return the timetable of a shelf that has these jobs with so many iterations, with or without others."""
     for plan in shelves:
         same = [job for job in plan.jobs if counts.get(job.name) == len(job.iterations)]
         if len(same) == len(counts):

@@ -56,11 +56,11 @@ class FixedPlacementTiming:
     route_policies: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
-        """Never: it needs no engine."""
+        """Return None: it needs no engine."""
         return None
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Why it does not take an instance."""
+        """Return why it does not take an instance, or None."""
         return None if instance.horizon == "cyclic" else "it is not cyclic"
 
     def run(self, solve_state: SolveState) -> Result:
@@ -98,7 +98,7 @@ def _timed(solve_state: SolveState, placements: Mapping[str, Sequence[str]], kno
 def _inserted(
     data: ProblemData, assignments: Sequence[Assignment], most: int, rng: random.Random, stop: Callable[[], bool]
 ) -> Timetable | None:
-    """The jobs at the shortest of some periods at which all find room; `most` is the longest of them."""
+    """Return the jobs at the shortest of some periods at which all find room; `most` is the longest of them."""
     weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
     period = fullest_us(assignments)
     while period < most:
@@ -116,7 +116,7 @@ def _offered(solve_state: SolveState, timetable: Timetable) -> Timetable:
 
 
 def _annealed(orders: SequenceSearch, timetable: Timetable, solve_state: SolveState) -> Timetable:
-    """The timetable with its operations in a better order, if annealing finds one."""
+    """Return the timetable with its operations in a better order, if annealing finds one."""
     given = orders.given(timetable)
     steps = max(1, min(_MOST_STEPS, _VISITS // orders.size, _STEPS_AN_OPERATION * orders.size))
     found = orders.anneal(given, given.assignments, steps, _TEMPERATURE, lambda _: solve_state.reason() is not None)

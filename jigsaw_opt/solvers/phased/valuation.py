@@ -14,7 +14,7 @@ __all__ = ["ends_us", "objective_at", "value_of"]
 
 
 def ends_us(phases: Sequence[Phase]) -> dict[str, int]:
-    """When each job ends."""
+    """Return when each job ends, in microseconds."""
     ends = {}
     for phase in phases:
         for job in phase.jobs:
@@ -23,14 +23,37 @@ def ends_us(phases: Sequence[Phase]) -> dict[str, int]:
 
 
 def objective_at(instance: Instance, ends: Mapping[str, int]) -> int:
-    """Objective of the jobs that end then, in microseconds (specification: objective)."""
+    """Return the objective of jobs with given ends (specification: objective).
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    ends
+        By name of a job, its end in microseconds; other jobs do not count.
+    """
     if instance.objective == "makespan":
         return max(ends.values())
     return sum(job.weight * ends[job.name] for job in instance.jobs if job.name in ends)
 
 
 def value_of(instance: Instance, jobs: Mapping[str, Job | ShapedJob], phases: Sequence[Phase]) -> tuple[int, int]:
-    """How late jobs are in all, then the group's part of the objective."""
+    """Return how late jobs are in all, then the group's part of the objective.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    jobs
+        The jobs of the group by name.
+    phases
+        All phases of the group.
+
+    Returns
+    -------
+    tuple[int, int]
+        Lateness in microseconds, and the objective.
+    """
     ends = ends_us(phases)
     late = sum(max(0, ends[name] - job.deadline_us) for name, job in jobs.items() if job.deadline_us is not None)
     return late, objective_at(instance, ends)

@@ -43,19 +43,37 @@ class Filling:
         self._best: dict[int, Valued | None] = {}
 
     def best(self, room: int, servers: int) -> Valued | None:
-        """The team of most value for a GPU that takes at most so many GPUs, or at most so many servers."""
+        """Return the classes for a coschedule with the largest value per GPU, None where none fits.
+
+        Parameters
+        ----------
+        room
+            GPUs that are free on a server that is in use; a coschedule of at most as many fits.
+        servers
+            Unused servers; a coschedule of at most as many fits as well.
+        """
         found = (self._best_of(size) for size in self._coschedules)
         fitting = [v for v in found if v is not None and (v.gpus <= room or v.servers <= servers)]
         return max(fitting, key=lambda valued: (valued.value / valued.gpus, valued.gpus), default=None)
 
     def take(self, team: CoscheduledClasses, copies: int, gpus: int) -> None:
-        """Take the jobs of `copies` such teams, of `gpus` GPUs each, from those that are left."""
+        """Subtract the jobs of some copies of a coschedule from those that are left.
+
+        Parameters
+        ----------
+        team
+            The coschedule, with the classes of its jobs.
+        copies
+            How often it is used.
+        gpus
+            GPUs of each copy.
+        """
         for number in team.classes:
             self._jobs[number] -= copies
         self._best.pop(gpus, None)
 
     def copies(self, team: CoscheduledClasses) -> int:
-        """How many such teams the jobs left allow."""
+        """Return how many copies of such a coschedule the jobs left allow."""
         return min(self._jobs[c] // team.classes.count(c) for c in team.classes)
 
     def _best_of(self, size: int) -> Valued | None:
@@ -75,7 +93,7 @@ class Filling:
                 return Valued(value, team, site.servers, site.gpus)
 
     def _team(self, number: int) -> tuple[float, CoscheduledClasses] | None:
-        """The jobs of most worth in a coschedule, and the value of that; None where there are too few."""
+        """Return the jobs of most worth in a coschedule, and their value; None where there are too few."""
         kinds, rates = self._generation.coschedules[number].kinds, self._generation.rates[number]
         first = self._front(kinds[0], 0)
         if first is None:
@@ -91,7 +109,7 @@ class Filling:
         )
 
     def _front(self, kind: JobKind, skipped: int) -> _Front | None:
-        """The class of most worth that has jobs left, after so many others; classes without are forgotten."""
+        """Return the class of most worth that has jobs left, after skipping some; forget classes without jobs."""
         line = self._lines[kind]
         while line and not self._jobs[line[-1]]:
             line.pop()
@@ -105,5 +123,5 @@ class Filling:
 def _lines(
     members: Mapping[JobKind, Iterable[int]], jobs: Sequence[int], worth: Sequence[float]
 ) -> dict[JobKind, list[int]]:
-    """Classes with jobs by kind, those of most worth last."""
+    """Return classes with jobs by kind, those of most worth last."""
     return {kind: sorted((c for c in own if jobs[c]), key=lambda c: (worth[c], -c)) for kind, own in members.items()}

@@ -31,7 +31,7 @@ from jigsaw_opt.solvers.allocation.packing.timetables import Timetables
 __all__ = ["Generation", "Memory"]
 
 _PAYS = 1e-6
-"""A pattern enters if its servers are worth this much more than their price, as a share of what a server is worth."""
+"""Least excess of a pattern's worth over the price of its servers, as a share of what a server is worth."""
 _ENOUGH = 2e-3
 """No more timetables are made once their program is this close to the bound."""
 
@@ -106,7 +106,7 @@ class Generation:
         self._certified = [len(coschedule.kinds) == 1 for coschedule in self.coschedules]
 
     def relax(self) -> list[ServerPattern]:
-        """Solve the program at rates that no timetable beats, for the bound; the patterns that it uses."""
+        """Solve the program at rates that no timetable beats, for the bound; return the patterns that it uses."""
         program, patterns = RelaxedMaster(self.master), dict.fromkeys(self._remembered())
         for pattern in patterns:
             program.add(column(self.master, pattern, self.rates))
@@ -119,7 +119,7 @@ class Generation:
         return [pattern for pattern, taken in zip(patterns, solution.columns, strict=True) if taken > 0.0]
 
     def certify(self, used: Iterable[ServerPattern]) -> tuple[RelaxedMaster, MasterSolution]:
-        """The program over patterns with timetables, beginning with those that are `used`, and its solution."""
+        """Return the program over patterns with timetables, beginning with those that are `used`, and its solution."""
         program = RelaxedMaster(self.master)
         for pattern in dict.fromkeys((*used, *self._remembered())):
             self._take(program, pattern)
@@ -136,7 +136,7 @@ class Generation:
     def _entering(
         self, solution: MasterSolution, known: Container[ServerPattern], bounding: bool
     ) -> dict[ServerPattern, None]:
-        """Patterns not yet known that pay at the prices of a solution; also lowers the bound with rates for it."""
+        """Return patterns not yet known that pay at the prices of a solution; lower the bound with optimistic rates."""
         prices = self.prices(solution.prices)
         entering: dict[ServerPattern, None] = {}
         bound = self._worth(prices)
@@ -154,11 +154,11 @@ class Generation:
         return entering
 
     def prices(self, raw: Prices) -> Prices:
-        """Prices at which no unlimited step of value pays by itself."""
+        """Return prices at which no unlimited step of value pays by itself."""
         return Prices(raw.servers, raw.jobs, [max(p, w) for p, w in zip(raw.progress, self._least_worth, strict=True)])
 
     def _worth(self, prices: Prices) -> float:
-        """What all jobs, and all steps of value that pay, are worth at some prices."""
+        """Return what all jobs, and all steps of value that pay, are worth at some prices."""
         master = self.master
         jobs = sum(price * count for price, count in zip(prices.jobs, self.counts, strict=True))
         steps = 0.0
@@ -168,7 +168,7 @@ class Generation:
         return jobs + steps
 
     def certified(self) -> list[tuple[float, ...]]:
-        """Rates of all coschedules, none for those without a timetable."""
+        """Return the rates of all coschedules, zeros for those without a timetable."""
         return [
             rates if known else (0.0,) * len(rates) for rates, known in zip(self.rates, self._certified, strict=True)
         ]
@@ -180,8 +180,7 @@ class Generation:
         program.add(column(self.master, pattern, self.rates))
 
     def timetable(self, number: int) -> bool:
-        """Give a coschedule the rates of its timetable, none where it has no timetable; whether they were not known
-        yet."""
+        """Give a coschedule the rates of its timetable, zeros where it has none; return whether they were unknown."""
         if self._certified[number]:
             return False
         coschedule = self.coschedules[number]

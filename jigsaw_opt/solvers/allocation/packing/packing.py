@@ -42,7 +42,7 @@ class PackedQueue:
 
     @property
     def gap(self) -> float:
-        """How far the bound is from the objective, as a share of the bound."""
+        """Return how far the objective is from the bound, as a share of the bound."""
         return 0.0 if self.bound <= 0.0 else max(0.0, 1.0 - self.objective / self.bound)
 
 

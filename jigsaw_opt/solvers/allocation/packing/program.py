@@ -41,7 +41,7 @@ class RelaxedMaster:
         self._engine.limit_rows(upper)
 
     def solve(self) -> MasterSolution:
-        """Solve it from where it was."""
+        """Solve it, starting from the last basis."""
         found = self._engine.run()
         # The engine minimises, so a price is what the objective falls by.
         prices = (-found.duals).clip(min=0.0).tolist()

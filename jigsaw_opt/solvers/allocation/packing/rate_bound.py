@@ -10,7 +10,7 @@ __all__ = ["rate_bound"]
 
 
 def rate_bound(problem: PackingProblem) -> float:
-    """Value of the rate relaxation (`jigsaw_opt.formulations.packing.rate_relaxation`).
+    """Return the value of the rate relaxation (`jigsaw_opt.formulations.packing.rate_relaxation`).
 
     It holds against every timetable of jobs on as few servers as they need, not only against those of one or two jobs
     that `pack` chooses from, and is weaker than the bound that `pack` gives for these.

@@ -47,7 +47,15 @@ class Rounding:
         self.progress = [0.0] * len(problem.classes)
 
     def dive(self, program: RelaxedMaster, solution: MasterSolution) -> None:
-        """Take whole parts until a program of what is left takes no pattern once."""
+        """Take the whole parts of a solution until the program of what is left takes no pattern once.
+
+        Parameters
+        ----------
+        program
+            The linear program; its right-hand sides change.
+        solution
+            Its solution.
+        """
         while True:
             before = self.taken.total()
             for pattern, share in zip(self.generation.columns, solution.columns, strict=True):
@@ -58,7 +66,15 @@ class Rounding:
             solution = program.solve()
 
     def take(self, pattern: ServerPattern, copies: int) -> int:
-        """Use a pattern up to `copies` times, as far as servers and jobs go; how often it was used."""
+        """Use a pattern up to `copies` times, as far as servers and jobs go; return how often it was used.
+
+        Parameters
+        ----------
+        pattern
+            The pattern.
+        copies
+            Largest number of times.
+        """
         needs = pattern.jobs()
         room = min(self.jobs[c] // count for c, count in needs.items())
         copies = min(copies, room, self.servers[pattern.type] // pattern.servers)
@@ -86,8 +102,7 @@ class Rounding:
                 self.take(pattern, 1)
 
     def _server(self, number: int, filling: Filling) -> ServerPattern | None:
-        """A server, or several for a wide coschedule, filled with coschedules in order of value for a GPU; None for no
-        coschedule."""
+        """Return a server, or several for a wide coschedule, filled with coschedules in order of value per GPU."""
         gpus = self.generation.problem.types[number].server.gpus
         lead = filling.best(gpus, self.servers[number])
         if lead is None:
@@ -108,18 +123,34 @@ class Rounding:
         return all(len(c.steps) == 1 for c in self.generation.problem.classes)
 
     def _worth(self) -> list[float]:
-        """Worth of one more unit of progress of each class."""
+        """Return the worth of one more unit of progress of each class."""
         return [marginal(c, gained) for c, gained in zip(self.generation.problem.classes, self.progress, strict=True)]
 
 
 def marginal(of_class: QueuedJobs, progress: float) -> float:
-    """Worth of one more unit of progress of a class."""
+    """Return the worth of one more unit of progress of a class.
+
+    Parameters
+    ----------
+    of_class
+        The class.
+    progress
+        Its normalised progress so far, of all its jobs together.
+    """
     step = next((s for s in of_class.steps if progress < s.share * of_class.count), None)
     return 0.0 if step is None else of_class.weight * step.slope
 
 
 def value_of(of_class: QueuedJobs, progress: float) -> float:
-    """Worth of all progress of a class."""
+    """Return the worth of all progress of a class.
+
+    Parameters
+    ----------
+    of_class
+        The class.
+    progress
+        Its normalised progress, of all its jobs together.
+    """
     value = reached = 0.0
     for step in of_class.steps:
         top = min(progress, step.share * of_class.count)

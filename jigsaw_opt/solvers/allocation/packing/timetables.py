@@ -46,7 +46,17 @@ class Timetables:
     _periods: dict[tuple[object, ...], Fraction | None] = field(default_factory=dict, init=False)
 
     def iteration_us(self, problem: PackingProblem, number: int, coschedule: Coschedule) -> Fraction | None:
-        """Time in which each job of a coschedule does an iteration on servers of type `number`; None without a plan."""
+        """Return the time in which each job of a coschedule does an iteration, in microseconds; None without a plan.
+
+        Parameters
+        ----------
+        problem
+            Cluster and queue.
+        number
+            Number of the type of servers.
+        coschedule
+            Kinds of jobs that share GPUs.
+        """
         if len(coschedule.kinds) == 1:
             return coschedule.period_us  # Alone at full depth there is nothing to decide, and the period is exact.
         own = problem.types[number]
@@ -60,7 +70,7 @@ class Timetables:
 
 
 def shortest_period(instance: Instance) -> int | None:
-    """Period of the shortest plan of a cyclic instance that was found; None where none was.
+    """Return the period of the shortest plan of a cyclic instance that was found; None where none was.
 
     List scheduling begins from levels near the staircase. Where a rule is free it begins also from the staircase
     itself, which the plain free rule allows, and from the levels that keep GPUs busy least.
@@ -70,7 +80,7 @@ def shortest_period(instance: Instance) -> int | None:
 
 
 def cyclic_plan(instance: Instance, operations: Operations) -> Plan | None:
-    """A checked plan of a cyclic instance by list scheduling; None where none was found.
+    """Return a checked plan of a cyclic instance by list scheduling; None where none was found.
 
     Parameters
     ----------

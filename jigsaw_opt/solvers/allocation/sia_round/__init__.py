@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["RoundSolution", "solve_round"]
 
 _NOISE = 1e-6
-"""Ties between configurations are broken by costs that differ by up to this part of the mean cost."""
+"""Largest noise that breaks ties between configurations, as a share of the mean cost."""
 _TO_THE_OPTIMUM = {"mip_rel_gap": 0.0}
 _WINDOWS = ((2**12, 32), (2**15, 64), (2**17, 96))
 """Cells and jobs of the exact search, one attempt after the other."""
@@ -50,7 +50,7 @@ class RoundSolution:
 
     @property
     def gap(self) -> float:
-        """Relative gap between objective and bound."""
+        """Return the relative gap between objective and bound."""
         return (self.objective - self.bound) / max(abs(self.objective), 1e-12)
 
 
@@ -99,7 +99,10 @@ def _solution(problem: SiaRound, picked: Integers, bound: float, prices: Floats)
 
 
 def _by_integer_program(problem: SiaRound, bound: float, prices: Floats) -> RoundSolution | None:
-    """Only where jobs must not be idle can rounding fail to fit all of them."""
+    """Solve the round as an integer program.
+
+    This is needed only where jobs must not be idle, since otherwise rounding always fits all of them.
+    """
     solved = solve_program(problem.program(), _TO_THE_OPTIMUM)
     if not solved.feasible:
         return None

@@ -39,20 +39,30 @@ class Base:
 
     @classmethod
     def at(cls, columns: Columns, prices: Floats) -> Base:
-        """The base at some prices."""
+        """Return the cheapest choice at some prices.
+
+        Parameters
+        ----------
+        columns
+            Costs and GPUs of the configurations.
+        prices
+            Price of a GPU, by type.
+        """
         priced = columns.priced(prices)
         picked = priced.argmin(axis=1)
         return cls(columns, prices, picked, priced - priced.min(axis=1, keepdims=True))
 
     def excess(self, picked: Integers) -> float:
-        """By how much a choice costs more than the bound."""
+        """Return by how much a choice costs more than the bound."""
         import numpy as np
 
         return float(self.reduced[np.arange(len(picked)), picked].sum() + self.prices @ self.columns.slack(picked))
 
 
 def within_capacity(base: Base) -> Integers | None:
-    """A choice within the capacity: one job after the other takes what relieves most of the excess at least cost.
+    """Return a choice within the capacity.
+
+    One job after the other takes the configuration that relieves most of the excess per cost.
 
     Returns
     -------
@@ -88,7 +98,7 @@ class _Moves(NamedTuple):
 
 
 def best_exchange(base: Base, picked: Integers, cells: int, jobs: int) -> Integers:
-    """The cheapest choice that differs from the base in a core of jobs, if it is cheaper than `picked`.
+    """Return the cheapest choice that differs from the base in a core of jobs, if it is cheaper than `picked`.
 
     Dynamic programming over the GPUs left: job after job of the core either stays or moves. GPUs left are followed
     within a window around 0.
@@ -126,7 +136,7 @@ def best_exchange(base: Base, picked: Integers, cells: int, jobs: int) -> Intege
 
 
 def _core(base: Base, limit: float, jobs: int) -> _Moves:
-    """Moves worth looking at: the cheapest one of every kind, then the second cheapest, until the jobs are enough.
+    """Return moves worth trying: the cheapest of every kind, then the second cheapest, until the jobs are enough.
 
     Two moves are of one kind if they lead from the same configuration to the same one.
     """
@@ -174,7 +184,7 @@ class _CapacityWindow(NamedTuple):
 
     @classmethod
     def around(cls, slack: Floats, cells: int) -> _CapacityWindow:
-        """A window that holds 0 and, where it can, what the base leaves."""
+        """Return a window that holds 0 and, where it can, what the base leaves."""
         import numpy as np
 
         half = max(1, int(cells ** (1 / len(slack)) / 2))
@@ -183,7 +193,7 @@ class _CapacityWindow(NamedTuple):
         return cls(low, tuple(int(k) for k in half - low + 1), first)
 
     def start(self) -> Floats:
-        """Costs of the states before the first job."""
+        """Return the costs of the states before the first job."""
         import numpy as np
 
         costs = np.full(self.shape, np.inf)
@@ -191,7 +201,7 @@ class _CapacityWindow(NamedTuple):
         return costs
 
     def after(self, costs: Floats, step: _JobMoves) -> tuple[Floats, NDArray[np.int16]]:
-        """Costs after a job, and what it decided: 0 to stay, or one more than the index of its move."""
+        """Return the costs after a job, and what it decided: 0 to stay, or one more than the index of its move."""
         import numpy as np
 
         cheapest = costs.copy()
@@ -207,7 +217,7 @@ class _CapacityWindow(NamedTuple):
         return cheapest, decided
 
     def cheapest_end(self, costs: Floats, prices: Floats) -> tuple[int, ...]:
-        """The state in which no type is short, with the least cost and price of what is left."""
+        """Return the state in which no type is short, with the least cost and price of what is left."""
         import numpy as np
 
         axes = [np.arange(size) + low for size, low in zip(self.shape, self.low)]

@@ -48,7 +48,7 @@ class Columns:
 
     @classmethod
     def of(cls, problem: SiaRound) -> Columns:
-        """The columns of a round."""
+        """Return the columns of a round."""
         import numpy as np
 
         costs = np.hstack([problem.cost, problem.idle[:, None]])
@@ -56,15 +56,22 @@ class Columns:
         return cls(costs, gpus, problem.capacity.astype(float))
 
     def every_job_has_one(self) -> bool:
-        """Whether every job can use some configuration, if only that without GPUs."""
+        """Return whether every job can use some configuration, if only that without GPUs."""
         import numpy as np
 
         return bool(np.isfinite(self.costs).any(axis=1).all())
 
     def with_noise(self, part: float, seed: int) -> Columns:
-        """The same with every cost raised by up to `part` of the mean cost: no two choices tie any more.
+        """Return the same columns with every cost raised at random, so that no two choices tie any more.
 
         Of jobs that tie, the best prices then leave at most one a GPU type undecided.
+
+        Parameters
+        ----------
+        part
+            Largest rise, as a share of the mean absolute cost.
+        seed
+            Seed of the random numbers.
         """
         import numpy as np
 
@@ -73,17 +80,17 @@ class Columns:
         return Columns(self.costs + part * mean * noise, self.gpus, self.capacity)
 
     def priced(self, prices: Floats) -> Floats:
-        """Costs with the price of the GPUs."""
+        """Return the costs plus the price of the GPUs, by job and configuration."""
         priced: Floats = self.costs + self.gpus @ prices
         return priced
 
     def slack(self, picked: Integers) -> Floats:
-        """GPUs of each type that a choice leaves; below 0 where it takes too many."""
+        """Return the GPUs of each type that a choice leaves; below 0 where it takes too many."""
         slack: Floats = self.capacity - self.gpus[picked].sum(axis=0)
         return slack
 
     def point(self, prices: Floats) -> Point:
-        """The Lagrangian function at `prices`."""
+        """Return the Lagrangian function at `prices`."""
         import numpy as np
 
         priced = self.priced(prices)
@@ -92,11 +99,17 @@ class Columns:
         return Point(float(value), self.slack(picked))
 
     def bound(self, prices: Floats) -> float:
-        """What no choice within the capacity costs less than; prices with few digits often do better."""
+        """Return a bound that no choice within the capacity costs less than.
+
+        Prices with few digits often give a better one, so these are tried, too.
+        """
         return max(self.point(tried).value for tried in (prices, prices.round(4), prices.round(5)))
 
     def highest_prices(self) -> Floats:
-        """Prices at which no job gains by a GPU: beyond, the dual function only falls, if all jobs may stay idle."""
+        """Return prices at which no job gains by a GPU.
+
+        Beyond them the dual function only falls if all jobs may stay idle.
+        """
         import numpy as np
 
         finite = np.where(np.isfinite(self.costs), self.costs, -np.inf)
@@ -108,7 +121,7 @@ class Columns:
 
 
 def best_prices(columns: Columns) -> Floats:
-    """Prices that maximise the Lagrangian function, which is concave and piecewise linear.
+    """Return prices that maximise the Lagrangian function, which is concave and piecewise linear.
 
     Kelley's cutting planes: each value with its slope bounds the function from above; the next prices are where the
     lowest of these bounds is highest, drawn towards the best prices so far.
@@ -132,7 +145,7 @@ def best_prices(columns: Columns) -> Floats:
 
 
 def _master(highest: Floats) -> HighsEngine:
-    """The program of the cutting planes: a column a price, and the value to be maximised."""
+    """Return the program of the cutting planes: one column per price, and the value to be maximised."""
     builder = ProgramBuilder()
     builder.add_columns([0.0] * len(highest), upper=highest)
     builder.add_columns([-1.0], float("-inf"))

@@ -19,7 +19,7 @@ def sjf_bco(
     thresholds: Sequence[int] | None = None,
     spread: Fraction = Fraction(1),
 ) -> BatchOutcome | None:
-    """Smallest jobs first, with balanced contention and overhead.
+    """Schedule the smallest jobs first, with balanced contention and overhead (SJF-BCO, Algorithm 1).
 
     For every limit on the load of a GPU, tried by bisection, and every threshold, jobs of at most that many GPUs are
     placed by FA-FFP and larger ones by LBSGF. The best schedule of all is kept. A choice of limit and threshold that
@@ -58,20 +58,61 @@ def sjf_bco(
 
 
 def first_fit(batch: Batch, order: Sequence[int]) -> BatchOutcome | None:
-    """Baseline FF: the first GPUs under the best limit, for jobs in the given order."""
+    """Schedule by baseline FF: jobs take the first GPUs under the best limit on their load.
+
+    Parameters
+    ----------
+    batch
+        Jobs and servers.
+    order
+        Indices of the jobs, in the order in which they start.
+
+    Returns
+    -------
+    BatchOutcome | None
+        None where no schedule shorter than the horizon was found.
+    """
     return best_limit(batch.horizon, partial(list_schedule, Estimates(batch), order, first_gpus))
 
 
 def least_load(batch: Batch, order: Sequence[int]) -> BatchOutcome | None:
-    """Baseline LS: the least-loaded GPUs under the best limit, for jobs in the given order."""
+    """Schedule by baseline LS: jobs take the least loaded GPUs under the best limit on their load.
+
+    Parameters
+    ----------
+    batch
+        Jobs and servers.
+    order
+        Indices of the jobs, in the order in which they start.
+
+    Returns
+    -------
+    BatchOutcome | None
+        None where no schedule shorter than the horizon was found.
+    """
     return best_limit(batch.horizon, partial(list_schedule, Estimates(batch), order, least_loaded))
 
 
 def random_fit(batch: Batch, order: Sequence[int], seed: int = 0) -> BatchOutcome | None:
-    """Baseline RAND: any free GPUs, limited by the horizon alone, for jobs in the given order."""
+    """Schedule by baseline RAND: jobs take any free GPUs, limited by the horizon alone.
+
+    Parameters
+    ----------
+    batch
+        Jobs and servers.
+    order
+        Indices of the jobs, in the order in which they start.
+    seed
+        Seed of the random numbers.
+
+    Returns
+    -------
+    BatchOutcome | None
+        None where no schedule shorter than the horizon was found.
+    """
     return list_schedule(Estimates(batch), order, random_gpus(seed), batch.horizon, batch.horizon)
 
 
 def smallest_first(batch: Batch) -> list[int]:
-    """Jobs by the number of their GPUs; of equal ones the first."""
+    """Return the jobs by the number of their GPUs; of equal ones the first."""
     return sorted(range(len(batch.jobs)), key=lambda job: batch.jobs[job].workers)

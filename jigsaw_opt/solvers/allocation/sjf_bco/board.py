@@ -13,21 +13,21 @@ class GpuLedger(Protocol):
 
     @property
     def sizes(self) -> Sequence[int]:
-        """GPUs of every server, ``O_s``."""
+        """Return the GPUs of every server, ``O_s``."""
 
     @property
     def server_of(self) -> Sequence[int]:
-        """Server of every GPU."""
+        """Return the server of every GPU."""
 
     @property
     def loads(self) -> Sequence[int]:
-        """Load of every GPU, ``U_g``."""
+        """Return the load of every GPU, ``U_g``."""
 
     def workers(self, job: int) -> int:
-        """How many GPUs a job needs, ``G_j``."""
+        """Return how many GPUs a job needs, ``G_j``."""
 
     def candidates(self, job: int) -> list[int]:
-        """GPUs, ascending, on which the job may start now."""
+        """Return the GPUs, ascending, on which the job may start now."""
 
 
 Rule: TypeAlias = Callable[[int, GpuLedger], "Sequence[int] | None"]

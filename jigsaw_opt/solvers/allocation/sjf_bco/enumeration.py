@@ -13,18 +13,32 @@ __all__ = ["all_schedules", "best_schedule", "choose"]
 
 
 def all_schedules(batch: Batch, limit: int) -> Iterator[BatchSchedule]:
-    """Every schedule whose makespan is at most `limit`, up to slots in which nothing runs.
+    """Yield every schedule whose makespan is at most `limit`, up to slots in which nothing runs.
 
     Idle slots help nobody, as all jobs are there from the beginning. A slot without a start may help, also
     when nothing ends in it: to wait may spare contention.
+
+    Parameters
+    ----------
+    batch
+        Jobs and servers.
+    limit
+        Largest makespan, in slots.
     """
     return _extend(BatchProgress(batch), {}, limit)
 
 
 def best_schedule(batch: Batch, limit: int) -> BatchSchedule | None:
-    """The schedule with the least makespan, proved by the program (10) to (13); None where none is within `limit`.
+    """Return the schedule with the least makespan, proved by the program (10) to (13); None where there is none.
 
     Of schedules with the same ends one is listed.
+
+    Parameters
+    ----------
+    batch
+        Jobs and servers.
+    limit
+        Largest makespan, in slots.
     """
     listed = {completion(batch, schedule): schedule for schedule in all_schedules(batch, limit)}
     if not listed:
@@ -33,7 +47,7 @@ def best_schedule(batch: Batch, limit: int) -> BatchSchedule | None:
 
 
 def choose(ends: Sequence[Sequence[int]]) -> int:
-    """Number of the schedule with the least makespan, by the program.
+    """Return the number of the schedule with the least makespan, by the program.
 
     Parameters
     ----------
@@ -49,7 +63,7 @@ def choose(ends: Sequence[Sequence[int]]) -> int:
 
 
 def _extend(progress: BatchProgress, starts: dict[int, tuple[int, Spread]], limit: int) -> Iterator[BatchSchedule]:
-    """Schedules that go on from here: `starts` has first slot and spread of the jobs started before."""
+    """Yield schedules that go on from here: `starts` has first slot and spread of the jobs started before."""
     batch = progress.batch
     if len(starts) == len(batch.jobs) and not progress.running:
         yield BatchSchedule(*zip(*(starts[job] for job in range(len(starts))), strict=True))
@@ -66,7 +80,7 @@ def _extend(progress: BatchProgress, starts: dict[int, tuple[int, Spread]], limi
 
 
 def _starts(progress: BatchProgress, waiting: Sequence[int]) -> Iterator[dict[int, Spread]]:
-    """Every choice of waiting jobs to start now, with their spreads, that the free GPUs allow."""
+    """Yield every choice of waiting jobs to start now, with their spreads, that the free GPUs allow."""
     held = [sum(column) for column in zip(*progress.running.values())] or [0] * len(progress.batch.gpus)
     free = tuple(count - used for count, used in zip(progress.batch.gpus, held, strict=True))
     return _choices(progress.batch, tuple(waiting), free)
@@ -86,7 +100,7 @@ def _choices(batch: Batch, waiting: tuple[int, ...], free: Spread) -> Iterator[d
 
 @cache
 def _spreads(workers: int, free: Spread) -> tuple[Spread, ...]:
-    """Every way to place that many workers on that many free GPUs a server."""
+    """Return every way to place that many workers on that many free GPUs a server."""
     if not free:
         return ((),) if workers == 0 else ()
     first, rest = free[0], free[1:]
@@ -94,6 +108,6 @@ def _spreads(workers: int, free: Spread) -> tuple[Spread, ...]:
 
 
 def _can_end(progress: BatchProgress, limit: int) -> bool:
-    """Whether the jobs that run may all end within the limit."""
+    """Return whether the jobs that run may all end within the limit."""
     ends = [progress.least_end(job) for job in progress.running]
     return all(end is not None and end <= limit for end in ends)

@@ -10,7 +10,9 @@ __all__ = ["longest_remaining_first"]
 
 
 def longest_remaining_first(chains: Sequence[ExchangeChain], preemptive: bool) -> tuple[int, ...]:
-    """Slot by slot, let exchanges go that meet on no link, those of the longest remaining chains first.
+    """Return the ends of jobs when, in every slot, exchanges of the longest remaining chains go first.
+
+    Exchanges that meet on no link go together.
 
     Parameters
     ----------
@@ -37,7 +39,7 @@ def longest_remaining_first(chains: Sequence[ExchangeChain], preemptive: bool) -
 
 
 def _sending(chains: Sequence[ExchangeChain], done: Sequence[int], preemptive: bool) -> list[int]:
-    """Whose exchange goes on in this slot."""
+    """Return the jobs whose exchange goes on in this slot."""
     due = [k for k, chain in enumerate(chains) if chain.exchanges(done[k])]
     begun = [] if preemptive else [k for k in due if chains[k].mid_exchange(done[k])]
     chosen = list(begun)

@@ -31,7 +31,7 @@ class BatchOutcome:
 
     @property
     def makespan(self) -> int:
-        """Last end, in slots."""
+        """Return the last end, in slots."""
         return max(self.ends)
 
 
@@ -51,7 +51,7 @@ class Estimates:
         self.server_of = [s for s, count in enumerate(batch.gpus) for _ in range(count)]
 
     def budget(self, limit: int) -> int:
-        """The largest sum of estimates on a GPU under the limit: ``sum rho^_j / u <= theta``, in integers."""
+        """Return the largest sum of estimates on a GPU under the limit: ``sum rho^_j / u <= theta``, in integers."""
         return int(limit * self.divisor)
 
 
@@ -79,16 +79,24 @@ class Machine:
         self._gpus: dict[int, tuple[int, ...]] = {}
 
     def candidates(self, job: int) -> list[int]:
-        """GPUs, ascending, that are free now and stay within the limit with this job."""
+        """Return the GPUs, ascending, that are free now and stay within the limit with this job."""
         room = self._budget - self.known.slots[job]
         return sorted(gpu for gpu in self._free if self.loads[gpu] <= room)
 
     def workers(self, job: int) -> int:
-        """How many GPUs a job needs."""
+        """Return how many GPUs a job needs."""
         return self.known.batch.jobs[job].workers
 
     def start(self, job: int, gpus: Iterable[int]) -> None:
-        """Start a job now on these GPUs."""
+        """Start a job now on GPUs.
+
+        Parameters
+        ----------
+        job
+            Index of the job.
+        gpus
+            Numbers of free GPUs, as many as it needs.
+        """
         chosen = tuple(sorted(gpus))
         self._gpus[job] = self._held[job] = chosen
         self._starts[job] = self.progress.clock
@@ -98,7 +106,7 @@ class Machine:
         self.progress.start(job, self._spread(chosen))
 
     def wait(self, until: int) -> bool:
-        """Go on to the next end of a job before slot `until`; False where there is none."""
+        """Go on to the next end of a job before slot `until`; return False where there is none."""
         if not self.progress.to_next_end(until - 1):
             return False
         for job in self._held.keys() - self.progress.running.keys():
@@ -106,7 +114,7 @@ class Machine:
         return True
 
     def outcome(self) -> BatchOutcome:
-        """The schedule, once all jobs have ended."""
+        """Return the schedule, once all jobs have ended."""
         jobs = range(len(self.known.batch.jobs))
         gpus = tuple(self._gpus[job] for job in jobs)
         schedule = BatchSchedule(tuple(self._starts[job] for job in jobs), tuple(map(self._spread, gpus)))

@@ -27,7 +27,7 @@ Variant: TypeAlias = Literal["literal", "intent"]
 
 
 def rule_of(variant: Variant, threshold: int, spread: Fraction) -> Rule:
-    """FA-FFP for jobs of at most `threshold` GPUs, and LBSGF for larger ones (Algorithm 1).
+    """Return FA-FFP for jobs of at most `threshold` GPUs, and LBSGF for larger ones (Algorithm 1).
 
     Parameters
     ----------
@@ -46,20 +46,45 @@ def rule_of(variant: Variant, threshold: int, spread: Fraction) -> Rule:
 
 
 def first_gpus(job: int, board: GpuLedger) -> Sequence[int] | None:
-    """The first GPUs, server by server: baseline FF."""
+    """Return the first GPUs, server by server, None for too few: baseline FF.
+
+    Parameters
+    ----------
+    job
+        Index of the job.
+    board
+        GPUs and their loads.
+    """
     return _enough(board.candidates(job), job, board)
 
 
 def least_loaded(job: int, board: GpuLedger) -> Sequence[int] | None:
-    """The GPUs with the least load: baseline LS, and FA-FFP as its pseudo-code is printed (Algorithm 2)."""
+    """Return the GPUs with the least load, None for too few.
+
+    This is baseline LS, and FA-FFP as its pseudo-code is printed (Algorithm 2).
+
+    Parameters
+    ----------
+    job
+        Index of the job.
+    board
+        GPUs and their loads.
+    """
     return _enough(_by_load(board.candidates(job), board), job, board)
 
 
 def packed(job: int, board: GpuLedger) -> Sequence[int] | None:
-    """FA-FFP as its name and text say: a job goes where others are already, and on few servers.
+    """Return GPUs by FA-FFP as its name and text say: where other jobs are already, and on few servers.
 
     It takes the servers already used before the others. On these, one that has room for the whole job is filled as
     tightly as possible; where none has, those with the most room are taken, which are the fewest.
+
+    Parameters
+    ----------
+    job
+        Index of the job.
+    board
+        GPUs and their loads.
     """
     need = board.workers(job)
     room = _by_server(board.candidates(job), board)
@@ -75,7 +100,7 @@ def packed(job: int, board: GpuLedger) -> Sequence[int] | None:
 
 
 def random_gpus(seed: int) -> Rule:
-    """Any GPUs: baseline RAND."""
+    """Return a rule that takes any GPUs: baseline RAND."""
     random = Random(seed)
 
     def rule(job: int, board: GpuLedger) -> Sequence[int] | None:
@@ -86,7 +111,7 @@ def random_gpus(seed: int) -> Rule:
 
 
 def least_busy_servers_as_printed(spread: Fraction) -> Rule:
-    """LBSGF (Algorithm 3): the least-loaded GPUs of the least busy servers that have ``spread G_j`` GPUs."""
+    """Return LBSGF (Algorithm 3): the least-loaded GPUs of the least busy servers that have ``spread G_j`` GPUs."""
 
     def rule(job: int, board: GpuLedger) -> Sequence[int] | None:
         servers = set(_least_busy(job, board, spread))
@@ -97,7 +122,7 @@ def least_busy_servers_as_printed(spread: Fraction) -> Rule:
 
 
 def least_busy_servers_as_meant(spread: Fraction) -> Rule:
-    """LBSGF as its name says: of the same servers one after the other, the least busy first."""
+    """Return LBSGF as its name says: of the same servers one after the other, the least busy first."""
 
     def rule(job: int, board: GpuLedger) -> Sequence[int] | None:
         room = _by_server(board.candidates(job), board)
@@ -108,7 +133,7 @@ def least_busy_servers_as_meant(spread: Fraction) -> Rule:
 
 
 def _least_busy(job: int, board: GpuLedger, spread: Fraction) -> list[int]:
-    """The servers with the least load a GPU, as few as have `spread` times the GPUs of the job."""
+    """Return the servers with the least load a GPU, as few as have `spread` times the GPUs of the job."""
     sizes = board.sizes
     order = sorted(range(len(sizes)), key=lambda server: Fraction(_load(server, board), sizes[server]))
     need, chosen = ceil_fraction(spread * board.workers(job)), []
@@ -121,24 +146,24 @@ def _least_busy(job: int, board: GpuLedger, spread: Fraction) -> list[int]:
 
 
 def _load(server: int, board: GpuLedger) -> int:
-    """Sum of the loads of a server's GPUs."""
+    """Return the sum of the loads of a server's GPUs."""
     first = sum(board.sizes[:server])
     return sum(board.loads[first : first + board.sizes[server]])
 
 
 def _enough(gpus: Sequence[int], job: int, board: GpuLedger) -> Sequence[int] | None:
-    """As many of the GPUs as the job needs, or None where there are too few."""
+    """Return as many of the GPUs as the job needs, or None where there are too few."""
     need = board.workers(job)
     return gpus[:need] if len(gpus) >= need else None
 
 
 def _by_load(gpus: Iterable[int], board: GpuLedger) -> list[int]:
-    """The GPUs, least loaded first; of equal ones the first."""
+    """Return the GPUs, least loaded first; of equal ones the first."""
     return sorted(gpus, key=board.loads.__getitem__)
 
 
 def _by_server(gpus: Iterable[int], board: GpuLedger) -> dict[int, list[int]]:
-    """The GPUs of each server that has any, least loaded first."""
+    """Return the GPUs of each server that has any, least loaded first."""
     room: dict[int, list[int]] = {}
     for gpu in _by_load(gpus, board):
         room.setdefault(board.server_of[gpu], []).append(gpu)
