@@ -36,7 +36,15 @@ class Aging:
         self._aged: dict[int, None] = {}
 
     def order(self, jobs: Iterable[JobState], observation: Observation) -> list[JobState]:
-        """Return jobs that are in the order of a policy with the aged ones first, and note who has aged."""
+        """Return the jobs with the aged ones first, the others in the order of the policy, and note who has aged.
+
+        Parameters
+        ----------
+        jobs
+            Jobs in the order of the policy.
+        observation
+            What the policy sees, with the time.
+        """
         jobs = list(jobs)
         if self._limit_us is None:
             return jobs
@@ -49,7 +57,20 @@ class Aging:
         return [*first, *(one for one in jobs if one.index not in self._aged)]
 
     def next_us(self, observation: Observation, shares: Iterable[Share]) -> int | None:
-        """Return when the next of the jobs that wait has waited for too long; None for never."""
+        """Return when the next waiting job will have waited for too long; None for never.
+
+        Parameters
+        ----------
+        observation
+            What the policy sees, with the time.
+        shares
+            What runs from now on; its jobs do not wait.
+
+        Returns
+        -------
+        int or None
+            Time in microseconds.
+        """
         if self._limit_us is None:
             return None
         running = {index for share in shares for index in share.jobs}
@@ -71,6 +92,13 @@ class Aging:
 
     def restore(self, state: Plain, observation: Observation) -> None:
         """Go on from the state of a policy, of the right shape.
+
+        Parameters
+        ----------
+        state
+            State of the policy; its key ``aged`` counts, if there is one.
+        observation
+            What the policy sees now.
 
         Raises
         ------

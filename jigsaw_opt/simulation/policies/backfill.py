@@ -179,7 +179,15 @@ class BackfillScheduler:
         return self.default_us if job.time_limit_us is None else job.time_limit_us
 
     def in_order(self, waiting: list[JobState], observation: Observation) -> list[JobState]:
-        """Return the jobs that wait in the order in which they may start; they are given in order of submission."""
+        """Return the jobs that wait in the order in which they may start.
+
+        Parameters
+        ----------
+        waiting
+            The jobs, in order of submission.
+        observation
+            What the policy sees.
+        """
         return waiting
 
     def learn(self, ended: Iterable[tuple[TraceJob, int]]) -> None:
@@ -199,7 +207,22 @@ class BackfillScheduler:
         }
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        """Go on from a state, which is checked."""
+        """Restore estimates and reservations from a state, which is checked.
+
+        Parameters
+        ----------
+        state
+            What `state` gave.
+        observation
+            What the policy sees now.
+
+        Raises
+        ------
+        InvalidInputError
+            The state does not have the shape.
+        ValueError
+            A job that runs has no estimate.
+        """
         run = fields(job=whole(), start_us=whole(observation.now_us), estimate_us=whole(low=1), user=_TEXT)
         user = fields(user=_TEXT, last=listed(whole(low=1), 1, 2))
         checked(state, fields(runs=listed(run), lengths=listed(user), reserved=rows(3, whole())))

@@ -125,7 +125,22 @@ class JigsawScheduler:
         return {"kinds": kinds, "recipes": recipes, **self.aging.plain()}
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        """Take patterns that servers have room for; those of jobs that have ended are not used."""
+        """Restore the kinds of jobs and the patterns that the next packing begins with.
+
+        Parameters
+        ----------
+        state
+            What `state` gave.
+        observation
+            What the policy sees now.
+
+        Raises
+        ------
+        InvalidInputError
+            The state does not have the shape.
+        ValueError
+            A pattern has unknown jobs, or takes more than its servers have.
+        """
         text, gpus = {"type": "string"}, whole(self.setting.gpu_count, 1)
         team = fields(jobs=listed(text, 1, 2), copies=gpus)
         number, servers = whole(len(self.types) - 1), whole(len(self.setting.cluster.servers), 1)

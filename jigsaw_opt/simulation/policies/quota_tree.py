@@ -86,18 +86,42 @@ class UsageNode:
         return most if borrowing is None else min(most, self.subtree(flavor) + borrowing)
 
     def borrows_with(self, flavor: str, gpus: int) -> bool:
-        """Return whether it uses more than its quota with so many GPUs more."""
+        """Return whether this node uses more than its quota once it uses more GPUs.
+
+        Parameters
+        ----------
+        flavor
+            The flavor of the GPUs.
+        gpus
+            How many more it uses.
+        """
         return self.usage[flavor] + gpus > self.subtree(flavor)
 
     def add(self, flavor: str, gpus: int) -> None:
-        """Use so many GPUs more."""
+        """Count the use of more GPUs; what exceeds the part that is never lent counts in the parent too.
+
+        Parameters
+        ----------
+        flavor
+            The flavor of the GPUs.
+        gpus
+            How many more are used.
+        """
         beyond = gpus - self.kept_free(flavor)
         self.usage[flavor] += gpus
         if self.parent is not None and beyond > 0:
             self.parent.add(flavor, beyond)
 
     def remove(self, flavor: str, gpus: int) -> None:
-        """Use so many GPUs fewer."""
+        """Count the use of fewer GPUs, the reverse of `add`.
+
+        Parameters
+        ----------
+        flavor
+            The flavor of the GPUs.
+        gpus
+            How many fewer are used.
+        """
         beyond = self.usage[flavor] - self.kept(flavor)
         self.usage[flavor] -= gpus
         if self.parent is not None and beyond > 0:
@@ -115,9 +139,22 @@ class UsageNode:
         return max((1 + child.height() for child in self.children), default=0)
 
     def distance_of_quota(self, flavor: str, gpus: int) -> tuple[int, bool]:
-        """Return how far up quota for so many GPUs more is found, and whether what holds it is part of a larger cohort.
+        """Return how far up the tree quota for more GPUs is found.
 
         0 is within its own quota; else it is the height of the cohort.
+
+        Parameters
+        ----------
+        flavor
+            The flavor of the GPUs.
+        gpus
+            How many more are to be used.
+
+        Returns
+        -------
+        tuple of int and bool
+            0, or the height of the cohort that has the quota; and whether the node that has it is part of a larger
+            cohort.
         """
         node, left = self, gpus
         while node.borrows_with(flavor, left):

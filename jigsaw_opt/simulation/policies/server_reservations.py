@@ -55,7 +55,15 @@ class ServerReservations:
         return k
 
     def start(self, end_us: int, gpus: tuple[int, ...]) -> None:
-        """Let a job run from now until it is expected to end."""
+        """Let a job run from now on: its GPUs are not free until it is expected to end.
+
+        Parameters
+        ----------
+        end_us
+            When it is expected to end, in microseconds.
+        gpus
+            Numbers of its GPUs.
+        """
         left: dict[FreeGpus, FreeGpus] = {}
         for k in range(self._at(end_us)):
             free = self._free[k]
@@ -65,7 +73,15 @@ class ServerReservations:
             self._free[k] = left[free]
 
     def reserve(self, start_us: int, end_us: int, gpus: tuple[int, ...]) -> None:
-        """Reserve the whole servers of some GPUs."""
+        """Reserve the whole servers of some GPUs between two times.
+
+        Parameters
+        ----------
+        start_us, end_us
+            The times, in microseconds.
+        gpus
+            Numbers of the GPUs.
+        """
         servers = 0
         for gpu in gpus:
             servers |= 1 << self._server_of[gpu]
@@ -73,9 +89,23 @@ class ServerReservations:
             self._reserved[k] |= servers
 
     def earliest(self, job: TraceJob, length_us: int, placement: str) -> tuple[int, tuple[int, ...]] | None:
-        """Return the first time from which a job finds GPUs for so long on servers that nobody has reserved, and these.
+        """Return the first time from which a job finds enough GPUs on unreserved servers; None for never.
 
         None stands for never: too few GPUs are up.
+
+        Parameters
+        ----------
+        job
+            The job.
+        length_us
+            For how long it is expected to run, in microseconds.
+        placement
+            Rule by which GPUs are chosen among the free ones.
+
+        Returns
+        -------
+        tuple or None
+            The time in microseconds and the numbers of the GPUs; None where too few are up.
         """
         for k, (start_us, free) in enumerate(zip(self._times, self._free, strict=True)):
             if self._beside(free, self._reserved[k]).count < job.gpus:

@@ -231,7 +231,15 @@ class JobPriority:
         return min(1.0, waited_us / self._max_age_us) if self._max_age_us else 1.0
 
     def size(self, gpus: int, limit_us: int) -> float:
-        """Return the factor of the size of a job: the mean of its parts of the servers and of the GPUs, as in Slurm."""
+        """Return the factor of the size of a job, from 0 to 1 (multifactor priority plugin of Slurm).
+
+        Parameters
+        ----------
+        gpus
+            How many GPUs it asks for.
+        limit_us
+            Its time limit, in microseconds.
+        """
         servers = (bisect_left(self._widest, gpus) + 1) / len(self._widest)
         part = gpus / self._widest[-1]
         part = max(part, servers) / max(1, limit_us // MINUTE_US) if self._relative_to_time else (part + servers) / 2
