@@ -65,7 +65,7 @@ def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def of_the_other_kind(job: Job | ShapedJob | None, claimed: JobPlan | ShapedJobPlan, path: str) -> Iterator[Violation]:
-    """Report operations of a data-parallel job where the job has a task graph, or the other way round.
+    """Report operations of a data-parallel job where the job is shaped, or the other way round.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What jobs guarantee of their ends and of their pace (specification: deadline, pace)."""
+"""Guarantees of jobs: the deadline, and the mean time an iteration (specification: deadline, pace)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["guarantees"]
 
 
 def guarantees(job: Job | ShapedJob, path: str, end_us: int, period_us: int | None) -> Iterator[Violation]:
-    """Check the deadline of a job, and its throughput guarantee.
+    """Check the deadline of a job, and its guarantee of the mean time an iteration.
 
     Parameters
     ----------

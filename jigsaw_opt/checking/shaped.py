@@ -172,7 +172,7 @@ def _transfer_terms(transfer: ShapedTransfer, servers: Mapping[str, int], routes
 
 
 def shaped(job: CheckedShapedJob, cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
-    """Check whatever is asked of one job with a task graph alone.
+    """Check whatever is asked of one shaped job alone.
 
     Parameters
     ----------

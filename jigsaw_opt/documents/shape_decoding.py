@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 def decode_shape(tree: Json) -> Shape:
-    """Return a task graph from what stands under ``shape``, known to be right."""
+    """Return a shape from what stands under ``shape``, known to be right."""
     return trusted(
         Shape,
         slots=tuple(trusted(Slot, **slot) for slot in tree["slots"]),

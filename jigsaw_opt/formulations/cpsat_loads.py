@@ -299,8 +299,12 @@ def _add_windows(
 
     Parameters
     ----------
+    model
+        The CP-SAT model, which receives the rows.
+    clock
+        The limit of the objective, and the unit of times.
     ends
-        Head and tail of each part of the work.
+        Head and tail of each part of the work, in microseconds.
     work
         What each operation takes of the resource.
     capacity

@@ -61,7 +61,7 @@ def _limited_model() -> type[cp_model.CpModel]:
     from ortools.sat.python import cp_model
 
     class LimitedModel(cp_model.CpModel):
-        """Looks at the clock with every constraint."""
+        """Checks the deadline with every constraint and literal."""
 
         def add(self, ct: Any) -> Any:
             check_deadline()

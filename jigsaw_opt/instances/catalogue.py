@@ -76,7 +76,7 @@ class BestKnown:
 
 
 def sets() -> tuple[str, ...]:
-    """Return the names of the bundled sets: families, from small to large, then sets of jobs with a task graph."""
+    """Return the names of the bundled sets: families, from small to large, then sets of shaped jobs."""
     return tuple(_RECIPES)
 
 

@@ -153,7 +153,7 @@ def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tu
 
 
 def even_bounds(work: Sequence[int], parts: int) -> tuple[int, ...]:
-    """Return indices that cut `work` into `parts` runs, none empty, each ending where its even share is reached.
+    """Return indices that divide `work` into `parts` runs, none empty, each ending at its even share.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What there is: cluster, models, jobs, instance, plan, and jobs cut into operations."""
+"""What there is: cluster, models, jobs, instance, plan, and compiled jobs with their operations."""
 
 from typing import TYPE_CHECKING
 

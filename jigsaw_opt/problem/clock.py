@@ -1,4 +1,4 @@
-"""How long work may take: one limit for everything that a solve does, from the cut to the exact models.
+"""How long work may take: one limit for everything that a solve does, from compiling to the exact models.
 
 A solve sets the limit with `limited`; every loop that grows with the instance calls `check_deadline`, which raises
 `OutOfTimeError` once the time is over or the solve is cancelled. Without a limit, `check_deadline` does nothing.
@@ -111,8 +111,7 @@ def checking_deadline(items: Iterable[T]) -> Iterator[T]:
 
 @contextmanager
 def halting(flag: MutableSequence[int]) -> Iterator[None]:
-    """Make the first number of `flag` 1 as soon as the time is over, for functions in the block that cannot
-    `check_deadline`."""
+    """Set the first number of `flag` to 1 once the time is over, for code that cannot call `check_deadline`."""
     clock = _clock.get()
     if clock is None:
         yield

@@ -77,7 +77,7 @@ class Instance(_Noting, CheckedPart, definition="#"):
 
     @property
     def guaranteed_jobs(self) -> tuple[Job | ShapedJob, ...]:
-        """Those of its jobs that have a deadline or a pace (specification: deadline, pace)."""
+        """Those of its jobs that guarantee a deadline or a time an iteration (specification: deadline, pace)."""
         return tuple(job for job in self.jobs if job.deadline_us is not None or job.pace_us is not None)
 
     @property

@@ -1,6 +1,6 @@
-"""The operation graph: a job cut into the blocks and transfers of one iteration.
+"""The operation graph: a job compiled into the blocks and transfers of one iteration.
 
-Everything above this room reads operations and never models or segments. `compile_instance` is the cutter of
+Everything above this room reads operations and never models or segments. `compile_instance` makes them of
 data-parallel jobs with partial backpropagation (specification: iteration).
 
 What an operation waits for is not part of the graph; it follows from the kind of job. A transfer waits for its bucket

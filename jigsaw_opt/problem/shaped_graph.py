@@ -1,4 +1,4 @@
-"""A shaped job cut: its operations by number, and everything that one of them waits for (specification: shaped-jobs).
+"""A compiled shaped job: its operations by number, and all that one of them waits for (specification: shaped-jobs).
 
 Operations of one iteration are numbered, the blocks first and then the transfers, both in the order of the shape.
 """
@@ -39,7 +39,7 @@ class NumberedHold(NamedTuple):
 
 @dataclass(frozen=True)
 class ShapedGraph:
-    """One shaped job, cut.
+    """One compiled shaped job.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ class ShapedGraph:
 
 
 def compile_shape(job: ShapedJob) -> ShapedGraph:
-    """Compile a job with a task graph: names become numbers, and what goes without saying is said."""
+    """Compile a shaped job: names become numbers, and the edge of each operation to itself is added."""
     shape = job.shape
     slot = {it.name: number for number, it in enumerate(shape.slots)}
     takes_part = [tuple(slot[name] for name in block.slots) for block in shape.blocks]

@@ -130,7 +130,7 @@ def objective_of(
     period_us
         The period in microseconds; None on the finite horizon.
     shaped
-        Plans of the jobs with a task graph.
+        Plans of the shaped jobs.
 
     Returns
     -------

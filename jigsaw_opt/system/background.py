@@ -2,7 +2,7 @@
 
 Native code in a thread cannot be ended from outside. A thread that is left behind holds neither its caller nor the exit
 of the process. Python's own shutdown takes time, in which such a thread may come back from native code, and the
-destructors of native libraries pull the ground from under it; either would end the process by a signal. So the program
+destructors of native libraries free what it uses; either would end the process by a signal. So the program
 `jigsaw` leaves both out (`interrupts.end_at_once`), any other process with such a thread the destructors.
 """
 

@@ -31,7 +31,7 @@ _KIND = re.compile(r"\('(?P<model>[^']+)', (?P<gpus>[1-9][0-9]{0,5})\)")
 
 
 _LEAST, _MOST = 1e-9, 1e9
-"""Iterations a second that a pace can state."""
+"""Least and largest iterations a second that are taken."""
 
 
 class GavelJobType(NamedTuple):

@@ -18,7 +18,7 @@ Group = list[MeasuredLayer]
 
 
 def model_of(groups: Sequence[Group], gpu_type: str, segments: int | None) -> Model:
-    """Build the model of `groups` of layers, from input to output, that must not be cut further.
+    """Build the model of `groups` of layers, from input to output, none of which may be divided.
 
     Parameters
     ----------

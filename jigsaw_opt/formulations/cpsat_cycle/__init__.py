@@ -68,6 +68,7 @@ class CpSatCycle:
         starts = {plan.name: phase_of(plan) for plan in timetable.jobs}
         own = Timetable(tuple(earlier(plan, starts[plan.name]) for plan in timetable.jobs), period)
         twin = ordered_twin(self.network, own)
+        # The first job has phase 0 in the model, so the plan is shifted until it has.
         anchor = starts[twin[0][0].name]
         for it, phase, (plan, gpus) in zip(self.jobs, self.clock.phases, twin, strict=True):
             add_hint(self.proto, it, plan, gpus)
@@ -94,6 +95,7 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     clock = ModuloClock(proto, jobs, bound, limit)
     proto.minimize(clock.period)
     if not all(eligibility.allowed(job) for job in operations.jobs):
+        # An empty clause: a job without any GPU has no plan.
         proto.add_bool_or([])
         return CpSatCycle(network, jobs, clock, proto)
     paces = [add_job(proto, network, it) for it in jobs]

@@ -87,6 +87,7 @@ class ModuloClock:
         wraps = model.new_bool_var("")
         model.add(first < self.period)
         # One literal an enforcement: the engine has called feasible models with two on large numbers infeasible.
+        # `turn` is the period where the operation begins behind it on the clock of the plan, else 0.
         turn = model.new_int_var(0, self.limit, "")
         model.add(turn == self.period).only_enforce_if(wraps)
         model.add(turn == 0).only_enforce_if(~wraps)
@@ -99,6 +100,7 @@ class ModuloClock:
     ) -> cp_model.IntervalVar:
         if isinstance(size, int):
             return model.new_optional_fixed_size_interval_var(start, size, literal, "")
+        # A start is below two periods, and an operation lasts at most one.
         end = model.new_int_var(0, 3 * self.limit, "")
         model.add(end == start + size).only_enforce_if(literal)
         return model.new_optional_interval_var(start, size, end, literal, "")

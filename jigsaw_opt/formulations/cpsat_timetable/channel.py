@@ -57,6 +57,7 @@ def _bridge(
     inside = [s for s in it.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
     first, second = (_any_used(model, it, servers) for servers in (near, far))
+    # A closed ring that leaves a side comes back over the same link, so the order within the ring does not matter.
     model.add_bool_or([literal, *(~x for x in (first, second) if x is not None)])
     if first is not None and second is not None:
         for x in (first, second):
@@ -81,6 +82,8 @@ def _ring_neighbours(
 ) -> None:
     """Join two servers in use where none between them is in use, or none outside, where the ring closes."""
     component = network.eligibility.routes(it.job).component
+    # The ring visits the servers in use in their order and then closes. Two of them are neighbours if none between them
+    # is in use, or if none outside is (the closing step). Servers of other parts hold no worker then.
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
         both = [~it.used[first], ~it.used[second], literal]
@@ -116,6 +119,7 @@ def add_channel(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariable
         if len(workers) > 1:
             shared = _shared(model, workers)
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))
+    # The smallest rate is the largest of the negated rates, so one encoding serves both.
     rate = encode_maximum(model, [(-rate, literal) for rate, _, literal in uses])
     latency = encode_maximum(model, [(latency, literal) for _, latency, literal in uses])
     return ChannelEncoding(OrderEncoding(tuple(-value for value in rate.values), rate.steps), latency)
@@ -124,5 +128,6 @@ def add_channel(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariable
 def _shared(model: cp_model.CpModel, workers: Sequence[cp_model.IntVar]) -> cp_model.IntVar:
     """Return the literal that two or more of the workers force."""
     literal = model.new_bool_var("")
+    # One direction suffices: a literal that holds without need never makes a transfer shorter.
     model.add(sum(workers) <= 1 + (len(workers) - 1) * literal)
     return literal

@@ -54,6 +54,7 @@ def _one_part(model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVaria
     model.add_exactly_one(chosen.values())
     for part, literal in chosen.items():
         inside = [here for g, here in it.here.items() if component[eligibility.server(g)] == part]
+        # All workers are in the chosen part, and none in the others.
         model.add(sum(inside) == it.job.slots * literal)
 
 
@@ -82,6 +83,7 @@ def _level_literals(
     model: cp_model.CpModel, name: str, here: cp_model.IntVar, candidates: Sequence[int]
 ) -> dict[int, cp_model.IntVar]:
     if len(candidates) == 1:
+        # With one candidate the placement literal is the level literal.
         return {candidates[0]: here}
     literals = {d: model.new_bool_var(f"{name} at level {d}") for d in candidates}
     model.add(sum(literals.values()) == here)
@@ -98,6 +100,7 @@ def _level_multiset(model: cp_model.CpModel, it: JobVariables, candidates: Seque
 def _free_levels(model: cp_model.CpModel, it: JobVariables) -> None:
     rule, deepest = it.job.rule, it.job.levels
     for levels in it.levels:
+        # Who reaches the last bucket reaches every bucket, so its coverage is the least.
         model.add(sum(literals[deepest] for literals in levels.values()) >= rule.min_contributors)
     totals: dict[int, Expression] = {
         g: sum(d * literal for levels in it.levels for d, literal in levels[g].items()) for g in it.here
@@ -113,6 +116,7 @@ def _balance(model: cp_model.CpModel, it: JobVariables, totals: dict[int, Expres
     least = model.new_int_var(0, it.job.levels * it.job.iterations, f"least total of {it.job.name}")
     for g, here in it.here.items():
         model.add(totals[g] >= least).only_enforce_if(here)
+        # Without a worker the total is 0, so this row holds in any case; the other one needs its condition.
         model.add(totals[g] <= least + balance)
 
 

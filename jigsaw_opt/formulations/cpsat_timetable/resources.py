@@ -177,6 +177,7 @@ def lasting(
         return literal
     if not pace.latency.steps:
         return None
+    # An empty payload lasts only where the latency is above its first value, which is 0.
     both = model.new_bool_var("")
     model.add_bool_or([~literal, ~pace.latency.steps[0], both])
     model.add_implication(both, literal)

@@ -53,6 +53,7 @@ def _falling(model: cp_model.CpModel, pairs: Iterable[tuple[Expression, Expressi
     """Require that the list of the first entries is lexicographically no smaller than that of the second ones."""
     equal: list[cp_model.IntVar] = []
     for first, second in pairs:
+        # While all pairs before are equal, this one may not rise; `still` may be false only where it falls strictly.
         still = model.new_bool_var("")
         model.add(first >= second).only_enforce_if(equal)
         model.add(first >= second + 1).only_enforce_if([*equal, ~still])
@@ -83,6 +84,8 @@ def _gpu_names(network: RoutedNetwork, placed: Sequence[set[int]]) -> dict[int, 
     by_server = network.eligibility.by_server
     names: dict[int, int] = {}
     for servers in identical_servers(network):
+        # The order that `add_order` asks for: servers by falling numbers of workers per job, then the GPUs of each by
+        # falling rows of the jobs that have a worker there.
         lists = {s: [len(row.intersection(by_server[s])) for row in placed] for s in servers}
         for s, old in zip(servers, sorted(servers, key=lists.__getitem__, reverse=True), strict=True):
             columns = {g: [g in row for row in placed] for g in by_server[old]}

@@ -38,6 +38,7 @@ def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
         end = model.new_int_var(earliest + it.window.iteration, latest, f"end of {it.job.name}.{i}")
         starts = {g: model.new_int_var(earliest, latest, f"start of {it.job.name}.{i} on {g}") for g in it.here}
         if i > 0:
+            # Blocks and transfers imply it; stated outright, it links the ends of all iterations in the relaxation.
             model.add(end >= it.ends[-1] + it.window.iteration)
             for start in starts.values():
                 model.add(start >= it.ends[-1])
@@ -76,6 +77,7 @@ def _known(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, buc
     """Return the duration of a transfer whose number of contributors is known."""
     count, least = it.fewest[bucket - 1], it.shortest[bucket - 1]
     if pace.fixed:
+        # With one rate and one latency the shortest duration is the only one.
         return least
     value = model.new_int_var(least, it.job.transfer_us(bucket, count, pace.worst), f"{it.job.name} bucket {bucket}")
     model.add(value == transfer_expression(it.job, pace, bucket, count))
@@ -87,6 +89,7 @@ def _chosen(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, i:
     job, fewest = it.job, it.fewest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
     value = model.new_int_var(it.shortest[bucket - 1], longest, f"{job.name}.{i} bucket {bucket}")
+    # Rows only push the value up: a solution with longer transfers stays one with the exact durations.
     steps = _contributor_steps(model, it, i, bucket, fewest)
     counts = range(fewest, job.slots + 1)
     if pace.fixed:
@@ -106,6 +109,7 @@ def _contributor_steps(
     for above, below in pairwise(steps):
         model.add_implication(below, above)
     reached = [literal for levels in it.levels[i].values() for d, literal in levels.items() if d >= bucket]
+    # As many steps as there are contributors beyond the fewest; by the implications these are the first ones.
     model.add(sum(reached) <= fewest + sum(steps))
     return steps
 
@@ -159,6 +163,7 @@ def add_readiness(
     durations
         ``[iteration][bucket - 1]``, in microseconds.
     """
+    # Where no link is used and durations are constants, the tails alone give the exact end of an iteration.
     exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
         for g in it.here:
@@ -184,7 +189,9 @@ def _bucket_ready(
         if it.exchanges:
             limit: Expression = it.exchanges[i][b - 1].start
         else:
+            # Without variables of transfers: those from this bucket on must fit before the end.
             limit = it.ends[i] - sum(row[b - 1 :])
+        # Every candidate level reaches the bucket, so one row serves all of them.
         if b <= min(levels):
             model.add(limit >= start + ready * it.here[g])
             continue

@@ -135,7 +135,7 @@ def _orientations(group: Group) -> Iterator[tuple[_GroupStages, ...]]:
 
 
 def _best(group: Group, depths: Sequence[tuple[_GroupStages, ...]]) -> GroupTimetable:
-    """Time the trials of most promise in turn, until none left can be better, and return the best timetable."""
+    """Time trials by falling upper bound of their value, until none left can be better; return the best."""
     trials = [trial for stages in depths for trial in _trials(stages)]
     trials.sort(key=lambda trial: _value(group, trial.iterations, trial.least), reverse=True)
     best, value = None, 0.0

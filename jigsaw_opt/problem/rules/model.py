@@ -34,7 +34,7 @@ def check_model(model: Json, place: Place, report: Report) -> None:
 
 
 def _check_cuts(model: Json, segments: int, place: Place, report: Report) -> None:
-    """Report a training that is not cut once between each two levels, at different modules."""
+    """Report a training that is not divided once between each two levels, at different modules."""
     cuts, levels = list_at(dict_at(model, "executor"), "cuts"), list_at(model, "levels")
     if "train" not in dict_at(model, "executor"):
         return

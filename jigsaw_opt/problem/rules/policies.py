@@ -22,6 +22,10 @@ def check_policies(cluster: Json, points: Collection[str] | None, place: Place, 
         A cluster of a document, whose structure may be broken.
     points
         Names of servers and switches; None where not all of them can be read.
+    place
+        Path of the cluster in the document.
+    report
+        Receives the problems.
     """
     stated = list_at(cluster, "links")
     links = [link.get("name") for link in stated if isinstance(link, dict)]

@@ -23,7 +23,7 @@ _MOST_COMPARISONS = 10_000
 
 
 class Report:
-    """The problems found so far, up to a thousand: then looking stops, however long the input is."""
+    """The problems found so far, up to a thousand: then the search for more stops, however long the input is."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -100,7 +100,7 @@ class Report:
 
 
 def quoted(text: str) -> str:
-    """Return `text` between quotes, cut to a readable length, printable whatever it holds."""
+    """Return `text` between quotes, shortened to a readable length, printable whatever it holds."""
     shown = text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
 

@@ -16,12 +16,12 @@ _SHOWN_OF_A_CYCLE = 8
 
 
 def check_shape(shape: Json, place: Place, report: Report) -> None:
-    """Report what is wrong with a task graph besides its structure, which may be broken.
+    """Report what is wrong with a shape besides its structure, which may be broken.
 
     Parameters
     ----------
     shape
-        The task graph as a JSON object.
+        The shape as a JSON object.
     place
         Path of the value in the document.
     report

@@ -258,7 +258,7 @@ def _any_of(options: list[Check]) -> Check:
             try:
                 option(value, place, tried)
                 found.append(tried.problems)
-            except InvalidInputError as error:  # so many problems that looking has stopped
+            except InvalidInputError as error:  # so many problems that the report is full
                 found.append(error.problems)
             if not found[-1]:
                 return

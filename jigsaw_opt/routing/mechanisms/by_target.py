@@ -28,6 +28,8 @@ class TargetTable:
 
         Parameters
         ----------
+        node, target
+            Numbers of the nodes.
         without
             A link that the paths do not use; None for none.
         """
