@@ -88,7 +88,15 @@ def find_solver(solver: str | Solver) -> Solver:
 
 
 def acting(method: Solver, instance: Instance) -> Solver:
-    """Return the method that a solve of an instance comes down to: the one that `auto` chooses, or the same."""
+    """Return the method that a solve of an instance comes down to: the one that `auto` chooses, or the same.
+
+    Parameters
+    ----------
+    method
+        The method.
+    instance
+        The instance.
+    """
     if method.name != "auto":
         return method
     from jigsaw_opt.solvers.auto import Auto  # Here, as it imports all methods.

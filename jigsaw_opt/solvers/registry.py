@@ -93,7 +93,15 @@ def find(name: str) -> Solver:
 
 
 def refusal(method: Solver, instance: Instance) -> str | None:
-    """Return why a solver does not take an instance, by what it says of itself; None where it does."""
+    """Return why a solver does not take an instance, by what it says of itself; None where it does.
+
+    Parameters
+    ----------
+    method
+        The solver.
+    instance
+        The instance.
+    """
     reason = method.unsupported(instance)
     if reason is None and instance.shaped and not getattr(method, "shapes", False):
         reason = f"job {instance.shaped[0].name!r} has a shape"
@@ -117,6 +125,13 @@ def _keeps_guarantees(method: Solver) -> bool:
 def require_taken(method: Solver, instance: Instance) -> None:
     """Refuse an instance that a solver does not take.
 
+    Parameters
+    ----------
+    method
+        The solver.
+    instance
+        The instance.
+
     Raises
     ------
     UsageError
@@ -132,6 +147,13 @@ def ignored(method: object, options: Options) -> tuple[str, ...]:
 
     A method says so by `takes`, names of options; the three of engines follow from its `engines`. Of one that has no
     `takes` it is only known by `conditions` whether it takes a condition.
+
+    Parameters
+    ----------
+    method
+        The solver.
+    options
+        Options of the solve.
     """
     of_engines = ("engine", "engine_parameters", "engine_log")
     takes: tuple[str, ...] | None = getattr(method, "takes", None)
@@ -164,6 +186,13 @@ def require_options(method: Solver, options: Options, told: str = "") -> None:
 
 def require_solver(name: str, found: object) -> None:
     """Refuse what is no solver, whatever it is.
+
+    Parameters
+    ----------
+    name
+        Name by which it was registered.
+    found
+        The object.
 
     Raises
     ------

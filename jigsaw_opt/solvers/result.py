@@ -258,5 +258,13 @@ class Result:
 
 
 def relative_gap(objective: int, bound: int) -> float:
-    """``(objective - bound) / objective``; 0 for an objective of 0."""
+    """Return ``(objective - bound) / objective``, or 0 where the bound is no less than the objective.
+
+    Parameters
+    ----------
+    objective
+        Objective of a plan.
+    bound
+        A lower bound.
+    """
     return (objective - bound) / objective if objective > bound else 0.0

@@ -151,7 +151,17 @@ class SolveState:
         return lateness_us(self.operations, timetable.ends, timetable.period_us) == 0
 
     def raise_bound(self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None) -> None:
-        """Take a proven lower bound if it is better; without a `proof` the solver's own search has proven it."""
+        """Record a proven lower bound if it is better than the one so far.
+
+        Parameters
+        ----------
+        bound
+            The bound.
+        proof
+            Its proof; by default the solver's own search has proven it.
+        deadlines
+            What the proof says of single jobs; None where it says nothing.
+        """
         with self._lock:
             if bound > self.bound and not self.ended:
                 self.bound, self.proof = bound, proof or Proof(f"search by {self.name}", relaxation=self.name)
@@ -209,6 +219,15 @@ class SolveState:
 
         So does the time `until`, in seconds after the start.
 
+        Parameters
+        ----------
+        call
+            Blocks until the engine has ended.
+        cancel
+            Makes the engine end soon.
+        until
+            Time at which it is cancelled, too, in seconds after the start.
+
         Raises
         ------
         OutOfTimeError
@@ -219,7 +238,19 @@ class SolveState:
     def run_all(
         self, calls: Sequence[Callable[[], T]], cancel: Callable[[], None], threads: int = 1, until: float = math.inf
     ) -> list[T]:
-        """The same of engines of which so many run at once."""
+        """Run several blocking engines in threads of their own, and return what they return.
+
+        Parameters
+        ----------
+        calls
+            Each blocks until an engine has ended.
+        cancel
+            Makes the engines end soon.
+        threads
+            Number of engines that run at once.
+        until
+            Time at which they are cancelled, too, in seconds after the start.
+        """
 
         def stopped() -> bool:
             return self.reason() is not None or self.seconds >= until
@@ -347,7 +378,15 @@ def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | Shape
 
 
 def first_bound(operations: Operations, options: Options) -> Bound:
-    """The bound that every solve begins with: the best that there is once the time is over, or `NO_BOUND`."""
+    """Return the bound that every solve begins with: the best one so far once the time is over, or `NO_BOUND`.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    options
+        Options of the solve; say which relaxations are left out.
+    """
     best = NO_BOUND
     try:
         for bound in instant_bounds(operations, options.without_bounds):

@@ -11,7 +11,7 @@ __all__ = ["contracted", "in_order", "with_delays"]
 
 
 def contracted(flat: FlatActivities) -> tuple[FlatActivities, list[int]]:
-    """The activities without those that only delay others, and which ones are left.
+    """Return the activities without those that only delay others, and which ones are left.
 
     Left out is what uses nothing, holds nothing, and waits for one activity or has one that waits for it: what waits
     for it then waits for what it waited for, as much longer as it takes.
@@ -42,7 +42,7 @@ def contracted(flat: FlatActivities) -> tuple[FlatActivities, list[int]]:
 
 
 def _renumbered(flat: FlatActivities, kept: Sequence[int], after: Sequence[dict[int, int]]) -> FlatActivities:
-    """Those that are kept, in their order, with other waits within a period."""
+    """Return the activities that are kept, in their order, with other waits within a period."""
     number = {activity: place for place, activity in enumerate(kept)}
     arcs = [Arc(number[a], number[b], length, 0) for a in kept for b, length in after[a].items()]
     arcs += [arc._replace(before=number[arc.before], after=number[arc.after]) for arc in flat.arcs if arc.periods]
@@ -60,7 +60,22 @@ def _renumbered(flat: FlatActivities, kept: Sequence[int], after: Sequence[dict[
 
 
 def with_delays(flat: FlatActivities, kept: Sequence[int], starts: Sequence[int]) -> list[int]:
-    """Starts of all activities, given those of what `contracted` keeps; the others start as early as they can."""
+    """Return starts of all activities, given those of what `contracted` keeps.
+
+    Parameters
+    ----------
+    flat
+        All activities.
+    kept
+        Numbers of the activities that were kept.
+    starts
+        Their starts, in microseconds.
+
+    Returns
+    -------
+    list[int]
+        By activity, in microseconds; the others start as early as they can.
+    """
     found, known = list(flat.release_us), [False] * len(flat.duration_us)
     for activity, start in zip(kept, starts, strict=True):
         found[activity], known[activity] = start, True
@@ -82,7 +97,15 @@ def with_delays(flat: FlatActivities, kept: Sequence[int], starts: Sequence[int]
 
 
 def in_order(flat: FlatActivities, starts: list[int]) -> list[int]:
-    """All activities in the order of their starts, each behind those that it waits for in its period."""
+    """Return all activities in the order of their starts, each behind those that it waits for in its period.
+
+    Parameters
+    ----------
+    flat
+        All activities.
+    starts
+        By activity, in microseconds.
+    """
     successors = flat.successors()
     missing = [0] * len(starts)
     for later in successors:

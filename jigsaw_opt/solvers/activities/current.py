@@ -43,7 +43,17 @@ class CurrentPlan:
 
 
 def adopted(solve_state: SolveState, operations: Operations, current: CurrentPlan | None) -> CurrentPlan | None:
-    """The plan to go on from: the incumbent, where it is better than the current one and its orders repeat."""
+    """Return the plan to go on from: the incumbent, where it is better than the current one and its orders repeat.
+
+    Parameters
+    ----------
+    solve_state
+        The solve under way.
+    operations
+        The compiled instance.
+    current
+        The current plan, None before there is any.
+    """
     incumbent = solve_state.incumbent
     if incumbent is None or (current is not None and incumbent[0] >= current.objective):
         return current
@@ -58,7 +68,23 @@ def offer_times(
     starts: list[int],
     period: int | None,
 ) -> bool:
-    """Give a plan other starts, and offer it; says whether it was taken."""
+    """Give a plan other starts, and offer it; return whether it was taken.
+
+    Parameters
+    ----------
+    solve_state
+        The solve under way.
+    offer
+        Takes better plans.
+    operations
+        The compiled instance.
+    current
+        The plan; its starts change where they keep the guarantees.
+    starts
+        By activity, in microseconds.
+    period
+        In microseconds; None on the finite horizon.
+    """
     timetable = timetable_of(operations, current.begins, current.gpus, starts, period, current.levels)
     if not solve_state.keeps_guarantees(timetable):
         return False
@@ -72,7 +98,7 @@ def offer_times(
 
 
 def _current_of(operations: Operations, objective: int, timetable: Timetable) -> CurrentPlan | None:
-    """A plan as activities; None where on some GPU or link it reaches over more than a period."""
+    """Return a plan as activities; None where on some GPU or link it reaches over more than a period."""
     names = operations.cluster.gpus.place_of
     gpus = [[names[name] for name in plan.gpus] for plan in timetable.plans]
     levels = levels_of(timetable)

@@ -66,11 +66,11 @@ class FlatActivities(NamedTuple):
 
     @property
     def keeps_caps_alone(self) -> bool:
-        """Whether every activity keeps all power caps where it runs alone."""
+        """Return whether every activity keeps all power caps where it runs alone."""
         return all(watts <= self.caps[cap] for own in self.draws for cap, watts in own)
 
     def successors(self) -> list[list[tuple[int, int]]]:
-        """By activity, what waits for it within one period, and how long after its start."""
+        """Return, by activity, what waits for it within one period, and how long after its start."""
         found: list[list[tuple[int, int]]] = [[] for _ in self.duration_us]
         for before, after, length, periods in self.arcs:
             if periods == 0:
@@ -84,7 +84,7 @@ def network_of(
     levels: Sequence[JobLevels] = (),
     within_slots: bool = False,
 ) -> ActivityNetwork:
-    """The activity network of an instance, data-parallel jobs before shaped ones.
+    """Return the activity network of an instance, with data-parallel jobs before those with a task graph.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def network_of(
 
 
 def flatten(network: ActivityNetwork) -> FlatActivities:
-    """Numbers instead of names: GPUs first and links behind them, both in the order of the cluster."""
+    """Return the activities of a network by number: GPUs first and links behind them, in the order of the cluster."""
     cluster = network.routes.cluster
     gpus = cluster.gpus.places
     number = {gpu: g for g, gpu in enumerate(gpus)}
@@ -141,7 +141,7 @@ def flatten(network: ActivityNetwork) -> FlatActivities:
 
 
 def _draws(network: ActivityNetwork) -> list[list[tuple[int, int]]]:
-    """What each activity draws under each power cap; no list where the cluster has none."""
+    """Return what each activity draws under each power cap; an empty list where the cluster has none."""
     cluster, found = network.routes.cluster, list[list[tuple[int, int]]]()
     names = [server.name for server in cluster.servers]
     under = [[k for k, cap in enumerate(cluster.power_caps or ()) if name in cap.servers] for name in names]
@@ -160,7 +160,7 @@ def _arcs(network: ActivityNetwork, durations: Sequence[int], resources: Sequenc
 
 
 def one_iteration(graph: ShapedGraph, room: Sequence[int]) -> FlatActivities:
-    """One iteration of a job with its slots in place of GPUs, every operation as long as any other.
+    """Return one iteration of a job with its slots in place of GPUs, and with one length for all operations.
 
     Parameters
     ----------

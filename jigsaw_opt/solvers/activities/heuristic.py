@@ -24,13 +24,13 @@ from jigsaw_opt.solvers.activities.timing import timetable_of
 __all__ = ["PlacedJobs", "shaped_timetables"]
 
 _PLACEMENTS = 8
-"""So many placements are scheduled by all rules, at most."""
+"""Largest number of placements that are scheduled by all rules."""
 _MOST_LISTED = 100_000
 """Once schedules by rules had so many operations in all, there is no other placement."""
 _STEP_OPERATIONS, _MOST_STEPS = 60_000, 200
 """Schedules by blurred rules have so many operations in all; so many there are at most."""
 _BLURRED_AHEAD = 0.85, 1.2
-"""What chance makes of how far GPUs may go ahead."""
+"""Range of the random factor on how far GPUs may go ahead."""
 _MOVED = 0.5
 """Of these, so many of the schedules of instances with data-parallel jobs move one of these jobs."""
 _MODULO_WORK, _MODULO_TRIES, _MOST_MODULO = 400_000, 24, 200
@@ -39,7 +39,9 @@ so many in all."""
 
 
 def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable | None]:
-    """Schedules one by one: a timetable where one is the best so far, else None; nothing where no placement was found.
+    """Yield schedules one by one: a timetable where one is the best so far, else None.
+
+    Nothing comes where no placement was found.
 
     Parameters
     ----------
@@ -106,7 +108,17 @@ class PlacedJobs:
         self._penalty = serial_limit(operations) if operations.instance.guaranteed_jobs else 0
 
     def schedule(self, rule: Rule, least: float, random: Random | None = None) -> tuple[float, Timetable | None]:
-        """Objective by a rule, blurred where there is chance, and the timetable where that is less than `least`."""
+        """Return the objective by a rule, and the timetable where that is less than `least`.
+
+        Parameters
+        ----------
+        rule
+            Order, patience, and how far GPUs may go ahead.
+        least
+            Objective to beat.
+        random
+            Source of random numbers that blur the rule; None for the rule as it is.
+        """
         if random is not None and rule.ahead is not None:
             rule = rule._replace(ahead=rule.ahead * random.uniform(*_BLURRED_AHEAD))
         starts, order = self.scheduler.run(self.ranks.rank(rule.order, random), rule.patience, rule.ahead)
@@ -123,7 +135,7 @@ class PlacedJobs:
         return self._value(starts, period, least)
 
     def modulo_schedules(self, random: Random, most: int) -> Iterator[Timetable | None]:
-        """Schedules whose periods overlap, halving what is between the work of a GPU or link and the best period.
+        """Yield schedules whose iterations overlap, by bisection between the work of a GPU or link and the best period.
 
         Parameters
         ----------

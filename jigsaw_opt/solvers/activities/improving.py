@@ -65,7 +65,15 @@ class Annealing:
         self._idle, self._anew = 0, False
 
     def step(self, work: float, seconds: float) -> None:
-        """Make one run, within limits in deterministic seconds and by the clock."""
+        """Make one run.
+
+        Parameters
+        ----------
+        work
+            Limit in deterministic seconds.
+        seconds
+            Limit in seconds of the clock.
+        """
         before = self.current
         self.current = current = adopted(self.solve_state, self.operations, before)
         if current is None:
@@ -106,7 +114,7 @@ class Annealing:
         self._ranks = Ranks(current.flat, weights, reserve, self.operations.deadlines)
 
     def _list_schedule(self, current: CurrentPlan) -> tuple[list[int], list[int]] | None:
-        """Order and starts of the best of some list schedules by rules drawn by chance; None where all are far off."""
+        """Return order and starts of the best of some list schedules by random rules; None where all are far off."""
         least, best = int(current.objective * (1 + _FAR)), None
         for _ in range(_DRAWS):
             rule, blurred = self._ranks.draw(self.random), self.random.random() < 0.5

@@ -14,7 +14,7 @@ from jigsaw_opt.solvers.activities.flat import FlatActivities
 __all__ = ["HeldMemory", "longest_tails", "serial_order"]
 
 _MOST_CHOICES = 20_000
-"""Choices that the search for an order takes back before it gives up."""
+"""Largest number of choices that the search for an order takes back before it gives up."""
 _NOTHING_TRIED = (-1, -1)
 
 
@@ -40,7 +40,7 @@ class HeldMemory:
         self.held = [0] * len(flat.room)
 
     def fits(self, activity: int) -> bool:
-        """Whether memory suffices for an activity now."""
+        """Return whether memory suffices for an activity now."""
         done, held, room = self.done, self.held, self.room
         opens = self._opens[activity]
         if len(opens) == 1:
@@ -53,7 +53,7 @@ class HeldMemory:
         return all(held[gpu] + amount <= room[gpu] for gpu, amount in more.items())
 
     def grows(self, activity: int) -> bool:
-        """Whether an activity done now may leave some GPU with more than before."""
+        """Return whether an activity done now may leave some GPU with more bytes held than before."""
         more: dict[int, int] = {}
         for gpu, amount, end in self._opens[activity]:
             if not self.done[end] and end != activity:
@@ -75,7 +75,7 @@ class HeldMemory:
                 held[gpu] -= amount
 
     def undo(self, activity: int) -> None:
-        """Take back the activity that was done last."""
+        """Undo the activity that was done last."""
         done, held = self.done, self.held
         for gpu, amount, start in self._closes[activity]:
             if done[start]:
@@ -87,7 +87,7 @@ class HeldMemory:
 
 
 def serial_order(flat: FlatActivities) -> list[int] | None:
-    """An order of all activities, one after the other, in which memory suffices; None where none was found.
+    """Return a serial order of all activities in which memory suffices; None where none was found.
 
     What fits and leaves no GPU with more than before is done at once: in any order of the rest, nothing needs more for
     it. Only among the others is there a choice, which is taken back where it leads nowhere. What has least left behind
@@ -124,7 +124,7 @@ class _SerialSearch:
                 self._add(activity)
 
     def run(self) -> list[int] | None:
-        """The order, or None."""
+        """Return the order, or None."""
         choices: list[tuple[int, tuple[int, int]]] = []
         tried, taken_back = _NOTHING_TRIED, 0
         while True:
@@ -148,7 +148,7 @@ class _SerialSearch:
             self._back_to(length)
 
     def _next_choice(self, tried: tuple[int, int]) -> tuple[int, int] | None:
-        """The first of the heavy ones behind `tried` that fits; None where there is none."""
+        """Return the first heavy activity behind `tried` that fits; None where there is none."""
         if self.dead and bytes(self.memory.done) in self.dead:
             return None
         for place in range(bisect_right(self.heavy, tried), len(self.heavy)):
@@ -185,7 +185,10 @@ class _SerialSearch:
             self._sort_partners(activity)
 
     def _sort_partners(self, activity: int) -> None:
-        """Whether those at the other end of holds are light depends on whether this one is done."""
+        """Sort the activities at the other end of memory intervals anew.
+
+        Whether they are light depends on whether this one is done.
+        """
         for _, _, other in (*self.flat.opens[activity], *self.flat.closes[activity]):
             if self.missing[other] == 0 and not self.memory.done[other]:
                 self._remove(other)
@@ -205,7 +208,7 @@ class _SerialSearch:
 
 
 def longest_tails(successors: list[list[tuple[int, int]]]) -> list[int]:
-    """By activity, the longest way from its start to the start of one that nothing waits for."""
+    """Return, by activity, the longest way from its start to the start of one that nothing waits for."""
     left = [0] * len(successors)
     for later in successors:
         for after, _ in later:

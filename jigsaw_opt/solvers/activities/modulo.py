@@ -26,7 +26,7 @@ _NONE = -(2**60)
 _TIGHT = 0.4
 """Share of runs that place all activities as near to the others as they can."""
 _EJECTIONS = 4
-"""So many times as many placements as activities are tried for a period."""
+"""Largest number of placements that are tried for a period, as a multiple of the number of activities."""
 
 
 class _Held(NamedTuple):
@@ -56,7 +56,7 @@ class ModuloScheduler:
 
     @property
     def least(self) -> int:
-        """A period that none is below: the longest activity, and the work of each GPU and link."""
+        """Return a lower bound on the period: the longest activity, and the work of each GPU and link."""
         work: dict[int, int] = {}
         for length, own in zip(self.flat.duration_us, self.flat.resources, strict=True):
             for resource in own:
@@ -64,7 +64,7 @@ class ModuloScheduler:
         return max(1, *self.flat.duration_us, *work.values())
 
     def schedule(self, period: int, random: Random) -> list[int] | None:
-        """Starts of a schedule of a period, in microseconds; None where none was found.
+        """Return the starts of a schedule of a period, in microseconds; None where none was found.
 
         Parameters
         ----------
@@ -79,7 +79,10 @@ class ModuloScheduler:
 
 
 def _longest_ways(size: int, arcs: Sequence[Arc], period: int) -> np.ndarray | None:
-    """By pair, the least time from start to start; None where the period is too short for a circuit of waits."""
+    """Return, by pair, the least time from start to start.
+
+    None where the period is too short for a circuit of waits.
+    """
     import numpy as np
 
     ways = np.full((size, size), _NONE, dtype=np.int64)
@@ -125,7 +128,7 @@ class _ModuloRun:
         return None
 
     def _next(self) -> tuple[int, int, int, bool]:
-        """What has least slack and is not placed, its earliest start, its latest, and whether late is better."""
+        """Return the unplaced activity with least slack, its earliest start, its latest, and whether late is better."""
         import numpy as np
 
         if not self.start:
@@ -140,7 +143,7 @@ class _ModuloRun:
         return activity, *self._window(activity, int(early[activity]), int(late[activity]))
 
     def _window(self, activity: int, early: int, late: int) -> tuple[int, int, bool]:
-        """One period at most: behind the earliest start, before the latest, or anywhere without either."""
+        """Return a window of at most one period: behind the earliest start, before the latest, or anywhere."""
         whole, behind, before = self.period - 1, early > _NONE // 2, late < -_NONE // 2
         opens = self.late[activity]
         if not before:
@@ -152,7 +155,7 @@ class _ModuloRun:
         return early, min(late, early + whole), False
 
     def _place(self, activity: int, first: int, last: int, late: bool) -> bool:
-        """Place an activity at the first time, or the last, that is free and leaves memory enough."""
+        """Place an activity at the first time, or the last, that is free and leaves enough memory."""
         moments = sorted(set(self._moments(activity, first, last)), reverse=late)
         for moment in moments:
             if next(self._conflicts(activity, moment), None) is None:
@@ -163,7 +166,7 @@ class _ModuloRun:
         return False
 
     def _moments(self, activity: int, first: int, last: int) -> Iterator[int]:
-        """Times worth a try: both ends, and those next to what is placed."""
+        """Yield times worth a try: both ends, and those next to what is placed."""
         yield first
         yield last
         own = self.flat.duration_us[activity]
@@ -176,7 +179,7 @@ class _ModuloRun:
                         yield at
 
     def _conflicts(self, activity: int, moment: int) -> Iterator[int]:
-        """What overlaps an activity at a time, on its GPUs and links."""
+        """Yield what overlaps an activity at a time, on its GPUs and links."""
         own = self.flat.duration_us[activity]
         for resource in self.flat.resources[activity]:
             for other in self.on[resource]:
@@ -195,7 +198,7 @@ class _ModuloRun:
             self.on[resource].discard(activity)
 
     def _force(self, activity: int, first: int, last: int) -> bool:
-        """Place an activity and eject what stands against it; no where memory never suffices for it."""
+        """Place an activity and eject what conflicts with it; return False where memory never suffices for it."""
         moment = self.random.choice(sorted(set(self._moments(activity, first, max(first, last)))))
         for other in set(self._conflicts(activity, moment)):
             self._eject(other)
@@ -207,7 +210,7 @@ class _ModuloRun:
         return all(self._make_room(activity, gpu) for gpu in self.gpus[activity])
 
     def _make_room(self, activity: int, gpu: int) -> bool:
-        """Eject ends of holds until memory suffices on a GPU."""
+        """Eject ends of memory intervals until memory suffices on a GPU."""
         while (holding := self._overfull(gpu)) is not None:
             others = [it for held in holding for it in held[:2] if it in self.start and it != activity]
             if not others:
@@ -216,7 +219,7 @@ class _ModuloRun:
         return True
 
     def _overfull(self, gpu: int) -> list[_Held] | None:
-        """Holds of a moment at which a GPU has too little memory for them, or None."""
+        """Return the memory intervals of a moment at which a GPU has too little memory for them, or None."""
         spans = [(it, *self._span(it)) for it in self.held[gpu] if it.start in self.start or it.end in self.start]
         for _, moment, _ in spans:
             level, holding = 0, []
@@ -230,7 +233,7 @@ class _ModuloRun:
         return None
 
     def _span(self, it: _Held) -> tuple[int, int]:
-        """Start and length of a hold; the least that it can be where one end is not placed."""
+        """Return start and length of a memory interval; the least length where one end is not placed."""
         if it.start not in self.start:
             return self.start[it.end] + self.flat.duration_us[it.end] - it.least_us, it.least_us
         begin = self.start[it.start]

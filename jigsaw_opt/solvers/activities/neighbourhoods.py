@@ -64,7 +64,15 @@ class WindowSearch:
         self.exhausted = False
 
     def step(self, work: float, seconds: float) -> None:
-        """Reorder one window, within limits in deterministic seconds and by the clock."""
+        """Reorder one window.
+
+        Parameters
+        ----------
+        work
+            Limit in deterministic seconds.
+        seconds
+            Limit in seconds of the clock.
+        """
         from ortools.sat.python import cp_model
 
         self.current = current = adopted(self.solve_state, self.operations, self.current)
@@ -89,7 +97,7 @@ class WindowSearch:
         self._resize(status == cp_model.OPTIMAL or status == cp_model.INFEASIBLE, len(current.starts))
 
     def _window(self, current: CurrentPlan) -> set[int]:
-        """Activities that may be reordered: those that start within a window of time, on some or all resources."""
+        """Return activities that may be reordered: those that start in a window of time, on some or all resources."""
         flat, order = current.flat, sorted(range(len(current.starts)), key=lambda a: (current.starts[a], a))
         order = [activity for activity in order if flat.resources[activity]]
         size = int(self.size)
@@ -108,7 +116,7 @@ class WindowSearch:
             self.idle = 0
 
     def _resize(self, proven: bool, most: int) -> None:
-        """Windows that are soon at their best grow, others shrink."""
+        """Enlarge the window where it was solved to its optimum soon, else make it smaller."""
         largest = min(_MOST_SIZE, most)
         self.idle += 1
         self.exhausted = self.idle > _PATIENCE or (proven and self.size >= most and self.idle > 3)
@@ -145,7 +153,7 @@ class _WindowModel:
         self._add_orders(current.starts, window)
 
     def _add_orders(self, starts: Sequence[int], window: set[int]) -> None:
-        """On each GPU and link the order, free within the window, and what it leads to."""
+        """Add the order on each GPU and link, free within the window, with the memory and the objective."""
         on: dict[int, list[int]] = {}
         for activity in sorted(range(len(starts)), key=lambda a: (starts[a], a)):
             for resource in self.flat.resources[activity]:
@@ -166,7 +174,7 @@ class _WindowModel:
         return self.starts[activity] + self.flat.duration_us[activity]
 
     def _add_order(self, before: Sequence[int], free: Sequence[int], behind: Sequence[int]) -> None:
-        """Those before and behind in their order, the free ones anyhow in between."""
+        """Add the order of the activities before and behind the window; the free ones take any order in between."""
         joined = [*before, *behind] if not free else None
         for chain in [joined] if joined is not None else [before, behind]:
             for one, other in pairwise(chain):
@@ -180,7 +188,7 @@ class _WindowModel:
         self.proto.add_no_overlap(self.proto.new_fixed_size_interval_var(self.starts[a], lengths[a], "") for a in free)
 
     def _add_memory(self, gpu: int, own: Sequence[int], begin: int, end: int) -> None:
-        """Holds that reach into the free part; what is before and behind it stays as it was."""
+        """Add the memory intervals that reach into the free part; what is before and behind it stays as it was."""
         place = {activity: number for number, activity in enumerate(own)}
         room, intervals, demands = self.flat.room[gpu], [], []
         for first in own:
@@ -214,7 +222,7 @@ class _WindowModel:
         return moment
 
     def _add_objective(self, firsts: Sequence[cp_model.IntVar], lasts: Sequence[cp_model.IntVar]) -> None:
-        """The objective, and among equal ones the shortest use of all GPUs and links."""
+        """Add the objective and, among equal ones, prefer the shortest use of all GPUs and links."""
         if self.period is not None:
             spans = [last - first for first, last in zip(firsts, lasts, strict=True)]
             for span in spans:

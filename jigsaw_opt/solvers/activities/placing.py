@@ -24,7 +24,7 @@ _Drawn = tuple[tuple[tuple[Gpu, ...], ...], tuple[PlacedWorkers, ...]]
 """By shaped job the GPU of each slot, and the data-parallel jobs."""
 
 _TRIES = 200
-"""So many placements are drawn at most."""
+"""Largest number of placements that are drawn."""
 _MOST_FAILED_OPERATIONS = 2_000_000
 """Once those that failed had so many operations in all, no other is drawn."""
 
@@ -50,7 +50,7 @@ class SlotPlacement:
 
 
 def placements(operations: Operations, seed: int) -> Iterator[SlotPlacement]:
-    """Different placements, each on GPUs that hold all slots and in an order in which memory suffices.
+    """Yield different placements, each on GPUs that have room for all slots and in an order in which memory suffices.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def placements(operations: Operations, seed: int) -> Iterator[SlotPlacement]:
 def complete(
     operations: Operations, gpus: Sequence[tuple[Gpu, ...]], workers: Sequence[PlacedWorkers] = ()
 ) -> SlotPlacement | None:
-    """Slots of shaped jobs on GPUs beside placed workers, with an order for each; None where memory does not suffice.
+    """Return slots on GPUs beside placed workers, with an order for each job; None where memory does not suffice.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def complete(
 
 
 def _taken_by(operations: Operations, workers: Sequence[PlacedWorkers]) -> tuple[Counter[Gpu], Counter[Gpu]]:
-    """By GPU, the states of its workers, and the most activations of one of them."""
+    """Return, by GPU, the bytes of state of its workers, and the most activations of one of them."""
     states: Counter[Gpu] = Counter()
     activations: Counter[Gpu] = Counter()
     for job, it in zip(operations.jobs, workers, strict=True):
@@ -127,7 +127,7 @@ class _SlotPlacing:
         self.workers = WorkerPlacing(operations)
 
     def draw(self, random: Random, number: int) -> _Drawn | None:
-        """GPUs of all slots, and data-parallel jobs on theirs; None where some found none.
+        """Draw GPUs of all slots and of data-parallel jobs; return None where some found none.
 
         The first few draws are those without chance. Then every fourth places data-parallel jobs before slots.
         """
@@ -150,7 +150,7 @@ class _SlotPlacing:
         return None if workers is None else (tuple(found), workers)
 
     def _place_workers(self, draw: _PlacementDraw, random: Random | None) -> tuple[PlacedWorkers, ...] | None:
-        """Data-parallel jobs beside what is placed so far, each as one that takes its memory and load there."""
+        """Place data-parallel jobs beside what is placed so far, and count their memory and load."""
         operations = self.operations
         if not operations.jobs:
             return ()
@@ -184,7 +184,7 @@ class _PlacementDraw:
         self.most_held = dict.fromkeys(placing.gpus, 0)
 
     def place(self, job: int) -> tuple[Gpu, ...] | None:
-        """GPUs of the slots of a job, in the part of the cluster where it weighs least; None where none has room."""
+        """Return GPUs of the slots of a job, in the part of the cluster with least load; None where none has room."""
         component = self.placing.operations.routes.component
         found = []
         for part in sorted(set(component)):
@@ -220,12 +220,15 @@ class _PlacementDraw:
         return tuple(chosen[slot] for slot in range(len(allowed)))
 
     def _joined(self, graph: ShapedGraph, gpu: Gpu, others: Iterable[Gpu]) -> bool:
-        """Whether routes that keep the policy of the job join a GPU to others of its slots."""
+        """Return whether routes that keep the policy of the job join a GPU to others of its slots."""
         routes = self.placing.operations.routes.under(graph.job.route_policy)
         return all(gpu[0] == server or routes.between(gpu[0], server) is not None for server, _ in others)
 
     def _whole_server(self, job: int, allowed: Sequence[Sequence[Gpu]]) -> int | None:
-        """The server of least load with room for all slots; None where there is none, or nearness does not count."""
+        """Return the server of least load with room for all slots.
+
+        None where there is none, or nearness does not count.
+        """
         if self.nearness < 1.0 or len(allowed) < 2:
             return None
         servers = self.placing.operations.cluster.servers
@@ -252,7 +255,7 @@ class _PlacementDraw:
         return graph.job.iterations * sum(graph.shape.blocks[block].duration_us[gpu_type] for block in blocks)
 
     def _cost(self, job: int, slot: int, gpu: Gpu, chosen: dict[int, Gpu]) -> tuple[float, int]:
-        """Load of the GPU with the slot, and what transfers to slots that are placed take."""
+        """Return the load of the GPU with the slot, and what transfers to slots that are placed take."""
         operations = self.placing.operations
         graph = operations.shaped[job]
         cost = self.load[gpu] + self._load(graph, slot, gpu)
@@ -268,7 +271,7 @@ class _PlacementDraw:
 
 
 def _needs(graph: ShapedGraph) -> list[int]:
-    """By slot, the most that its holds take in an order in which memory counts, wherever it is."""
+    """Return, by slot, the most that its memory intervals take in an order in which memory counts."""
     flat = one_iteration(graph, [sum(hold.bytes for hold in graph.holds)] * len(graph.shape.slots))
     memory, most = HeldMemory(flat), [0] * len(flat.room)
     for activity in serial_order(flat) or ():
@@ -280,7 +283,7 @@ def _needs(graph: ShapedGraph) -> list[int]:
 
 
 def _partners(graph: ShapedGraph) -> list[dict[int, list[tuple[int, int]]]]:
-    """By slot and other slot, transfers between them, one of all that are alike, and how many these are."""
+    """Return, by slot and other slot, one of the equal transfers between them and how many these are."""
     alike: dict[tuple[int, int, int, tuple[int, ...]], list[int]] = {}
     for operation in range(graph.blocks, graph.size):
         transfer, ends = graph.shape.transfers[operation - graph.blocks], graph.takes_part[operation]

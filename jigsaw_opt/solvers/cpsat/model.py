@@ -32,7 +32,19 @@ def is_small(operations: Operations) -> bool:
 
 
 def build_model(solve_state: SolveState, operations: Operations, bound: int, limit: int | None) -> CpSatModel:
-    """Build the model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
+    """Build the model of all plans whose objective is between two limits.
+
+    Parameters
+    ----------
+    solve_state
+        The solve under way.
+    operations
+        The compiled instance.
+    bound
+        A proven lower bound.
+    limit
+        Largest objective; None for no limit.
+    """
     most = largest_objective(operations) if limit is None else limit
     bound = min(bound, most)
     solve_state.leave_out_model("the time ran out while it was being built")
@@ -56,7 +68,19 @@ def largest_objective(operations: Operations) -> int:
 
 
 def engine_for(solve_state: SolveState, operations: Operations, workers: int, work: float) -> cp_model.CpSolver:
-    """The engine for a model of the instance, with `work` deterministic seconds and what is left of the time limit."""
+    """Return the engine for a model of the instance, limited by what is left of the time limit.
+
+    Parameters
+    ----------
+    solve_state
+        The solve under way.
+    operations
+        The compiled instance.
+    workers
+        Number of threads.
+    work
+        Limit in deterministic seconds; infinite for none.
+    """
     solver, seconds = new_solver(workers, solve_state.options.seed), solve_state.remaining
     largest = largest_objective(operations) if solve_state.objective is None else solve_state.objective
     solver.parameters.cp_model_presolve = largest < _PRESOLVED_NUMBERS

@@ -123,7 +123,15 @@ def _warm_start(solve_state: SolveState, operations: Operations) -> None:
 
 
 def fits(solve_state: SolveState, operations: Operations) -> bool:
-    """Whether the model can be built, and be built in time; records why not."""
+    """Return whether the model can be built, and be built in time; record why not.
+
+    Parameters
+    ----------
+    solve_state
+        The solve under way.
+    operations
+        The compiled instance.
+    """
     reason = (_shaped_misfit if operations.shaped else _misfit)(operations, solve_state.remaining)
     if reason is not None:
         solve_state.leave_out_model(reason)

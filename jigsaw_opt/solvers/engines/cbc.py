@@ -29,7 +29,7 @@ _REFUSALS = ("is illegal for", "valid range is", "Possible options for")
 
 
 def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[str]:
-    """Everything that is wrong with parameters of CBC, by its own full names."""
+    """Yield everything that is wrong with parameters of CBC, by its own full names."""
     wrong = dict(check_names("CBC", parameters, _names(_said("-?")), _KEPT))
     yield from wrong.values()
     for name, value in parameters.items():
@@ -38,13 +38,13 @@ def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[str]:
 
 
 def _said(*arguments: str) -> str:
-    """What CBC prints where it is given nothing to solve."""
+    """Return what CBC prints where it is given nothing to solve."""
     command = [str(cbc_executable()), *arguments, "-quit"]
     return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
 
 
 def _names(listing: str) -> list[str]:
-    """The parameters that CBC lists under headings; it writes what may be left out of a name in brackets."""
+    """Return the parameters that CBC lists under headings; it writes what may be left out of a name in brackets."""
     names: list[str] = []
     reading = False
     for line in listing.splitlines():

@@ -31,12 +31,12 @@ _POSIX = os.name == "posix"
 
 @cache
 def available() -> bool:
-    """Whether numba is installed."""
+    """Return whether numba is installed."""
     return _environment() is not None
 
 
 def find(recipe: CompilationRecipe) -> bytes | None:
-    """The code of a function, if it is on disk, whole and to be trusted."""
+    """Return the code of a function, if it is on disk, whole and to be trusted."""
     for folder in _folders():
         content = _read(folder / _name(recipe)) if _trusted(folder) else None
         if content is not None and content[:_DIGEST] == _digest(recipe, content[_DIGEST:]):
@@ -45,7 +45,20 @@ def find(recipe: CompilationRecipe) -> bytes | None:
 
 
 def keep(recipe: CompilationRecipe, code: bytes) -> Path | None:
-    """Write the code of a function to the first folder that takes it; returns the file, None where there is none."""
+    """Write the code of a function to the first folder that takes it.
+
+    Parameters
+    ----------
+    recipe
+        The function.
+    code
+        Its native code.
+
+    Returns
+    -------
+    Path | None
+        The file, None where no folder takes it.
+    """
     for folder in _folders():
         try:
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -79,7 +92,7 @@ def _trusted(folder: Path) -> bool:
 
 
 def _ours(found: os.stat_result) -> bool:
-    """Whether nobody but the user, the owner of this package and root could have written something."""
+    """Return whether nobody but the user, the owner of this package and root could have written something."""
     return not _POSIX or (found.st_uid in _owners() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
@@ -88,7 +101,7 @@ def _owners() -> set[int]:
 
 
 def _read(path: Path) -> bytes | None:
-    """The content of a file in a trusted folder, if it is to be trusted as well."""
+    """Return the content of a file in a trusted folder, None where the file is not to be trusted."""
     try:
         found = path.lstat()
         fit = stat.S_ISREG(found.st_mode) and _ours(found) and found.st_size <= _LARGEST
@@ -124,7 +137,7 @@ def _digest(recipe: CompilationRecipe, code: bytes) -> bytes:
 
 @cache
 def _environment() -> str | None:
-    """What native code depends on beside its source; None without numba."""
+    """Return what native code depends on beside its source; None without numba."""
     try:
         from llvmlite import binding
 

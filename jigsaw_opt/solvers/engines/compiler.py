@@ -29,7 +29,7 @@ _NICE = 5
 
 
 def start(recipes: Sequence[CompilationRecipe]) -> subprocess.Popen[bytes]:
-    """Begin to compile functions, in a process of its own; Ctrl-C does not reach it.
+    """Start to compile functions in a separate process; Ctrl-C does not reach it.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def start(recipes: Sequence[CompilationRecipe]) -> subprocess.Popen[bytes]:
 
 
 def results(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Names and codes of the functions as they are compiled, until the process ends."""
+    """Yield names and codes of the functions as they are compiled, until the process ends."""
     assert process.stdout is not None
     while (line := process.stdout.readline()).endswith(b"\n"):
         name, size = line.split()

@@ -26,7 +26,15 @@ _KEPT = (
 
 
 def new_solver(workers: int = 1, seed: int = 0) -> cp_model.CpSolver:
-    """An engine with the settings that every use of it shares; `workers` and `seed` as in `Options`."""
+    """Return an engine with the settings that every use of it shares.
+
+    Parameters
+    ----------
+    workers
+        Number of threads.
+    seed
+        Seed of its random numbers.
+    """
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
@@ -65,7 +73,7 @@ def configure(
 
 
 def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[str]:
-    """Everything that is wrong with parameters, by the names of ``SatParameters``."""
+    """Yield everything that is wrong with parameters, by the names of ``SatParameters``."""
     scratch = new_solver().parameters
     known = [name for name in dir(type(scratch)) if isinstance(getattr(type(scratch), name), property)]
     wrong = dict(check_names("CP-SAT", parameters, known, _KEPT))
@@ -100,9 +108,9 @@ class OrtoolsSolver:
     engines: ClassVar[tuple[str, ...]] = ("cpsat",)
 
     def unavailable(self) -> str | None:
-        """The pip argument of OR-Tools where it is missing."""
+        """Return the pip argument of OR-Tools where it is missing, else None."""
         return None if find_spec("ortools") else "ortools>=9.15,<10"
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Never: they take both horizons and every objective."""
+        """Return None: these solvers take both horizons and every objective."""
         return None

@@ -61,7 +61,7 @@ _KEPT = (
 
 
 def parameter_problems(parameters: Mapping[str, Setting]) -> Iterator[str]:
-    """Everything that is wrong with options of HiGHS, by its own names."""
+    """Yield everything that is wrong with options of HiGHS, by its own names."""
     import highspy
 
     engine = highspy.Highs()
@@ -98,20 +98,48 @@ class HighsEngine:
         self._engine.passModel(_model(program))
 
     def add_column(self, cost: float, rows: Sequence[int], values: Sequence[float]) -> None:
-        """Add a continuous column that is at least 0, with its coefficients."""
+        """Add a continuous column that is at least 0.
+
+        Parameters
+        ----------
+        cost
+            Its coefficient in the objective.
+        rows
+            Numbers of the rows that it is in.
+        values
+            Its coefficients there.
+        """
         self._engine.addCol(cost, 0.0, self._engine.inf, len(rows), rows, values)
 
     def add_row(self, lower: float, upper: float, columns: Sequence[int], values: ArrayLike) -> None:
-        """Add a row with its coefficients; infinities stand for absent sides."""
+        """Add a row.
+
+        Parameters
+        ----------
+        lower, upper
+            Its sides; an infinity stands for no limit.
+        columns
+            Numbers of the columns that are in it.
+        values
+            Their coefficients.
+        """
         self._engine.addRow(lower, upper, len(columns), columns, values)
 
     def limit_rows(self, upper: Sequence[float]) -> None:
-        """State anew what every row is at most, and nothing that it is at least."""
+        """Set the upper side of every row, and remove the lower sides."""
         for row, value in enumerate(upper):
             self._engine.changeRowBounds(row, -self._engine.inf, value)
 
     def listen(self, offer: Callable[[Sequence[float]], object], raise_bound: Callable[[float], object]) -> None:
-        """Hear of a search while it runs: the values of each better solution, and the bounds."""
+        """Subscribe to a search while it runs.
+
+        Parameters
+        ----------
+        offer
+            Receives the values of the columns in each better solution.
+        raise_bound
+            Receives the bounds.
+        """
 
         def interrupt(event: HighsCallbackEvent) -> None:
             if self._cancelled.is_set():

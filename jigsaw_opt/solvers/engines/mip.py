@@ -92,7 +92,7 @@ class MipTask:
 
     @property
     def gap(self) -> float:
-        """Absolute gap at which an engine may call its best solution optimal."""
+        """Return the absolute gap at which an engine may call its best solution optimal."""
         return self.step / 2
 
 

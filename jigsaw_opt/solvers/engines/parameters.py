@@ -42,7 +42,7 @@ def require_parameters(engine: str, parameters: Mapping[str, Parameter]) -> None
 def check_names(
     engine: str, parameters: Mapping[str, Parameter], known: Collection[str], kept: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Names that cannot be set, each with what is wrong with it.
+    """Yield names that cannot be set, each with what is wrong with it.
 
     Parameters
     ----------

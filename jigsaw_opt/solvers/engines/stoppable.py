@@ -15,7 +15,7 @@ __all__ = ["run_all_stoppable", "run_stoppable"]
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
 _PATIENCE_SECONDS = 0.5
-"""So long after it is asked to end an engine is waited for."""
+"""Seconds for which an engine is waited for after it is asked to end."""
 
 
 def _time_is_over() -> bool:
@@ -25,7 +25,24 @@ def _time_is_over() -> bool:
 def run_stoppable(
     call: Callable[[], T], cancel: Callable[[], None], name: str, stopped: Callable[[], bool] = _time_is_over
 ) -> T:
-    """Run an engine in a thread of its own, and return what it returns; parameters and errors as below."""
+    """Run an engine in a thread of its own, and return what it returns.
+
+    Parameters
+    ----------
+    call
+        Blocks until the engine has ended.
+    cancel
+        Makes the engine end soon; called again as long as it has not.
+    name
+        Name of the thread.
+    stopped
+        Whether the engine should end; asked every few milliseconds.
+
+    Raises
+    ------
+    OutOfTimeError
+        The engine was asked to end and has not.
+    """
     return run_all_stoppable([call], cancel, name, stopped)[0]
 
 

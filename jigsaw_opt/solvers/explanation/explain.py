@@ -225,6 +225,13 @@ def _by_kind(spent: Iterable[tuple[StepKind, int]]) -> dict[StepKind, int]:
 def require_job(name: str, names: Sequence[str]) -> None:
     """Refuse a job that a plan does not have.
 
+    Parameters
+    ----------
+    name
+        Name of the job.
+    names
+        Names of the jobs of the plan.
+
     Raises
     ------
     UsageError

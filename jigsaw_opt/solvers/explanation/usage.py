@@ -97,7 +97,15 @@ class MemoryOverTime:
             self._levels.append(always)
 
     def full(self, more: int, since: int, until: int) -> Iterator[tuple[int, int]]:
-        """When `more` bytes have no room between two moments, the latest time first."""
+        """Yield intervals between two moments in which some bytes have no room, the latest first.
+
+        Parameters
+        ----------
+        more
+            The bytes.
+        since, until
+            The moments, in microseconds.
+        """
         turn, rest = (0, until) if self._period is None else divmod(until, self._period)
         at, count, upper = bisect_left(self._times, rest) - 1, len(self._times), until
         while upper > since and (self._period is not None or at >= 0):

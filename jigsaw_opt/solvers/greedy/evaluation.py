@@ -92,7 +92,15 @@ class Evaluator:
         return self._last
 
     def penalty(self, ends: Sequence[int], period_us: int | None = None) -> int:
-        """What a schedule counts as beside its objective, for the guarantees that it breaks."""
+        """Return what a schedule counts as beside its objective, for the guarantees that it breaks.
+
+        Parameters
+        ----------
+        ends
+            End of each job, in microseconds.
+        period_us
+            Its period in microseconds; None on the finite horizon.
+        """
         return self._penalty * lateness_us(self.operations, ends, period_us) if self._penalty else 0
 
     def timetable(self, outcome: Outcome) -> Timetable:

@@ -52,7 +52,15 @@ class FlatGraph:
         return self.base[-1]
 
     def place(self, index: int, assignment: Assignment) -> bool:
-        """Write down where a job is; says whether that is news."""
+        """Put a job on an assignment; return whether that changed anything.
+
+        Parameters
+        ----------
+        index
+            Index of the job.
+        assignment
+            Where it is.
+        """
         if assignment is self._placed[index]:
             return False
         self._placed[index] = assignment

@@ -61,9 +61,16 @@ def greedy_timetable(operations: Operations, seed: int = 0) -> Timetable | None:
 
 
 def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | None]:
-    """The trials of `greedy_timetable` one by one: a timetable where one is the best so far, else None.
+    """Yield the trials of `greedy_timetable` one by one: a timetable where one is the best so far, else None.
 
     For weighted completions, jobs inserted by their ratios follow the plain trials.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    seed
+        Seed of the random trials.
     """
     require_size(operations)
     if operations.shaped or operations.cluster.power_caps:

@@ -34,10 +34,25 @@ class ServerWindow(NamedTuple):
 
 
 def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], list[ServerWindow]]:
-    """The fewest contiguous servers from each one on that have a GPU for each worker; and in reserve, wider windows.
+    """Return the fewest contiguous servers from each one on that have a GPU for each worker, and wider windows.
+
+    The wider ones are a reserve. They have one or two servers more, or twice or three times as many. Contiguous means
+    in the order of the cluster, among the servers that may run the job and that routes join.
 
     Those have one or two servers more, or twice or three times as many.
     Contiguous means in the order of the cluster, among the servers that may run the job and that routes join.
+
+    Parameters
+    ----------
+    layout
+        GPUs of the instance.
+    job
+        The job.
+
+    Returns
+    -------
+    tuple[list[ServerWindow], list[ServerWindow]]
+        Narrow windows, and the reserve.
     """
     usable: dict[int, list[int]] = {}
     routes = layout.routes.under(job.route_policy)

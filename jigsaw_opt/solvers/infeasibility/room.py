@@ -12,7 +12,17 @@ __all__ = ["amount", "joined_parts", "more_memory", "unjoined"]
 
 
 def more_memory(count: int, memory: int, servers: Sequence[Server]) -> str:
-    """How much more is wanted at least, and where; nothing where there are too few GPUs in any case."""
+    """Return a clause on how much more memory is needed at least, and where; empty where there are too few GPUs.
+
+    Parameters
+    ----------
+    count
+        Number of GPUs that are needed.
+    memory
+        Bytes that each of them must have.
+    servers
+        Servers whose GPUs may be used.
+    """
     ranked = sorted(servers, key=lambda server: -server.gpu_memory)
     last = next(islice(chain.from_iterable([server] * server.gpus for server in ranked), count - 1, None), None)
     if last is None:
@@ -29,7 +39,17 @@ def amount(size: int) -> str:
 
 
 def joined_parts(operations: Operations, gpu_types: Collection[str], policy: str | None) -> list[list[Server]]:
-    """Servers of some types, by the part of the cluster that links join which routes of a policy may use."""
+    """Return servers of some GPU types, by the part of the cluster that the routes of a policy join.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    gpu_types
+        GPU types of the servers.
+    policy
+        Route policy; None for any route.
+    """
     component = operations.routes.under(policy).component
     parts: dict[int, list[Server]] = {}
     for server, part in zip(operations.cluster.servers, component, strict=True):
@@ -39,7 +59,21 @@ def joined_parts(operations: Operations, gpu_types: Collection[str], policy: str
 
 
 def unjoined(job: str, count: int, who: str, gpus: int, policy: str | None) -> str:
-    """Links join too few GPUs for the workers or slots of a job."""
+    """Return the message that links join too few GPUs for the workers or slots of a job.
+
+    Parameters
+    ----------
+    job
+        Name of the job.
+    count
+        Number of its workers or slots.
+    who
+        What they are called, in the plural.
+    gpus
+        Largest number of its GPUs that are joined.
+    policy
+        Its route policy; None for none.
+    """
     links = "links" if policy is None else f"links that its route policy {policy!r} allows"
     message = f"job {job} has {count:,} {who}, and no more than {gpus:,} of its GPUs are joined by {links}"
     return f"{message}; links that join {count - gpus:,} more of them are wanted, or at most {gpus:,} {who}"

@@ -16,10 +16,17 @@ __all__ = ["causes_of_shape"]
 
 
 def causes_of_shape(operations: Operations, graph: ShapedGraph) -> Iterator[Conflict]:
-    """Why a job with a shape has no place even alone; only the first cause.
+    """Yield the first cause why a job with a task graph has no place even alone.
 
     Slots are on GPUs of their own. So the slots that depend on some types, and take at least so much memory, are
     no more than the GPUs of these types with that memory.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    graph
+        The compiled job.
     """
     servers, name = operations.cluster.servers, graph.job.name
     here = frozenset(server.gpu_type for server in servers)

@@ -19,7 +19,7 @@ __all__ = ["carried"]
 
 
 def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
-    """By number of a job in the changed instance, its plan with the durations of now.
+    """Return, by number of a job in the changed instance, its old plan with the new durations.
 
     Jobs are matched by name. On a finite horizon they are timed anew in their old order. Those whose operations break a
     rule now, alone or with others, are left out: the checker says which.
@@ -27,7 +27,7 @@ def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
     Parameters
     ----------
     operations
-        The changed instance, cut.
+        The changed instance, compiled.
     plan
         The old plan.
     fix
@@ -54,7 +54,7 @@ def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
 
 
 def _now(operations: Operations, chosen: Sequence[int], old: Sequence[JobPlan], moment: int) -> tuple[JobPlan, ...]:
-    """Old plans of some jobs with the durations of now."""
+    """Return old plans of some jobs with the new durations."""
     decisions = decisions_of(operations, old)
     part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
     if operations.horizon == "finite":
@@ -63,7 +63,7 @@ def _now(operations: Operations, chosen: Sequence[int], old: Sequence[JobPlan], 
 
 
 def _broken(operations: Operations, chosen: Sequence[int], jobs: tuple[JobPlan, ...], period: int | None) -> set[int]:
-    """Places, among the chosen jobs, of those that the checker names."""
+    """Return the positions, among the chosen jobs, of those that the checker names."""
     instance = altered(operations.instance, jobs=tuple(operations.instance.jobs[index] for index in chosen))
     part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
     value = objective_of(part, jobs, period)

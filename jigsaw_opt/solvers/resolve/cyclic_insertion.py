@@ -19,7 +19,7 @@ __all__ = ["MixedPolicy", "reinserted", "repaired"]
 
 _TRIES_A_JOB = 4
 _FEW = 10
-"""Jobs that are inserted among the others; where more have lost their place, the others need not stay either."""
+"""Largest number of jobs that are inserted among the others; with more of them, the others need not stay either."""
 _HALVINGS = 4
 _FIRST_STRETCH = 1 / 128
 
@@ -46,7 +46,17 @@ class MixedPolicy:
         self._assignments, self.free, self.generator = assignments, free, CandidateGenerator(data, rng)
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
-        """Spots that memory admits now; the neighbours of a unassigned job may have come back with other levels."""
+        """Yield assignments that memory admits now.
+
+        The neighbours of an unassigned job may have come back with other levels.
+
+        Parameters
+        ----------
+        placement
+            The jobs that are placed so far.
+        index
+            Number of the job.
+        """
         if index not in self.free:
             if placement.admits(index, self._assignments[index]):
                 yield self._assignments[index]
@@ -57,7 +67,7 @@ class MixedPolicy:
                 yield assignment
 
     def target(self, index: int) -> Assignment:
-        """Where a job is, or would be if it were alone."""
+        """Return where a job is, or would be if it were alone."""
         return self._assignments[index]
 
 
@@ -69,7 +79,7 @@ def repaired(
     rng: random.Random,
     stop: Callable[[], bool],
 ) -> Iterator[Timetable]:
-    """Plans in which the kept jobs stay at their places, better and better.
+    """Yield plans in which the kept jobs stay at their places, each better than the last one.
 
     Parameters
     ----------
@@ -135,7 +145,7 @@ def repaired(
 def reinserted(
     data: ProblemData, assignments: Sequence[Assignment], best: int, rng: random.Random, stop: Callable[[], bool]
 ) -> Iterator[Timetable]:
-    """Plans of a whole placement with shorter periods than `best`, better and better.
+    """Yield plans of a whole placement with shorter periods than `best`, each better than the last one.
 
     Parameters
     ----------
@@ -169,7 +179,7 @@ def reinserted(
 def _assignments(
     data: ProblemData, kept: Mapping[int, ScheduledJob], fixed: Mapping[int, Sequence[int]]
 ) -> list[Assignment] | None:
-    """Where the kept and the fixed jobs are, and where the others would be if they were alone; None without a place."""
+    """Return where the kept and the fixed jobs are, and where the others would be alone; None without a place."""
     placement, generator = PartialPlacement(data), CandidateGenerator(data, random.Random(0))
     assignments = []
     for index in range(len(data.operations.jobs)):
@@ -185,7 +195,7 @@ def _assignments(
 
 
 def _stretched(scheduled: ScheduledJob, period: int, stretch: int, cut: int) -> ScheduledJob:
-    """A job after `stretch` microseconds are put in at a moment of every period; it keeps its durations."""
+    """Return a job after `stretch` microseconds are inserted at a moment of every period; it keeps its durations."""
 
     def later(start: int) -> int:
         return start + stretch * ((start - cut) // period + 1)

@@ -111,20 +111,20 @@ class FailureEffect:
 
     @property
     def slowest(self) -> tuple[str, TransferChange] | None:
-        """A job and the transfer of it that grows most; None where none grows."""
+        """Return a job and the transfer of it that grows most; None where none grows."""
         grown = [(job, it) for job, own in self.transfers.items() for it in own if it.new_us > it.old_us]
         return max(grown, key=lambda found: found[1].new_us - found[1].old_us, default=None)
 
 
 class _Left(NamedTuple):
-    """Jobs that stop, and the routes of those that are rerouted, by number of the job: all that an effect rests on."""
+    """Jobs that stop, and the new routes of rerouted jobs, by number of the job: all that an effect depends on."""
 
     stopped: tuple[int, ...]
     rerouted: tuple[tuple[int, _Ways], ...]
 
 
 class _LeftOutcome(NamedTuple):
-    """What follows from that."""
+    """Outcome of a failure: changed transfers, objective, and jobs that break a guarantee."""
 
     transfers: dict[str, tuple[TransferChange, ...]]
     objective: int | None
@@ -134,7 +134,7 @@ class _LeftOutcome(NamedTuple):
 def each_failure(
     effects: FailureEffects | PhaseFailures, kinds: Collection[PartKind] = KINDS, pairs: bool = False
 ) -> Iterator[FailureEffect]:
-    """The effect of the failure of each part alone, in the order of the cluster, and of each pair behind them.
+    """Yield the effect of the failure of each part alone, in the order of the cluster, then of each pair.
 
     Parameters
     ----------
@@ -175,11 +175,11 @@ class FailureEffects:
 
     @property
     def used_links(self) -> list[str]:
-        """Links on routes of jobs, in the order of the cluster."""
+        """Return the links on routes of jobs, in the order of the cluster."""
         return [link.name for link in self._instance.cluster.links if any(link.name in used for used in self._used)]
 
     def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
-        """What the failure of some parts at once does."""
+        """Return the effect of the failure of some parts at once."""
         left, routes = self._left(failed)
         if left not in self._outcomes:
             self._outcomes[left] = self._outcome(left, routes)
@@ -196,11 +196,11 @@ class FailureEffects:
         return FailureEffect(tuple(failed), tuple(names), rerouted, outcome.transfers, outcome.objective, tuple(broken))
 
     def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
-        """Which jobs stop, and the routes of those that are rerouted: all that an effect rests on."""
+        """Return which jobs stop, and the routes of those that are rerouted: all that an effect depends on."""
         return self._left(failed)[0]
 
     def links_after(self, failed: Sequence[FailedPart]) -> frozenset[str]:
-        """Names of the links that the jobs use that run after a failure."""
+        """Return the names of the links that the running jobs use after a failure."""
         left = self._left(failed)[0]
         ways = dict(left.rerouted)
         new = {name for found in ways.values() for way in found for name in way}
@@ -209,7 +209,7 @@ class FailureEffects:
         )
 
     def left(self, failed: Sequence[FailedPart]) -> tuple[Instance, Plan]:
-        """The instance of the jobs that run on what is left of the cluster, and the plan of these, timed anew.
+        """Return the instance of the jobs that run on what is left of the cluster, and their plan, timed anew.
 
         Raises
         ------
@@ -224,7 +224,7 @@ class FailureEffects:
         return self._plan(left, routes, timing, self._judged(kept, timing)[0])
 
     def stops(self, failed: Sequence[FailedPart]) -> bool:
-        """Whether some job stops; found without timing anything."""
+        """Return whether some job stops, without timing anything."""
         return bool(self._left(failed)[0].stopped)
 
     def _left(self, failed: Sequence[FailedPart]) -> tuple[_Left, Routes]:
@@ -246,7 +246,7 @@ class FailureEffects:
         return _Left(tuple(stopped), tuple(rerouted)), routes
 
     def _ways(self, job: int, routes: Routes) -> _Ways | None:
-        """Routes between any two servers of a job; None where one is missing."""
+        """Return the routes between any two servers of a job; None where one is missing."""
         own, found = routes.under(self._order.jobs[job].route_policy), []
         for pair in combinations(self._order.servers[job], 2):
             route = own.between(*pair)
@@ -271,7 +271,7 @@ class FailureEffects:
         return tuple(TransferChange(name, old, new) for (name, old), (_, new) in zip(before, after, strict=True))
 
     def _judged(self, kept: Sequence[int], timing: KeptTiming) -> tuple[int, tuple[str, ...]]:
-        """Objective of the jobs that run, and those of them that break what they guarantee."""
+        """Return the objective of the jobs that run, and those of them that break a guarantee."""
         jobs = [self._order.jobs[job] for job in kept]
         if timing.period is not None:
             paced = [(job.name, job.pace_us * job.iterations) for job in jobs if job.pace_us is not None]

@@ -36,11 +36,11 @@ class FiniteInsertion:
 
     @property
     def value(self) -> int:
-        """Objective of the scheduled jobs."""
+        """Return the objective of the scheduled jobs."""
         return self._value([scheduled for scheduled in self.schedule.scheduled if scheduled is not None])
 
     def insert(self, index: int, old: Assignment | None = None, latest: int | None = None) -> bool:
-        """Insert a job where it ends first; says whether there was room.
+        """Insert a job where it ends first; return whether there was room.
 
         Parameters
         ----------
@@ -62,13 +62,16 @@ class FiniteInsertion:
         return best is not None
 
     def ruin_and_recreate(self, index: int) -> bool:
-        """Insert a job that memory has no room for: some jobs are taken out, and inserted again after it."""
+        """Insert a job that memory has no room for, by removing some jobs and inserting them again after it."""
         scheduled = [other for other, it in enumerate(self.schedule.scheduled) if it is not None]
         ejected = self.rng.sample(scheduled, min(len(scheduled), self.rng.randint(1, _MOST_AWAY)))
         return self._reinsert([index], ejected, None)
 
     def step(self, first: int) -> bool:
-        """Insert a job and some near it again; kept where their ends are no worse, and says whether they are better."""
+        """Insert a job and some near it again; return whether the schedule got better.
+
+        The change is kept where it is no worse.
+        """
         near = self._near(first)
         ejected = [first, *self.rng.sample(near, min(len(near), self.rng.randint(0, _MOST_AWAY)))]
         before = self._score(ejected)
@@ -85,7 +88,7 @@ class FiniteInsertion:
         return after < before
 
     def last(self) -> int:
-        """The job that ends last, or with weighted ends any."""
+        """Return the job that ends last, or with weighted ends any."""
         scheduled = [index for index, it in enumerate(self.schedule.scheduled) if it is not None]
         return (
             self.rng.choice(scheduled)
@@ -94,7 +97,7 @@ class FiniteInsertion:
         )
 
     def _reinsert(self, new: Sequence[int], ejected: Sequence[int], latest: int | None) -> bool:
-        """Remove jobs and insert the new ones and them; all as before where one finds no room."""
+        """Remove jobs and insert the new ones and them; restore the schedule where one finds no room."""
         old = [(index, self.schedule.remove(index)) for index in ejected]
         assignments = {index: scheduled.assignment for index, scheduled in old}
         order = list(ejected)
@@ -134,14 +137,14 @@ class FiniteInsertion:
         yield from self.generator.of(self.schedule.placement, index, thorough=True)
 
     def _near(self, first: int) -> list[int]:
-        """Jobs that share GPUs or links with a job, those on its GPUs first."""
+        """Return the jobs that share GPUs or links with a job, those on its GPUs first."""
         placement, assignment = self.schedule.placement, self._scheduled(first).assignment
         found = dict.fromkeys(other for gpu in assignment.gpus for other in placement.on_gpu[gpu])
         found.update(dict.fromkeys(other for link in assignment.links for other in placement.on_link[link]))
         return [other for other in found if other != first][:_MOST_NEAR]
 
     def _score(self, jobs: Sequence[int]) -> tuple[int, int]:
-        """What some jobs add to the objective, and the sum of their ends."""
+        """Return what some jobs add to the objective, and the sum of their ends."""
         scheduled = [self._scheduled(index) for index in jobs]
         return self._value(scheduled), sum(it.end for it in scheduled)
 

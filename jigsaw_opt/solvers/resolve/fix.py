@@ -31,17 +31,29 @@ class Fix:
 
     @property
     def moment(self) -> int:
-        """Nothing new starts earlier, in microseconds."""
+        """Return the moment before which nothing new starts, in microseconds."""
         return self.before_us or 0
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is fixed."""
+        """Return whether nothing is fixed."""
         return not self.placements and not self.moment
 
 
 def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tuple[str, ...]]:
-    """The placements of some jobs of a plan, or of all, to be fixed.
+    """Return the placements of some jobs of a plan, or of all, to be fixed.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    jobs
+        Names of the jobs; None for all.
+
+    Returns
+    -------
+    dict[str, tuple[str, ...]]
+        By name of a job, the names of its GPUs in the order of its workers.
 
     Raises
     ------
@@ -62,12 +74,30 @@ def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tu
 
 
 def has_begun(job: JobPlan, moment: int) -> bool:
-    """Whether any block of a job starts before a moment."""
+    """Return whether any block of a job starts before a moment.
+
+    Parameters
+    ----------
+    job
+        The job in a plan.
+    moment
+        The moment, in microseconds.
+    """
     return any(block.start_us < moment for it in job.iterations[:1] for block in it.blocks)
 
 
 def misplaced(operations: Operations, job: OperationGraph, gpus: Sequence[str]) -> Iterator[str]:
-    """Why a job cannot be on the GPUs of these names, memory aside."""
+    """Yield why a job cannot be on GPUs, apart from memory.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    job
+        The compiled job.
+    gpus
+        Names of the GPUs, by worker.
+    """
     servers = operations.cluster.servers
     known = {name: s for name, (s, _) in operations.cluster.gpus.place_of.items()}
     if len(gpus) != job.slots:
@@ -85,7 +115,17 @@ def misplaced(operations: Operations, job: OperationGraph, gpus: Sequence[str]) 
 
 
 def problems(operations: Operations, plan: Plan, fix: Fix) -> Iterator[Problem]:
-    """Everything in a fix that no plan of the instance can honour, as far as that shows without a search."""
+    """Yield everything in a fix that no plan of the instance can honour, as far as that shows without a search.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    plan
+        The old plan.
+    fix
+        What must hold.
+    """
     jobs = {job.name: job for job in operations.jobs}
     for name, gpus in fix.placements.items():
         place = f'$.placements["{name}"]'
@@ -107,7 +147,17 @@ def problems(operations: Operations, plan: Plan, fix: Fix) -> Iterator[Problem]:
 
 
 def breaches(plan: Sequence[JobPlan], old: Plan, fix: Fix) -> Iterator[str]:
-    """Where a plan does not honour a fix that has no problems."""
+    """Yield where a plan does not honour a fix that has no problems.
+
+    Parameters
+    ----------
+    plan
+        The jobs of the new plan.
+    old
+        The old plan.
+    fix
+        What must hold.
+    """
     before = {job.name: job for job in old.data_parallel}
     for job in plan:
         if job.name in fix.placements and tuple(fix.placements[job.name]) != job.gpus:
@@ -121,7 +171,7 @@ def breaches(plan: Sequence[JobPlan], old: Plan, fix: Fix) -> Iterator[str]:
 
 
 def _history(job: JobPlan, moment: int) -> list[tuple[int, ...]]:
-    """Everything that starts before a moment: iteration, number, level or bucket, start."""
+    """Return everything that starts before a moment: iteration, slot or -1, level or bucket, start."""
     return [
         entry
         for i, it in enumerate(job.iterations)
@@ -134,7 +184,7 @@ def _history(job: JobPlan, moment: int) -> list[tuple[int, ...]]:
 
 
 def _unkept(operations: Operations, job: OperationGraph, old: JobPlan, fix: Fix) -> Iterator[Problem]:
-    """What forbids to keep the history of a job; see `problems`."""
+    """Yield what forbids keeping the history of a job; see `problems`."""
     place = f'$.before_us: job "{job.name}"'
     if not same_shape(job, old):
         yield Problem(place, "has begun, and its workers, iterations, levels or buckets are no longer the same")
@@ -149,7 +199,15 @@ def _unkept(operations: Operations, job: OperationGraph, old: JobPlan, fix: Fix)
 
 
 def same_shape(job: OperationGraph, old: JobPlan) -> bool:
-    """Whether an old plan of a job has as many workers, iterations and buckets as it, all of them with contributors."""
+    """Return whether an old plan of a job has as many workers, iterations and buckets as the job has now.
+
+    Parameters
+    ----------
+    job
+        The compiled job.
+    old
+        The job in the old plan.
+    """
     return (
         len(old.gpus) == job.slots
         and len(old.iterations) == job.iterations

@@ -63,29 +63,37 @@ class KeptOrder:
 
     @classmethod
     def of(cls, instance: Instance, plan: Plan) -> KeptOrder:
-        """That of a plan."""
-        # Cut, a huge server has no GPUs but those that plans need; this plan may be on others.
+        """Return the order of a plan.
+
+        Parameters
+        ----------
+        instance
+            The instance.
+        plan
+            Its plan.
+        """
+        # Compiling leaves a huge server only the GPUs that plans need; this plan may use others.
         operations = replace(compile_instance(instance), cluster=instance.cluster)
         return cls(operations, timetable_in(plan))
 
     @property
     def gpu_names(self) -> list[tuple[str, ...]]:
-        """By job, the GPU of each worker or slot."""
+        """Return, by job, the names of its GPUs by worker or slot."""
         return [job.gpus for job in self._old.plans]
 
     @cached_property
     def servers(self) -> list[list[int]]:
-        """By job, the indices of its servers, ascending."""
+        """Return, by job, the indices of its servers, ascending."""
         return [sorted({server for server, _ in gpus}) for gpus in self._gpus]
 
     @cached_property
     def starts(self) -> list[int]:
-        """By activity, its start in the plan, in microseconds."""
+        """Return, by activity, its start in the plan, in microseconds."""
         return starts_of(self._old)
 
     @property
     def period_us(self) -> int | None:
-        """Period of the plan; None on the finite horizon."""
+        """Return the period of the plan in microseconds; None on the finite horizon."""
         return self._old.period_us
 
     @cached_property
@@ -98,12 +106,12 @@ class KeptOrder:
 
     @cached_property
     def flat(self) -> FlatActivities:
-        """The activities without a failure."""
+        """Return the activities without a failure."""
         return flatten(self._network)
 
     @cached_property
     def begins(self) -> list[int]:
-        """By job, how many activities there are before it; all of them at the end."""
+        """Return, by job, how many activities there are before it; all of them at the end."""
         return [*self._network.jobs, len(self._network.activities)]
 
     @cached_property
@@ -111,7 +119,7 @@ class KeptOrder:
         return _in_order(self.flat, self.starts)
 
     def timed(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> KeptTiming | None:
-        """Everything as early as the order permits; None where the order does not repeat within one period.
+        """Return everything as early as the order permits; None where the order does not repeat within one period.
 
         Parameters
         ----------
@@ -130,7 +138,7 @@ class KeptOrder:
         return self.timed_as(self.patched(stopped, rerouted, routes))
 
     def timed_as(self, flat: FlatActivities) -> KeptTiming | None:
-        """As `timed`, of the activities of the plan with other durations, resources or waits."""
+        """Return the timing as `timed` does, for the activities with other durations, resources or waits."""
         why = "the order of a plan alone does not say when its operations start"
         self.operations.instance.require_no_power_caps(why)
         if self._old.period_us is None:
@@ -139,12 +147,22 @@ class KeptOrder:
         return None if found is None else KeptTiming(flat, found[1], found[0])
 
     def ends(self, timing: KeptTiming) -> list[int]:
-        """By job, its end in microseconds."""
+        """Return, by job, its end in microseconds."""
         ends = [start + length for start, length in zip(timing.starts, timing.flat.duration_us, strict=True)]
         return [max(ends[first:last]) for first, last in zip(self.begins, self.begins[1:], strict=False)]
 
     def timetable(self, timing: KeptTiming, stopped: Sequence[int], routes: Routes) -> tuple[Operations, Timetable]:
-        """The instance without the jobs that stopped, on what is left of the cluster, and their timetable."""
+        """Return the instance without the jobs that stopped, on what is left of the cluster, and their timetable.
+
+        Parameters
+        ----------
+        timing
+            Times of the activities.
+        stopped
+            Numbers of the jobs that stopped.
+        routes
+            Routes of the cluster that is left; it has the servers of the old one.
+        """
         kept = [job for job in range(len(self.jobs)) if job not in set(stopped)]
         left = self._restricted(kept, routes)
         gpus, begins = [self._gpus[job] for job in kept], [self.begins[job] for job in kept]
@@ -152,14 +170,27 @@ class KeptOrder:
         return left, timetable_of(left, begins, gpus, timing.starts, timing.period, levels)
 
     def longest(self, job: int, flat: FlatActivities) -> list[tuple[str, int]]:
-        """Each transfer of a job by name, or by number of its bucket: its longest duration over all iterations."""
+        """Return each transfer of a job with its longest duration over all iterations, in microseconds.
+
+        Parameters
+        ----------
+        job
+            Number of the job.
+        flat
+            The activities, numbered as those of the plan.
+
+        Returns
+        -------
+        list[tuple[str, int]]
+            The transfers by name, or by number of the bucket.
+        """
         blocks, names = self._operations_of(job)
         lengths = flat.duration_us[self.begins[job] : self.begins[job + 1]]
         size = len(blocks) + len(names)
         return [(name, max(lengths[len(blocks) + at :: size])) for at, name in enumerate(names)]
 
     def operation_name(self, activity: int) -> str:
-        """What an activity is: a block or a transfer of a shaped job, or a worker or bucket by its number."""
+        """Return what an activity is: a block or transfer by its name, or a worker or bucket by its number."""
         job = self.flat.job[activity]
         blocks, transfers = self._operations_of(job)
         at = (activity - self.begins[job]) % (len(blocks) + len(transfers))
@@ -169,7 +200,7 @@ class KeptOrder:
         return f"{kinds[1]} {transfers[at - len(blocks)]}"
 
     def _operations_of(self, job: int) -> tuple[list[str], list[str]]:
-        """Blocks and transfers of an iteration by name, or by number of the worker (from 0) and the bucket (from 1)."""
+        """Return the names of the blocks and transfers of an iteration; of a data-parallel job, the numbers."""
         count, operations = len(self.operations.jobs), self.operations
         if job < count:
             graph = operations.jobs[job]
@@ -178,7 +209,7 @@ class KeptOrder:
         return [block.name for block in shape.blocks], [transfer.name for transfer in shape.transfers]
 
     def _restricted(self, kept: Sequence[int], routes: Routes) -> Operations:
-        """Some jobs on another cluster with the same servers."""
+        """Return some jobs on another cluster with the same servers."""
         count, names = len(self.operations.jobs), {self.jobs[job].name for job in kept}
         instance = self.operations.instance
         jobs = tuple(job for job in instance.jobs if job.name in names)
@@ -193,7 +224,17 @@ class KeptOrder:
         return part
 
     def patched(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> FlatActivities:
-        """The activities without those of some jobs and with other transfers of others."""
+        """Return the activities without those of some jobs, and with other transfers of others.
+
+        Parameters
+        ----------
+        stopped
+            Numbers of the jobs that stopped.
+        rerouted
+            Numbers of the jobs whose transfers take other routes.
+        routes
+            Routes of the cluster that is left; it has the servers of the old one.
+        """
         durations, resources = list(self.flat.duration_us), list(self.flat.resources)
         arcs = list(self._arcs)
         for job in stopped:
@@ -219,27 +260,27 @@ class KeptOrder:
 
     @cached_property
     def _arcs(self) -> list[list[Arc]]:
-        """By job, what waits for what."""
+        """Return, by job, its arcs: which activity waits for which."""
         arcs: list[list[Arc]] = [[] for _ in self.jobs]
         for arc in self.flat.arcs:
             arcs[self.flat.job[arc.after]].append(arc)
         return arcs
 
     def _links_of(self, routes: Routes) -> dict[int, int]:
-        """By number of a link among the resources of another cluster, its number here."""
+        """Return, by number of a link among the resources of another cluster, its number here."""
         gpus = self.operations.cluster.gpu_count
         number = {link.name: gpus + at for at, link in enumerate(self.operations.cluster.links)}
         return {gpus + at: number[link.name] for at, link in enumerate(routes.cluster.links)}
 
 
 def timetable_in(plan: Plan) -> Timetable:
-    """The timetable of a plan."""
+    """Return the timetable of a plan."""
     jobs = tuple(job for job in plan.jobs if isinstance(job, JobPlan))
     return Timetable(jobs, plan.period_us, tuple(job for job in plan.jobs if isinstance(job, ShapedJobPlan)))
 
 
 def _earliest(flat: FlatActivities, order: Sequence[int]) -> list[int]:
-    """Earliest starts on the finite horizon where GPUs and links take activities in an order."""
+    """Return the earliest starts on the finite horizon where GPUs and links take activities in an order."""
     waits: list[list[tuple[int, int]]] = [[] for _ in order]
     for before, after, length, _ in flat.arcs:
         waits[after].append((before, length))
@@ -259,7 +300,7 @@ def _earliest(flat: FlatActivities, order: Sequence[int]) -> list[int]:
 
 
 def _in_order(flat: FlatActivities, starts: Sequence[int]) -> list[int]:
-    """All activities by their starts, each behind those that it waits for within one period."""
+    """Return all activities by their starts, each behind those that it waits for within one period."""
     waiting, after = [0] * len(starts), [list[int]() for _ in starts]
     for arc in flat.arcs:
         if arc.periods == 0:

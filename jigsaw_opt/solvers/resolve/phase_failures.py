@@ -21,7 +21,15 @@ __all__ = ["PhaseFailures", "effects_on"]
 
 
 def effects_on(instance: Instance, plan: Plan) -> FailureEffects | PhaseFailures:
-    """Effects of failures on a plan that `jigsaw_opt.checking.check` accepts for the instance."""
+    """Return the effects of failures on a plan that `jigsaw_opt.checking.check` accepts for the instance.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        Its plan.
+    """
     return PhaseFailures(instance, plan) if plan.is_phased else FailureEffects(KeptOrder.of(instance, plan))
 
 
@@ -48,11 +56,11 @@ class PhaseFailures:
             self._effects.append([(phase, FailureEffects(it)) for phase, it in zip(group.phases, kept, strict=True)])
 
     def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
-        """By phase, what stops and what is rerouted."""
+        """Return, by phase, what stops and what is rerouted."""
         return tuple(effects.cause(failed) for own in self._effects for _, effects in own)
 
     def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
-        """What the failure of some parts at once does."""
+        """Return the effect of the failure of some parts at once."""
         by_phase = {
             (g, p): (phase, effects.of(failed))
             for g, own in enumerate(self._effects)
@@ -84,7 +92,7 @@ class PhaseFailures:
         )
 
     def left(self, failed: Sequence[FailedPart]) -> tuple[Instance, Plan]:
-        """The instance of the jobs that run on what is left of the cluster, and the plan of these, timed anew.
+        """Return the instance of the jobs that run on what is left of the cluster, and their plan, timed anew.
 
         Raises
         ------
@@ -100,7 +108,9 @@ class PhaseFailures:
         return left, Plan(left.name, instance_sha256(left), "feasible", self._objective(ends), 0, groups)
 
     def _groups(self, failed: Sequence[FailedPart]) -> tuple[tuple[PhaseGroup, ...], set[str]]:
-        """Groups timed anew, and jobs that run in groups whose order does not say when any more.
+        """Return groups timed anew, and jobs that run in groups that cannot be timed any more.
+
+        A group cannot be timed where a phase does not repeat, or a detour leads over a link of another group.
 
         It does not where a phase does not repeat, or a detour leads over a link of another group.
         """
@@ -119,11 +129,11 @@ class PhaseFailures:
         return tuple(found), lost
 
     def _links(self, own: Sequence[tuple[Phase, FailureEffects]], failed: Sequence[FailedPart]) -> set[str]:
-        """Names of links that the jobs of a group use after a failure."""
+        """Return the names of links that the jobs of a group use after a failure."""
         return {name for _, effects in own for name in effects.links_after(failed)}
 
     def _phases(self, own: Sequence[tuple[Phase, FailureEffects]], failed: Sequence[FailedPart]) -> list[Phase] | None:
-        """Phases of a group timed anew; None where one does not repeat."""
+        """Return the phases of a group timed anew; None where one does not repeat."""
         releases = {job.name: job.release_us for job in self._instance.jobs}
         found, now = list[Phase](), 0
         for phase, effects in own:
@@ -149,18 +159,18 @@ class PhaseFailures:
 
 
 def _ends_us(groups: Sequence[PhaseGroup]) -> dict[str, int]:
-    """When each job ends, in microseconds."""
+    """Return when each job ends, in microseconds."""
     return {job.name: phase.end_of(job) for group in groups for phase in group.phases for job in phase.jobs}
 
 
 def _first_start_us(job: JobPlan | ShapedJobPlan) -> int:
-    """The earliest start of its operations in a repetition."""
+    """Return the earliest start of a job's operations in a repetition."""
     starts: Iterator[int] = (it.start_us for own in job.iterations for it in (*own.blocks, *own.transfers))
     return min(starts)
 
 
 def _transfers(effects: Sequence[FailureEffect]) -> dict[str, tuple[TransferChange, ...]]:
-    """By job, how long its transfers take at most over all phases."""
+    """Return, by job, how long its transfers take at most over all phases."""
     found: dict[str, dict[str, TransferChange]] = {}
     for effect in effects:
         for job, changes in effect.transfers.items():

@@ -47,14 +47,14 @@ class RemainingWork:
     done: int
 
     def total(self, objective: int | None) -> int | None:
-        """Objective of all jobs, where the rest has an objective."""
+        """Return the objective of all jobs, where the rest has an objective."""
         if objective is None:
             return None
         return max(self.done, objective) if self.instance.objective == "makespan" else self.done + objective
 
 
 def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
-    """What is left of a plan on a finite horizon at a moment.
+    """Return what is left of a plan on a finite horizon at a moment.
 
     An iteration counts as done where all of it has ended by then. One under way is lost, and done again. Where some
     iterations of a repetition of a phase are done, the others become a phase of their own, and the next repetitions
@@ -125,14 +125,14 @@ def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
 
 
 def _ended(phase: Phase, job: JobPlan | ShapedJobPlan, moment: int) -> int:
-    """How many iterations of a job have ended in all repetitions of a phase; they end in their order."""
+    """Return how many iterations of a job have ended in all repetitions of a phase; they end in their order."""
     since = moment - phase.start_us
     each = ((since - _end_us(it)) // (phase.period_us or 1) + 1 for it in job.iterations)
     return sum(min(phase.count, max(0, ended)) for ended in each)
 
 
 def _between(phase: Phase, job: JobPlan | ShapedJobPlan, first: int, end: int) -> JobPlan | ShapedJobPlan:
-    """The iterations of a job from one up to another, counted over all repetitions of a phase."""
+    """Return the iterations of a job from one up to another, counted over all repetitions of a phase."""
     numbers = [divmod(number, len(job.iterations)) for number in range(first, end)]
     period_us = phase.period_us or 0
     if isinstance(job, JobPlan):
@@ -141,14 +141,14 @@ def _between(phase: Phase, job: JobPlan | ShapedJobPlan, first: int, end: int) -
 
 
 def _later(iteration: _Iteration, us: int) -> _Iteration:
-    """An iteration so many microseconds later."""
+    """Return an iteration so many microseconds later."""
     blocks = (replace(it, start_us=it.start_us + us, end_us=it.end_us + us) for it in iteration.blocks)
     transfers = (replace(it, start_us=it.start_us + us, end_us=it.end_us + us) for it in iteration.transfers)
     return replace(iteration, blocks=tuple(blocks), transfers=tuple(transfers))
 
 
 def _span_us(jobs: Iterable[JobPlan | ShapedJobPlan]) -> int:
-    """From the first start of jobs to their last end, in microseconds."""
+    """Return the time from the first start of jobs to their last end, in microseconds."""
     every = [own for job in jobs for own in job.iterations]
     starts: Iterator[int] = (it.start_us for own in every for it in (*own.blocks, *own.transfers))
     return max(1, max(map(_end_us, every)) - min(starts))
@@ -160,7 +160,7 @@ def _end_us(iteration: WorkerIteration | ShapedIteration) -> int:
 
 
 def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instance, Plan]:
-    """What is left of a plan on a finite horizon at a moment at which all goes on, with the times of the plan.
+    """Return what is left of a plan on a finite horizon at a moment, with the times of the plan.
 
     Jobs and iterations that have ended are left out, and with them jobs of the plan that the instance lacks. Jobs whose
     depth rule looks at all of their iterations keep all of them until they end. Jobs that the plan lacks stay as they
@@ -191,13 +191,23 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
 
 
 def _forgetful(job: Job, rest: Job, model: Model) -> bool:
-    """Whether the depth rule asks the same of the rest of a job, whatever the levels of its first iterations were."""
+    """Return whether the depth rule asks the same of the rest of a job, whatever the levels of its first iterations."""
     whole, left = (it.depth.limits(it.workers, model.depth, it.iterations) for it in (job, rest))
     return whole.multiset is not None and whole.multiset == left.multiset
 
 
 def shifted_jobs(instance: Instance, plan: Plan, origin: int) -> tuple[Instance, Plan]:
-    """The same on a finite horizon with time counted from `origin`, in microseconds; releases before it are 0."""
+    """Return the instance and the plan on a finite horizon with time counted from `origin`.
+
+    Parameters
+    ----------
+    instance
+        The instance; releases before the origin become 0.
+    plan
+        Its plan.
+    origin
+        The new time 0, in microseconds.
+    """
     jobs = tuple(_job_from(job, origin) for job in instance.jobs)
     plans = tuple(_plan_from(job, origin) for job in plan.data_parallel)
     return altered(instance, jobs=jobs), plan.with_jobs(plans)
@@ -213,5 +223,5 @@ def _plan_from(job: JobPlan, origin: int) -> JobPlan:
 
 
 def _done(iterations: tuple[WorkerIteration, ...], moment: int) -> int:
-    """How many iterations have ended; they end in their order."""
+    """Return how many iterations have ended; they end in their order."""
     return sum(_end_us(it) <= moment for it in iterations)

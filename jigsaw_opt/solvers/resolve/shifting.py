@@ -12,7 +12,7 @@ __all__ = ["shifted"]
 
 
 def shifted(operations: Operations, decisions: Sequence[JobDecision], moment: int) -> list[JobDecision]:
-    """Decisions with the durations of now; levels, GPUs and the order on every GPU and link stay.
+    """Return decisions with the new durations; levels, GPUs and the order on every GPU and link stay.
 
     Where durations have not grown nothing starts later than it did, so the order alone bounds what a change costs.
 
@@ -58,7 +58,10 @@ class _JobClock:
         self.exchanged = 0
 
     def entries(self, number: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """Old start, iteration, bucket (0: a block), slot and job of every operation; sorted, a job keeps its order."""
+        """Yield old start, iteration, bucket (0: a block), slot and job of every operation.
+
+        Sorting them keeps the order of the job's operations.
+        """
         for i, (blocks, moves) in enumerate(zip(self.old.block_starts, self.old.transfer_starts, strict=True)):
             for slot, start in enumerate(blocks):
                 yield start, i, 0, slot, number
@@ -66,7 +69,7 @@ class _JobClock:
                 yield start, i, bucket, 0, number
 
     def next(self, iteration: int, bucket: int, slot: int) -> tuple[int, int, list[object]]:
-        """Earliest start, duration, and GPU or links of an operation."""
+        """Return the earliest start, duration, and GPU or links of an operation."""
         if iteration > self.iteration:
             self.iteration, self.barrier, self.exchanged = iteration, self.end, 0
         levels = self.old.levels[iteration]
@@ -78,7 +81,7 @@ class _JobClock:
         return max(ready, self.exchanged), duration, list(self.channel.links) if duration else []
 
     def lay(self, iteration: int, bucket: int, slot: int, start: int, end: int) -> None:
-        """Take in when an operation runs."""
+        """Record when an operation runs."""
         self.end = max(self.end, end)
         if bucket:
             self.moves[iteration][bucket - 1], self.exchanged = start, end
@@ -86,5 +89,5 @@ class _JobClock:
             self.blocks[iteration][slot] = start
 
     def decision(self) -> JobDecision:
-        """The job with its new starts."""
+        """Return the job with its new starts."""
         return JobDecision(self.old.gpus, self.old.levels, self.blocks, self.moves)

@@ -83,7 +83,9 @@ def _require_condition(method: Solver, instance: Instance, options: Options) -> 
 
 
 def _first_plans(instance: Instance, method: ControlledSolver, options: Options) -> Iterator[Timetable]:
-    """Plans that are likely to outlive a link: every job on one server, and links no faster than the ways around them.
+    """Yield plans that are likely to outlive the failure of a link.
+
+    In one of them every job is on one server; in the other, links are no faster than the ways around them.
 
     Those of slow links are timed anew in their order with the links as they are.
     """
@@ -102,7 +104,7 @@ def _first_plans(instance: Instance, method: ControlledSolver, options: Options)
 
 
 def _slowed(cluster: Cluster) -> Iterator[Link]:
-    """Each link with the bandwidth and latency of the way around it, where that is slower."""
+    """Yield each link with the bandwidth and latency of the way around it, where that is slower."""
     import networkx as nx
 
     graph: nx.Graph[Any] = nx.Graph()
@@ -121,7 +123,7 @@ def _slowed(cluster: Cluster) -> Iterator[Link]:
 
 
 def bridges(cluster: Cluster) -> frozenset[str]:
-    """Names of the links each of which alone joins what it joins."""
+    """Return the names of the links whose removal would separate two parts of the cluster."""
     import networkx as nx
 
     graph: nx.Graph[Any] = nx.Graph()
@@ -130,7 +132,7 @@ def bridges(cluster: Cluster) -> frozenset[str]:
 
 
 def _shared(options: Options, share: float) -> Options:
-    """The options with a share of their limits of time and work."""
+    """Return the options with a share of their limits of time and work."""
     limits = [None if limit is None else share * limit for limit in (options.time_limit, options.work_limit)]
     return replace(options, time_limit=limits[0], work_limit=limits[1])
 
@@ -150,7 +152,15 @@ class LinkFailures:
         self._worst: str | None = None
 
     def outlived(self, operations: Operations, timetable: Timetable) -> bool:
-        """Whether no failure stops a job of a plan or, with its order kept, makes one break what it guarantees."""
+        """Return whether no failure of a link stops a job or, with the order kept, makes one break a guarantee.
+
+        Parameters
+        ----------
+        operations
+            The compiled instance.
+        timetable
+            Its plan.
+        """
         effects = FailureEffects(KeptOrder(self._whole(operations), timetable), self._without)
         # What broke the last plan is likely to break this one.
         links = sorted(effects.used_links, key=lambda name: name != self._worst)
@@ -165,21 +175,21 @@ class LinkFailures:
         return True
 
     def _whole(self, operations: Operations) -> Operations:
-        """The instance with all of its links."""
+        """Return the instance with all of its links."""
         instance = altered(operations.instance, cluster=self._cluster)
         whole = replace(operations, instance=instance, cluster=self._cluster)
         whole.__dict__["routes"] = self._without(frozenset())
         return whole
 
     def _without(self, dead: frozenset[str]) -> Routes:
-        """Routes without some links; they stay known."""
+        """Return the routes without some links, computed once."""
         if dead not in self._routes:
             self._routes[dead] = Routes(self._cluster.without(dead))
         return self._routes[dead]
 
 
 def _of_all(instance: Instance, result: Result, options: Options) -> Result:
-    """The result with the bound and the proofs of all plans of the instance."""
+    """Return the result with the bound and the proofs of all plans of the instance."""
     bound = first_bound(compile_instance(instance), options)
     result = replace(result, bound=bound.value, proof=bound.proof)
     if result.plan is None or result.objective is None:

@@ -120,7 +120,7 @@ class _Resolving:
         return self.repair(improving=True) or self._search()
 
     def repair(self, *, improving: bool = False) -> StoppedBy | None:
-        """Offer the old plan with as little changed as its jobs need, and where asked, improve it; why it ended."""
+        """Offer the old plan with as few changes as its jobs need and, where asked, improve it; return why it ended."""
         asked = demands(self.operations)
         if asked is None:
             return StoppedBy.COMPLETED
@@ -133,7 +133,7 @@ class _Resolving:
         return self._on_cyclic_horizon(kept) if now.horizon == "cyclic" else self._on_finite_horizon(kept, improving)
 
     def _released(self, job: OperationGraph) -> OperationGraph:
-        """What has not begun starts no earlier than the moment."""
+        """Return a job that starts no earlier than the moment, unless it has begun."""
         return job if job.name in self.begun else replace(job, release_us=max(job.release_us, self.fix.moment))
 
     def _on_finite_horizon(self, kept: Mapping[int, JobPlan], improving: bool) -> StoppedBy | None:
@@ -152,7 +152,7 @@ class _Resolving:
         return self._improve(found, unassigned) if improving else None
 
     def _insertion(self) -> FiniteInsertion:
-        """A schedule that holds what has started.
+        """Return a schedule that holds what has started.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class _Resolving:
         return FiniteInsertion(schedule, self.fixed, self.rng)
 
     def _insert(self, insertion: FiniteInsertion, unassigned: Sequence[int]) -> bool:
-        """Lay the unassigned jobs; says whether all found room."""
+        """Insert the unassigned jobs; return whether all found room."""
         left = [index for index in unassigned if not self._counted(insertion.insert(index), index)]
         for _ in range(_ROOM_TRIES if left else 0):
             if self._reason() is not None:
@@ -189,7 +189,7 @@ class _Resolving:
         return not left
 
     def _anew(self) -> FiniteInsertion | None:
-        """All jobs inserted anew, what is fixed first; None where no order tried leaves all of them room."""
+        """Insert all jobs anew, what is fixed first; return None where no order tried leaves all of them room."""
         for _ in range(_ORDERS):
             insertion, order = self._insertion(), list(range(len(self.operations.jobs)))
             self.rng.shuffle(order)
@@ -200,7 +200,7 @@ class _Resolving:
         return None
 
     def _by_work(self, jobs: Iterable[int]) -> list[int]:
-        """What is bound to its GPUs first, then the longest."""
+        """Return jobs that are bound to their GPUs first, then the longest."""
 
         def key(index: int) -> tuple[bool, int]:
             bound = index in self.fixed or self.operations.jobs[index].name in self.begun
@@ -209,7 +209,7 @@ class _Resolving:
         return sorted(jobs, key=key)
 
     def _improve(self, insertion: FiniteInsertion, changed: Sequence[int]) -> StoppedBy | None:
-        """Ruin and recreate, around the changed jobs and what ends last; with a limit and a fix until then."""
+        """Ruin and recreate around the changed jobs and what ends last; with a limit and a fix until that limit."""
         idle = 0
         patience = math.inf if self._limited and not self.fix.empty else _PATIENCE
         while (reason := self._reason()) is None and idle < patience and not (self.fix.empty and self._improved_enough):
@@ -242,7 +242,7 @@ class _Resolving:
                 self.solve_state.offer(plan)
 
     def _old_gpus(self, kept: Mapping[int, JobPlan]) -> dict[int, Sequence[int]]:
-        """GPUs of the old jobs that cannot stay as they lie but may stay where they are."""
+        """Return the GPUs of the old jobs that cannot keep their times but may stay on their GPUs."""
         old, number = {job.name: job for job in self.plan.data_parallel}, self.data.number
         return {
             index: [number[gpu] for gpu in old[job.name].gpus]
@@ -264,7 +264,7 @@ class _Resolving:
 
     @property
     def _improved_enough(self) -> bool:
-        """Whether the search is due: what it does anew may be better than any step from the old plan."""
+        """Return whether the search is due: what it does anew may be better than any step from the old plan."""
         options = self.solve_state.options
         time, work = options.time_limit, options.work_limit
         late = time is not None and self.solve_state.seconds >= _IMPROVEMENT_SHARE * time
@@ -283,7 +283,7 @@ class _Resolving:
         return self.solve_state.reason()
 
     def _counted(self, success: bool, index: int) -> bool:
-        """Count the work of inserting a job a few times."""
+        """Count the work of inserting a job a few times; return `success`."""
         job = self.operations.jobs[index]
         self.work += job.iterations * (len(job.blocks) + len(job.transfers)) * _PLACES_A_STEP * _WORK_OF_OPERATION
         return success
