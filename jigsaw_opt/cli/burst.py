@@ -104,7 +104,7 @@ def _setting(arguments: argparse.Namespace) -> BurstSetting:
 
 
 def _measured_costs(arguments: argparse.Namespace) -> BurstCosts:
-    """Costs of layer profiles; every file's problems are collected."""
+    """Return costs of layer profiles; every file's problems are collected."""
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.cli.source import layer_graph
     from jigsaw_opt.documents.reading import read_file

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(violations: Sequence[Violation]) -> None:
-    """Each broken rule with where it stands, and below it every place that breaks it."""
+    """Print each broken rule with where it stands, and below it every place that breaks it."""
     from jigsaw_opt.text import printable
 
     for (rule, read), broken in groupby(violations, key=attrgetter("rule", "read")):

@@ -203,7 +203,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _models(arguments: argparse.Namespace) -> dict[str, Model]:
-    """Models of the profiles, called after their files; every file's problems are collected."""
+    """Return models of the profiles, called after their files; every file's problems are collected."""
     from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 
     models: dict[str, Model] = {}
@@ -304,7 +304,7 @@ def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
 
 
 def _gpu(arguments: argparse.Namespace) -> GpuType:
-    """Figures of the GPU: those given, and for others those of its data sheet."""
+    """Return figures of the GPU: those given, and for others those of its data sheet."""
     from dataclasses import replace
 
     from jigsaw_opt.errors import UsageError

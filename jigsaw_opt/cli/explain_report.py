@@ -147,7 +147,7 @@ def _print_gains(instance: Instance, gains: Sequence[JobChange]) -> None:
 
 
 def _print_workers(job: JobExplanation) -> None:
-    """Where the time of its GPUs goes; neighbours with the same times are one line."""
+    """Print where the time of its GPUs goes; neighbours with the same times are one line."""
     kinds = [kind for kind in KINDS if any(worker.time_us[kind] for worker in job.workers)]
     titles, rows = [TITLES[kind] for kind in kinds], []
     for times, group in groupby(job.workers, key=lambda worker: tuple(worker.time_us[kind] for kind in kinds)):

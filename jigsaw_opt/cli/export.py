@@ -217,7 +217,7 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
 
 
 def _kinds(text: str | None) -> list[tuple[str, str]]:
-    """Patterns of names with their kinds."""
+    """Return patterns of names with their kinds."""
     from jigsaw_opt.errors import UsageError
 
     found = []

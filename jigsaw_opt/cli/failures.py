@@ -109,7 +109,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Pla
 
 
 def _kinds(text: str) -> list[PartKind]:
-    """Kinds of parts, as they are written behind `--kinds`."""
+    """Return kinds of parts, as they are written behind `--kinds`."""
     from jigsaw_opt.solvers.resolve.failed_parts import KINDS
 
     names = [name.strip() for name in text.split(",")]
@@ -137,7 +137,7 @@ def _require_limit(arguments: argparse.Namespace) -> None:
 def _found(
     arguments: argparse.Namespace, options: Options, kinds: list[PartKind], instance: Instance, plan: Plan
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
-    """Effects, and repairs of those that hit a job where they are asked for; after a signal, of no more."""
+    """Return effects, and repairs of those that hit a job where they are asked for; after a signal, of no more."""
     from jigsaw_opt.solvers.resolve.failures import each_failure
     from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 
@@ -159,7 +159,7 @@ def _found(
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    """Of each repair."""
+    """Return the options of each repair."""
     from jigsaw_opt.solvers.options import Options
 
     limit = _SHORT_SECONDS if arguments.time_limit is None else arguments.time_limit

@@ -165,7 +165,7 @@ def _request(arguments: argparse.Namespace) -> OwnRequest:
 
 
 def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Problem]:
-    """Profiles that no job has: their figures would be left out, and those of a data sheet taken in their place."""
+    """Yield profiles that no job has: their figures would be left out, and those of a data sheet taken instead."""
     from jigsaw_opt.errors import Problem
     from jigsaw_opt.text import named
 

@@ -119,7 +119,7 @@ def _hand_over(arguments: argparse.Namespace, document: dict[str, Any], show: Ca
 
 
 def _run_piper(arguments: argparse.Namespace, data: bytes) -> int:
-    """Stages with degrees of data and tensor parallelism."""
+    """Run Piper's optimiser: stages with degrees of data and tensor parallelism; return the exit code."""
     from dataclasses import asdict
 
     from jigsaw_opt.documents.readers.piper import read_piper
@@ -214,7 +214,7 @@ def _levels(arguments: argparse.Namespace) -> list[Level]:
 
 
 def _positive(option: str, text: str) -> list[int]:
-    """Whole numbers above 0, separated by commas."""
+    """Return whole numbers above 0, separated by commas."""
     from jigsaw_opt.errors import UsageError
 
     parts = [part.strip() for part in text.split(",")]

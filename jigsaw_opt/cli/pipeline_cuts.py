@@ -201,7 +201,7 @@ def _print(arguments: argparse.Namespace, found: JointPlan) -> None:
 
 
 def _document(found: JointPlan) -> dict[str, Any]:
-    """Everything about a plan, as what JSON is made of."""
+    """Return everything about a plan, as what JSON is made of."""
     from dataclasses import asdict
 
     from jigsaw_opt.planning.joint.comparison import rows_of

@@ -168,7 +168,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _given(pairs: list[str]) -> dict[str, Any]:
-    """Arguments as JSON values; what is no JSON is a string."""
+    """Return arguments as JSON values; what is no JSON is a string."""
     from jigsaw_opt.errors import UsageError
 
     given: dict[str, Any] = {}

@@ -189,7 +189,7 @@ def inputs_of(arguments: argparse.Namespace, workloads: Iterable[str]) -> list[s
 
 
 def seeds_of(text: str) -> list[int]:
-    """Seeds as in ``0,1,2``.
+    """Return seeds as in ``0,1,2``.
 
     Raises
     ------

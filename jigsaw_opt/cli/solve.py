@@ -227,7 +227,7 @@ def _require_warm(arguments: argparse.Namespace) -> None:
 def _solved(
     instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None, old: Plan | None
 ) -> Result:
-    """From scratch, or from the plan of this instance or another one."""
+    """Return the result of a solve from scratch, or from the plan of this instance or another one."""
     from jigsaw_opt.solvers.resolve import Fix, placements_of
     from jigsaw_opt.solvers.solve import solve
 

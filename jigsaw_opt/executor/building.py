@@ -119,7 +119,7 @@ def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0)
 
 
 def replica(network: Network, bounds: Sequence[int], batch_size: int, levels: Sequence[int] = ()) -> Replica:
-    """Replica of `network` in segments.
+    """Return the replica of `network` in segments.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def run_name(units: Sequence[str]) -> str:
 
 
 def _runs(segments: Sequence[str], units: Sequence[str], place: Place, report: Report) -> list[int]:
-    """Bounds of the runs of `units` that the names of `segments` tell; they must be all units in order."""
+    """Return bounds of the runs of `units` that the names of `segments` tell; they must be all units in order."""
     ends = {
         run_name(units[low : high + 1]): (low, high) for low in range(len(units)) for high in range(low, len(units))
     }
@@ -291,7 +291,7 @@ def even_segments(network: Network, parts: int) -> tuple[int, ...]:
 
 
 def _operations(network: Network) -> list[int]:
-    """Floating-point operations of each unit in a forward pass over two samples, counted on shapes."""
+    """Return floating-point operations of each unit in a forward pass over two samples, counted on shapes."""
     from torch.func import functional_call
     from torch.utils.flop_counter import FlopCounterMode
 

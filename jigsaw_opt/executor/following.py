@@ -306,7 +306,7 @@ class PlanTurns:
         )
 
     def _is_past(self, job: int, worker: int, counter: str, each: int, iteration: int) -> bool:
-        """Whether more than `iteration` have ended, of which `each` counts, since the first one of the worker."""
+        """Return whether more than `iteration` have ended since the worker's first one; `each` counts make one."""
         first = f"first {job} {worker}"
         return bool(
             self._store.check(first) and self._store.get(first) + self._store.add(counter, 0) // each > iteration

@@ -30,7 +30,7 @@ class LeveledModel(nn.Module, ABC):
 
     @abstractmethod
     def bucket_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
-        """Trained parameters of buckets 1 to D, bucket 1 at the output side."""
+        """Return trained parameters of buckets 1 to D, bucket 1 at the output side."""
 
     @abstractmethod
     def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
@@ -50,11 +50,11 @@ class LeveledModel(nn.Module, ABC):
         return len(self.bucket_parameters())
 
     def beyond(self, level: int) -> tuple[nn.Parameter, ...]:
-        """Trained parameters that a backward pass to `level` does not reach."""
+        """Return trained parameters that a backward pass to `level` does not reach."""
         return tuple(p for bucket in self.bucket_parameters()[level:] for p in bucket)
 
     def partial_loss(self, batch: Any, level: int, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Return mean loss of `batch`, with a graph that reaches down to `level` and no further.
+        """Return the mean loss of `batch`, with a graph that reaches down to `level` and no further.
 
         Parameters
         ----------

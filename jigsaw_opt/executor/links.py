@@ -59,7 +59,7 @@ class LinkFit:
         return self.latency_us * sample.steps + self.byte_us * sample.volume
 
     def residual(self, sample: AllReduceSample) -> float:
-        """Relative residual of a sample: 0.1 where it took a tenth longer than the fit says."""
+        """Return the relative residual of a sample: 0.1 where it took a tenth longer than the fit says."""
         return sample.time.median / self.time_us(sample) - 1
 
 
@@ -90,7 +90,7 @@ def link_profile(workers: int, sizes: Sequence[int], repeats: int, backend: str 
 
 
 def fit(samples: Sequence[AllReduceSample]) -> LinkFit:
-    """Latency and time a byte that fit the samples best, which differ in size."""
+    """Return the latency and time a byte that fit the samples best, which differ in size."""
     return LinkFit(*fit_two((s.steps, s.volume, s.time.median) for s in samples))
 
 

@@ -119,7 +119,7 @@ def subject_of(name: str, made: Any, is_of_worker: bool) -> OwnSubject | None:
 
 
 def _is_in_stages(found: Mapping[str, Any]) -> bool:
-    """Whether it is as only a pipeline takes it: a list of stages, or an optimiser as a function of parameters."""
+    """Return whether only a pipeline takes it: a list of stages, or an optimiser as a function of parameters."""
     optimiser = found.get("optimiser")
     is_function = callable(optimiser) and not isinstance(optimiser, torch.optim.Optimizer)
     return is_function or isinstance(found["model"], (list, tuple))

@@ -57,7 +57,7 @@ class OwnModel(LeveledModel):
         self._buckets = tuple(map(tuple, buckets))
 
     def bucket_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
-        """Trained parameters of buckets 1 to D, bucket 1 at the output side."""
+        """Return trained parameters of buckets 1 to D, bucket 1 at the output side."""
         return self._buckets
 
     def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:

@@ -314,7 +314,7 @@ def _end_at_once() -> None:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """`error`, or where it cannot travel to another process its name and message."""
+    """Return `error`, or where it cannot travel to another process its name and message."""
     try:
         return pickle.loads(pickle.dumps(error))  # type: ignore[no-any-return]
     except (TypeError, AttributeError, ImportError, pickle.PicklingError):

@@ -66,7 +66,7 @@ class LevelSchedule:
             raise UsageError(f"a mean depth is 0 to 1, not {self.mean_depth}")
 
     def levels(self, iteration: int) -> tuple[int, ...]:
-        """Level of each worker in `iteration`, from 0."""
+        """Return the level of each worker in `iteration`, from 0."""
         turn = (iteration - self.warm_up) // self.granularity
         if self.rule == "full" or iteration < self.warm_up:
             return (self.depth,) * self.workers

@@ -49,11 +49,11 @@ class SegmentedModel(LeveledModel):
         self._buckets = tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
 
     def cut(self, level: int) -> int:
-        """Return number of segments that a backward pass to `level` leaves out; `level` 0 leaves out all."""
+        """Return the number of segments that a backward pass to `level` leaves out; `level` 0 leaves out all."""
         return len(self.segments) - (self.levels[level - 1] if level else 0)
 
     def own_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
-        """Trained parameters of each segment, a shared one only in the first."""
+        """Return trained parameters of each segment, a shared one only in the first."""
         seen: set[nn.Parameter] = set()
         owned = []
         for parameters in self._held():
@@ -63,7 +63,7 @@ class SegmentedModel(LeveledModel):
         return tuple(owned)
 
     def bucket_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
-        """Trained parameters of buckets 1 to D, bucket 1 at the output side."""
+        """Return trained parameters of buckets 1 to D, bucket 1 at the output side."""
         return self._buckets
 
     def _held(self) -> Iterator[Iterator[nn.Parameter]]:
@@ -73,7 +73,7 @@ class SegmentedModel(LeveledModel):
         yield chain(last.parameters(), self.loss.parameters() if isinstance(self.loss, nn.Module) else ())
 
     def forward(self, inputs: Any) -> Any:
-        """Output of the last segment."""
+        """Return the output of the last segment."""
         for segment in self.segments:
             inputs = segment(inputs)
         return inputs

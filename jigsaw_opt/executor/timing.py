@@ -27,7 +27,7 @@ class Spread:
 
 
 def spread(times_us: Iterable[float]) -> Spread:
-    """Median and quartiles of at least one time."""
+    """Return the median and quartiles of at least one time."""
     times = list(times_us)
     low, median, high = quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
     return Spread(median, low, high)

@@ -193,7 +193,7 @@ class Worker:
                 exchange.run(bucket, levels, gradients)
 
     def state(self) -> dict[str, Any]:
-        """Everything that training depends on, copied to the CPU: parameters, buffers, optimiser, iterations run.
+        """Return all that training depends on, copied to the CPU: parameters, buffers, optimiser, iterations run.
 
         Of a training of the user's own also its schedule, random generators and the position in its data.
 

@@ -40,7 +40,7 @@ class Share:
     slowdown: float | None = None
 
     def depth(self, job: int) -> Depth:
-        """Depth rule of a job of this share."""
+        """Return the depth rule of a job of this share."""
         return self.depths[self.jobs.index(job)] if self.depths else FullDepth()
 
     def without(self, job: int) -> Share:

@@ -81,7 +81,7 @@ class LiveExplanation:
     complete: bool = True
 
     def plain(self) -> Plain:
-        """As an object of JSON."""
+        """Return the explanation as an object of JSON."""
         remedies = [
             {
                 "kind": one.kind,
@@ -112,7 +112,7 @@ class LiveExplanation:
 
 
 def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds: float) -> LiveExplanation:
-    """Why a job waits or runs as it does.
+    """Return why a job waits or runs as it does.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Seque
 
 
 def _refusal(state: ClusterState, job: LiveJob, free: Sequence[int]) -> str | None:
-    """Why none of the free GPUs takes the job, by type; None where some do."""
+    """Return why none of the free GPUs takes the job, by type; None where some do."""
     setting, own, reason = state.setting, job.active.job, None
     types: dict[str, list[int]] = {}
     for gpu in free:

@@ -164,7 +164,7 @@ class LiveScheduler:
             return self._step(now_us, budget_s, None)
 
     def explain(self, job: str, seconds: float = 2.0) -> LiveExplanation:
-        """Why a job waits or runs as it does, and what would start it or make it faster; nothing changes.
+        """Return why a job waits or runs as it does, and what would start it or make it faster; change nothing.
 
         It looks at copies of this scheduler alone, which meanwhile takes events and steps. What would start a job is
         tried on them, and takes a step of the policy each.

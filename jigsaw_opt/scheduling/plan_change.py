@@ -39,7 +39,7 @@ class JobAssignment:
     slowdown: float | None = None
 
     def plain(self) -> Plain:
-        """As it stands in a state."""
+        """Return the assignment as it stands in a state."""
         gpus, partners = list(self.gpus), list(self.partners)
         depth = self.depth.keyed()
         return {"job": self.job, "gpus": gpus, "depth": depth, "partners": partners, "slowdown": self.slowdown}

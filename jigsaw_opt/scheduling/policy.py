@@ -131,7 +131,7 @@ class ClusterSetting:
         return JoinedServers(self.cluster)
 
     def part_of(self, dead: frozenset[int] = frozenset()) -> tuple[int, ...]:
-        """For each server the number of its part of the cluster while the links `dead` are down (placement)."""
+        """Return for each server the number of its part of the cluster while the links `dead` are down (placement)."""
         return self._joined.parts(dead)
 
     def pools_up(self, dead: frozenset[int]) -> tuple[tuple[GpuPool, ...], ...]:
@@ -312,7 +312,7 @@ class Selective(Scheduler, Protocol):
     """A policy at work that cannot run every job."""
 
     def refuses(self, job: TraceJob) -> str | None:
-        """Why it cannot run `job` in its setting, whatever else there is, or None. It keeps nothing of the job."""
+        """Return why it can never run `job` in its setting, or None; it remembers nothing of the job."""
 
 
 def refusal(scheduler: Scheduler, jobs: Iterable[TraceJob]) -> str | None:
@@ -368,7 +368,7 @@ class Stateless:
     __slots__ = ()
 
     def state(self) -> Plain:
-        """Nothing."""
+        """Return an empty state."""
         return {}
 
     def restore(self, state: Plain, observation: Observation) -> None:

@@ -41,7 +41,7 @@ class PolicyAtWork:
         return isinstance(self._scheduler, Resumable)
 
     def refusal(self, jobs: Iterable[TraceJob]) -> str | None:
-        """Why it cannot run the first of `jobs` that it refuses; None where it takes all."""
+        """Return why it cannot run the first of `jobs` that it refuses; None where it takes all."""
         return refusal(self._scheduler, jobs)
 
     def learn(self, ended: Iterable[tuple[TraceJob, int]]) -> None:

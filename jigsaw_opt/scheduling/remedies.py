@@ -145,7 +145,7 @@ def tried(state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: 
 
 
 def _try_together(trials: _RemedyTrials, repairs: Sequence[Remedy], leaving: Sequence[Remedy]) -> None:
-    """All that is out comes back, and as few jobs leave as it then takes, those that end first before others."""
+    """Try the return of all that is out, with as few jobs leaving as it takes, those that end first before others."""
     kind = repairs[0].kind if repairs else "gpus"
     least, most = 0 if len(repairs) > 1 else 1, len(leaving)
 
@@ -278,5 +278,5 @@ def pace_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
 
 
 def count_gpus(count: int) -> str:
-    """So many GPUs, in words."""
+    """Return a number of GPUs in words."""
     return f"{count} GPU{'' if count == 1 else 's'}"

@@ -206,7 +206,7 @@ def _shape(limits: NumberLimits) -> Shape:
 
 
 def _check(tree: Plain, state: ClusterState, report: Report) -> None:
-    """Every number and name is of something that there is, and there once."""
+    """Check that every number and name is of something that there is, and there once."""
     cluster, performance = state.setting.cluster, state.setting.performance
     servers, links = {server.name for server in cluster.servers}, {link.name for link in cluster.links}
     for key, known in (("lost", servers), ("drained", servers), ("links_down", links)):

@@ -231,7 +231,7 @@ class Simulation:
         return [time_us for time_us in times if time_us is not None]
 
     def _decision_us(self) -> int | None:
-        """When the policy is asked next, or None where nothing has happened, or no GPU is up."""
+        """Return when the policy is asked next, or None where nothing has happened, or no GPU is up."""
         if self._failing.all_down:
             return None
         if self._trigger.asked:

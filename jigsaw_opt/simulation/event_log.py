@@ -112,7 +112,7 @@ class Trigger:
     ended: list[int] = field(default_factory=list)
 
     def plain(self) -> Plain:
-        """As it stands in a snapshot."""
+        """Return the trigger as it stands in a snapshot."""
         return asdict(self)
 
     @staticmethod
@@ -226,7 +226,7 @@ class EventLog:
         self.outcome.rounds.append(record)
 
     def plain(self) -> Plain:
-        """As they stand in a snapshot."""
+        """Return the records as they stand in a snapshot."""
         return {
             "outcome": self.outcome.plain(),
             "crowd": self.crowd.plain(),

@@ -113,7 +113,7 @@ def _with(options: _Unstated, key: str, value: str) -> _Unstated | None:
 
 
 def _matrix(lines: Lines) -> tuple[list[str], dict[str, tuple[int, list[str]]]]:
-    """Names of the columns with GPUs, and the number of the line and the cells under these columns of each GPU."""
+    """Return the names of the columns with GPUs, and for each GPU its line number and its cells under these columns."""
     names: list[str] = []
     places: list[int] = []
     rows: dict[str, tuple[int, list[str]]] = {}
@@ -172,7 +172,7 @@ def _check_row(lines: Lines, names: Sequence[str], name: str, number: int, row: 
 
 
 def _islands(count: int, pairs: Pairs, rates: Mapping[str, int]) -> Iterator[tuple[int, int | None]]:
-    """Yield number of GPUs of each server, and the rate of its fabric; None where it has one GPU.
+    """Yield the number of GPUs of each server, and the rate of its fabric; None where it has one GPU.
 
     Connections are taken from the fastest on, as Kruskal does: the last that joins two parts is the slowest needed.
     """
@@ -195,7 +195,7 @@ def _rate(cell: str, rates: Mapping[str, int]) -> int:
 
 
 def _host(name: str, islands: Sequence[tuple[int, int | None]], options: _Unstated) -> Cluster:
-    """One machine; its first switch, or else its only server, is where the network is plugged in."""
+    """Return a machine; the network is plugged in at its first switch, or else at its only server."""
     names = [name] if len(islands) == 1 else [f"{name}.{k}" for k in range(len(islands))]
     servers = [_server(each, *island, options) for each, island in zip(names, islands, strict=True)]
     if len(servers) == 1:

@@ -271,7 +271,7 @@ def run_slowdown(setting: Setting, record: JobRecord) -> float:
 
 
 def restarts_so_far(outcome: SimulationOutcome) -> list[int]:
-    """Restarts up to each round: starts of jobs on other GPUs or after a wait, but the first start of each."""
+    """Return the restarts up to each round: starts on other GPUs or after a wait, but the first start of each job."""
     first = Counter(record.start_us for record in outcome.jobs)
     return list(accumulate(record.moved - first.pop(record.time_us, 0) for record in outcome.rounds))
 
@@ -292,7 +292,7 @@ def quantile(values: Sequence[float], share: float) -> float | None:
 
 
 def _credit_us(setting: Setting, record: JobRecord) -> float:
-    """GPU time that the work done takes alone at full depth on the GPUs asked for."""
+    """Return GPU time that the work done takes alone at full depth on the GPUs asked for."""
     return record.alone_us * (record.done / record.work) * setting.workload.jobs[record.index].gpus
 
 

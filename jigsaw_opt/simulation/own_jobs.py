@@ -229,7 +229,7 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
 
 
 def _why(performance: Profiled, name: str, path: str) -> Problem | None:
-    """Why no GPU of the cluster runs a model; None where some do."""
+    """Return why no GPU of the cluster runs a model; None where some do."""
     model, servers = performance.models[name], performance.cluster.servers
     fitting = [server.gpu_memory for server in servers if server.gpu_type in model.gpu_types]
     if not fitting:
@@ -297,7 +297,7 @@ def _cluster(request: OwnRequest, problems: list[Problem]) -> Cluster | None:
 
 
 def _networks(request: OwnRequest, cluster: Cluster | None, problems: list[Problem]) -> dict[str, Model]:
-    """Estimated models by the words that jobs use for them; words of measured models are left out."""
+    """Return estimated models by the words that jobs use for them; words of measured models are left out."""
     found: dict[str, Model] = {}
     for word in dict.fromkeys(job.model for job in request.jobs):
         network, batch = _network(word)
@@ -315,7 +315,7 @@ def _networks(request: OwnRequest, cluster: Cluster | None, problems: list[Probl
 
 
 def _network(word: str) -> tuple[str, int]:
-    """Network and batch, the usual one where the word has none."""
+    """Return network and batch, the usual one where the word has none."""
     found = _MODEL.fullmatch(word)
     return (found["network"], int(found["batch"])) if found else (word, BATCHES.get(word, 1))
 

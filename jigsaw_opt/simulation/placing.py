@@ -50,7 +50,7 @@ def by_priority(
     down: Collection[int] = (),
     dead: frozenset[int] = frozenset(),
 ) -> tuple[Share, ...]:
-    """Shares of the jobs that run, with preemption, where those first in `order` come first.
+    """Return shares of the jobs that run, with preemption, where those first in `order` come first.
 
     A job for which too few GPUs are left is passed over, and one that goes on keeps its GPUs. ``consolidated`` also
     passes over a job that no few servers have room for, and moves jobs that come later out of the way of earlier ones.

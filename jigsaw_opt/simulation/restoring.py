@@ -87,7 +87,7 @@ def _shape(setting: Setting, limits: NumberLimits, idle_rounds: int) -> Shape:
 
 
 def _check_numbers(tree: Plain, place: Place, report: Report) -> None:
-    """Every job is once where it is: first jobs of the workload active or ended, active ones running or not."""
+    """Check that the first jobs of the workload are active or ended, each once, and active ones run or not."""
     active, ended = _jobs(tree["active"]), _jobs(tree["books"]["outcome"]["jobs"])
     in_order = "held" in tree or active == sorted(active)
     held = [index for index, _ in tree.get("held", ())]
@@ -118,7 +118,7 @@ def _once(jobs: Sequence[int], among: Iterable[int]) -> bool:
 
 
 def _check_times(tree: Plain, setting: Setting, place: Place, report: Report) -> None:
-    """Jobs begin after they are submitted, run after they begin, and end at last."""
+    """Check that jobs begin after they are submitted, run after they begin, and end at last."""
     jobs = setting.workload.jobs
     records = (((place, "books"), "outcome"), "jobs")
     for k, record in enumerate(tree["books"]["outcome"]["jobs"]):
@@ -132,7 +132,7 @@ def _check_times(tree: Plain, setting: Setting, place: Place, report: Report) ->
 
 
 def _check_active(tree: Plain, setting: Setting, place: Place, report: Report) -> None:
-    """Active jobs have work left, and no more time behind them than there was."""
+    """Check that active jobs have work left, and no more time behind them than there was."""
     now_us = tree["now_us"]
     crowd_now = Meter.restored(tree["books"]["crowd"], len(tree["active"])).at(now_us)
     arrived = set(tree["trigger"]["arrived"])

@@ -78,7 +78,7 @@ class Running:
             self.saved_gpu_us = self.active.gpu_us + (last_us - self.settled_us) * len(share.gpus) // len(share.jobs)
 
     def next_us(self) -> int:
-        """When it ends or its pace changes, whichever is first, if nothing else happens."""
+        """Return when it ends or its pace changes, whichever is first, if nothing else happens."""
         assert self.pace is not None
         until = self.pace.until
         goal = self.active.work if until is None else min(until, self.active.work)

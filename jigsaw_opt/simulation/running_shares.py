@@ -40,11 +40,11 @@ class RunningShares:
         self.dead: frozenset[int] = frozenset()
 
     def next_us(self) -> int | None:
-        """When the next job ends or changes its pace; None where nothing runs."""
+        """Return when the next job ends or changes its pace; None where nothing runs."""
         return self._timers.next_us(self.running)
 
     def due(self, now_us: int) -> Iterator[int]:
-        """Numbers of the jobs that end or change their pace by now."""
+        """Yield numbers of the jobs that end or change their pace by now."""
         return self._timers.due(now_us, self.running)
 
     def begin(self, shares: Sequence[Share], now_us: int) -> None:

@@ -191,7 +191,7 @@ def in_percent(change: MeanInterval) -> str:
 
 
 def _signed(percent: float) -> str:
-    """With a decimal, or with one digit that counts where that would be 0."""
+    """Return a number with its sign and a decimal, or with one digit that counts where that would be 0."""
     return f"{percent:+.1g}" if 0 < abs(percent) < 0.05 else f"{percent:+.1f}"
 
 

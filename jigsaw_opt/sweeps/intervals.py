@@ -40,7 +40,7 @@ class MeanInterval:
         return abs(self.mean) > self.half
 
     def plain(self) -> dict[str, float | None]:
-        """Mean, and both ends where there are any, as values of JSON."""
+        """Return the mean, and both ends where there are any, as values of JSON."""
         known = isfinite(self.half)
         low, high = self.mean - self.half, self.mean + self.half
         return {"mean": self.mean, "low": low if known else None, "high": high if known else None}

@@ -29,7 +29,7 @@ def sign_test(less: int, more: int) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values of several tests, in their order.
+    """Return Holm's adjusted p-values of several tests, in their order.
 
     Those of at most a level are significant, and with that chance at most any of them is so by chance alone.
 

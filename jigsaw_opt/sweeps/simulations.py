@@ -38,7 +38,7 @@ _JOBS = "\n" + _JOB_TIMES
 def simulations(
     workload: Iterable[str | Workload], policy: Iterable[str | Policy], seed: Iterable[int], **more: Any
 ) -> list[SweepTask]:
-    """One task for every combination, each once; all that they name is read now.
+    """Return one task for every combination, each once; all that they name is read now.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def is_row(row: Mapping[str, Any]) -> bool:
 
 
 def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each workload and policy the means over the seeds that gave a result, in the order of the rows."""
+    """Return for each workload and policy the means over the seeds that gave a result, in the order of the rows."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["workload"], row["policy"]), []).append(row)

@@ -10,7 +10,7 @@ __all__ = ["SweepEngine", "SweepTask", "TaskOutcome", "never"]
 
 
 def never() -> bool:
-    """Nobody stops a sweep."""
+    """Return False: nobody stops a sweep."""
     return False
 
 
@@ -55,7 +55,7 @@ class TaskOutcome:
     error: str | None = None
 
     def row(self) -> dict[str, Any]:
-        """Key, labels, error and values as one flat row; a function may return an ``error`` of its own."""
+        """Return key, labels, error and values as one flat row; a function may return an ``error`` of its own."""
         return {"key": self.task.key, **self.task.labels, "error": self.error, **self.values}
 
 

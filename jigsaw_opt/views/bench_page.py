@@ -151,13 +151,13 @@ def _axis(profile: Mapping[str, Sequence[float]], least: float) -> list[float]:
 
 
 def _shares(values: Sequence[float], axis: Sequence[float]) -> list[float]:
-    """Percentage of the values that are at most each place of an axis; what lies before it counts at its beginning."""
+    """Return the percentage of the values at most each place of an axis; smaller ones count at its beginning."""
     known = sorted(values)
     return [100 * bisect_right(known, place) / len(known) for place in axis]
 
 
 def _profile(rows: Sequence[Row], gaps: Sequence[float]) -> list[float]:
-    """For each gap the percentage of runs that have certified it; a gap of 1 is a run without a plan."""
+    """Return for each gap the percentage of runs that have certified it; a gap of 1 is a run without a plan."""
     return _shares([inf if certified_gap(row) == 1 else _percent(row) for row in rows], gaps)
 
 
@@ -168,7 +168,7 @@ def _moments(rows: Sequence[Row]) -> list[float]:
 
 
 def _end(row: Row) -> float:
-    """When a run has ended at the latest."""
+    """Return when a run has ended at the latest."""
     return max(_LEAST_SECONDS, row.get("seconds") or 0, row["time_limit"] or 0)
 
 
@@ -184,7 +184,7 @@ def _curve(rows: Sequence[Row], moments: Sequence[float]) -> list[float | None]:
 
 
 def _steps(row: Row) -> Iterator[tuple[float, float]]:
-    """From when on a run has which certified gap."""
+    """Yield from when on a run has which certified gap."""
     yield 0.0, 1.0
     for at, objective, bound in row.get("trajectory", ()):
         yield at, 1.0 if objective is None or bound is None else relative_gap(objective, bound)

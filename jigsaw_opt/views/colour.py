@@ -16,7 +16,7 @@ GREY = "#9a9a9a"
 
 
 def job_colour(index: int) -> str:
-    """Colour of job number `index` as ``#rrggbb``: seven well-known ones, then hues a golden angle apart."""
+    """Return the colour of job number `index` as ``#rrggbb``: seven well-known ones, then hues a golden angle apart."""
     if index < len(_FIRST):
         return _FIRST[index]
     hue = (0.58 + index * _GOLDEN) % 1.0
@@ -31,7 +31,7 @@ def job_colour(index: int) -> str:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance, from 0 to 1, of a colour ``#rrggbb`` (WCAG 2.2)."""
+    """Return the relative luminance, from 0 to 1, of a colour ``#rrggbb`` (WCAG 2.2)."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -21,7 +21,7 @@ OBJECTIVES = {
 
 
 def severity(effect: FailureEffect) -> int:
-    """Index of the worst that a failure does, among those that the page has colours for."""
+    """Return the index of the worst that a failure does, among those that the page has colours for."""
     return 3 if effect.broken else 2 if effect.stopped else 1 if effect.rerouted else 0
 
 

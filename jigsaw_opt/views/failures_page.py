@@ -87,7 +87,7 @@ def positions(cluster: Cluster) -> dict[str, tuple[float, float]]:
 def _rows(
     servers: Sequence[str], switches: Sequence[str], neighbours: Mapping[str, Sequence[str]]
 ) -> Iterator[list[str]]:
-    """Servers, then switches by the number of links to the nearest server; what none leads to comes last."""
+    """Yield servers, then switches by the number of links to the nearest server; unreached ones come last."""
     row, left = list(servers), dict.fromkeys(switches)
     while row:
         yield row

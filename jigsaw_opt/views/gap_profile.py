@@ -20,7 +20,7 @@ _LEAST_PERCENT = 0.01
 
 
 def gap_profile_png(profiles: Mapping[str, Sequence[float]], dots_per_inch: int = 120) -> bytes:
-    """For each gap the share of runs that have certified it, one line a profile.
+    """Return a picture of the share of runs that have certified each gap, one line a profile.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def _draw(axes: Axes, profiles: Mapping[str, Sequence[float]]) -> None:
 
 
 def _steps(gaps: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Percent and share at which the line rises; the ends reach both edges."""
+    """Return percent and share at which the line rises; the ends reach both edges."""
     percents = [_LEAST_PERCENT, *(max(_LEAST_PERCENT, 100 * gap) for gap in gaps), 100.0]
     # A gap of 1 is a run without a plan: it never counts as certified.
     certified = sum(gap < 1 for gap in gaps)

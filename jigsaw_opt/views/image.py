@@ -133,7 +133,7 @@ def draw_lanes(axes: Axes, picture: Picture, unit: int) -> None:
 
 
 def _name_operations(axes: Axes, picture: Picture, row: int, lane: Lane, unit: int) -> None:
-    """Names of operations of shapes, where they fit into their bars."""
+    """Write the names of operations of task graphs where they fit into their bars."""
     operations = picture.operations
     for interval in lane.intervals:
         names, length = operations[interval.job], interval.end_us - interval.start_us
@@ -149,7 +149,7 @@ def _opacity(lane: Lane, level: int, depth: int) -> float:
 
 
 def _label(axes: Axes, picture: Picture, unit: int, unit_name: str) -> None:
-    """Names at the left edge, the first one at the top, the axis, the title, and where lanes are no jobs, these."""
+    """Label the picture: names at the left edge, the first one at the top, the axis, the title, and jobs if need be."""
     from matplotlib.patches import Patch
 
     plan, shown = picture.plan, [label(lane.name) for lane in picture.lanes]

@@ -265,7 +265,7 @@ class ClusterLanes:
 
 
 def picture(instance: Instance, plan: Plan) -> Picture:
-    """Lanes of a correct plan.
+    """Return the lanes of a correct plan.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
 
 
 def _changes(graph: ShapedGraph, plan: ShapedJobPlan, period_us: int | None) -> Iterator[tuple[str, int, int]]:
-    """GPU, time and bytes taken or, below 0, given back, within one period of a cyclic plan."""
+    """Yield GPU, time, and bytes taken (given back if below 0), within one period of a cyclic plan."""
     for hold in graph.holds:
         gpu = plan.gpus[hold.slot]
         for iteration in plan.iterations:

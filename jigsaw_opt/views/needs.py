@@ -22,7 +22,7 @@ class Drawn(NamedTuple):
 
 
 def last_needs(picture: Picture) -> Iterator[tuple[Drawn, Drawn]]:
-    """Of each operation, that one of those that it waits for which ends last, and the operation itself.
+    """Yield for each operation, of those that it waits for, the one that ends last, and the operation itself.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ def last_needs(picture: Picture) -> Iterator[tuple[Drawn, Drawn]]:
 
 
 def _rank(start_us: int, need: Drawn) -> tuple[int, bool]:
-    """When a need was met at the latest, a transfer before a block that runs on."""
+    """Return when a need was met at the latest, a transfer before a block that runs on."""
     return min(need.interval.end_us, start_us), not need.interval.level
 
 
 def _by_job(picture: Picture) -> dict[tuple[int, bool], list[Drawn]]:
-    """Whole operations by number of the job and whether they are measured, each on its first lane."""
+    """Return whole operations by number of the job and whether they are measured, each on its first lane."""
     first: dict[tuple[object, ...], Drawn] = {}
     parts = defaultdict[tuple[object, ...], set[tuple[int, int]]](set)
     for number, lane in enumerate(picture.lanes):

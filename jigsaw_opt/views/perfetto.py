@@ -50,7 +50,7 @@ def _process(lane: Lane) -> str:
 
 
 def _processes(picture: Picture) -> dict[str, int]:
-    """Return number of each process by its name, in the order of the lanes."""
+    """Return the number of each process by its name, in the order of the lanes."""
     return {name: number for number, name in enumerate(dict.fromkeys(map(_process, picture.lanes)), _MEMORY + 1)}
 
 
@@ -65,7 +65,7 @@ def _metadata(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[s
 
 
 def _events(picture: Picture, lane: Lane) -> Iterator[dict[str, Any]]:
-    """Intervals under the names of their jobs, or those of their operations where the job has a shape."""
+    """Yield intervals under the names of their jobs, or of their operations where the job has a task graph."""
     phases, operations = list(picture.plan.all_phases()), picture.operations
     for interval in lane.intervals:
         job, names = picture.instance.jobs[interval.job].name, operations[interval.job]

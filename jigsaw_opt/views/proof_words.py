@@ -42,7 +42,7 @@ _UNSAID = (*_SHARED, "largest workers")
 
 
 def bound_text(objective: str, bound: Bound, searched: int = 0) -> str:
-    """Why no plan is better than a bound, in words with durations that people read.
+    """Return why no plan is better than a bound, in words with durations that people read.
 
     Parameters
     ----------

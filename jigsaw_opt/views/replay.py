@@ -17,7 +17,7 @@ __all__ = ["replay_picture"]
 
 
 def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
-    """Lanes of a plan, as often as it was carried out, each with one below it for what was measured.
+    """Return lanes of a plan, as often as it was carried out, each with one below it for what was measured.
 
     A pass over a finite plan is shown from the moment when it began.
 
@@ -50,7 +50,7 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
 
 
 def _phases_picture(drawn: Picture, replay: Replay) -> Picture:
-    """Phases, and below them as they were measured, as far as that is known."""
+    """Return phases, and below them as they were measured, as far as that is known."""
     numbers = {(phase.group, phase.number): phase for phase in replay.phases}
     measured = tuple(numbers[g, p] for g, p, _ in drawn.plan.all_phases())
     lanes = []
@@ -90,7 +90,7 @@ def _origins(plan: Plan, found: Timeline) -> list[tuple[int, int]]:
 
 
 def _begin(plan: Plan, found: Timeline) -> int:
-    """Planned start of the first block that was left to do, where a cyclic plan was resumed; otherwise 0."""
+    """Return the planned start of the first block that was left to do, where a cyclic plan was resumed; otherwise 0."""
     if plan.period_us is None or not any(job.first_iteration for job in found.jobs):
         return 0
     return min(
@@ -101,7 +101,7 @@ def _begin(plan: Plan, found: Timeline) -> int:
 
 
 def _apart(intervals: Iterable[Interval]) -> Iterator[Interval]:
-    """Intervals without the overlaps that the clocks of several hosts may leave, as viewers take none on a track."""
+    """Yield intervals without overlaps of several hosts' clocks, as viewers take none on a track."""
     free = 0
     for interval in intervals:
         start = max(interval.start_us, free)

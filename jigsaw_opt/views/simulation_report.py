@@ -129,7 +129,7 @@ def _use(outcome: SimulationOutcome) -> Iterable[_Interval]:
 
 
 def _binned(intervals: Iterable[_Interval], end_us: int, bins: int = _BINS) -> list[float]:
-    """Means over equal parts of the time from 0 to the end."""
+    """Return means over equal parts of the time from 0 to the end."""
     width = max(1.0, end_us / bins)
     sums = [0.0] * bins
     for start, end, value in intervals:

@@ -203,7 +203,7 @@ class GradientAverage:
         self._has_ended = True
 
     def abandon(self) -> bool:
-        """Whether the backward pass has failed; then what is left is sent all the same, for others wait for it."""
+        """Return whether the backward pass has failed; what is left is sent all the same, for others wait for it."""
         if not self._has_ended:
             for average in list(_begun.values()):
                 average._has_failed |= average._pass == self._pass

@@ -51,7 +51,7 @@ class ModelParts:
         return len(self.cuts) + 1
 
     def beyond(self, level: int) -> list[nn.Parameter]:
-        """Trained parameters that a backward pass to `level` does not reach."""
+        """Return trained parameters that a backward pass to `level` does not reach."""
         return [p for p, bucket in self.buckets.items() if bucket > level and p.requires_grad]
 
 
@@ -117,7 +117,7 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
 
 
 def _in_order(model: nn.Module, order: ForwardOrder, cuts: Sequence[str]) -> list[str]:
-    """Names of the cuts as the forward pass meets them; a module with several names is known by its first one."""
+    """Return the cuts in the order of the forward pass; a module with several names is known by its first one."""
     first = {module: name for name, module in eager(model).named_modules()}
     named = {cut: first[eager(model).get_submodule(cut)] for cut in cuts}
     missing = [cut for cut, name in named.items() if name not in order.calls]

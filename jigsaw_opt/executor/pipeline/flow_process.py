@@ -112,7 +112,7 @@ class FlowProcess(StageHost):
         return RankReport([Part([], [], [], count, zero, [], steps)], {(0, self.rank): digest}, memory, [0], self.notes)
 
     def _of(self, number: int, actions: list[Action]) -> list[Action]:
-        """Actions of a minibatch, under the names of its building block."""
+        """Return actions of a minibatch, under the names of its building block."""
         names = {f"{self.rank}{kind}{number}": f"{self.rank}{kind}0" for kind in "FB"}
         return [(names[it], a, b) for it, a, b in actions if it in names]
 
@@ -153,7 +153,7 @@ class FlowProcess(StageHost):
         self._sent.append((dist.isend(data, other, self._ways[kind]), data))
 
     def _metas(self) -> tuple[Meta, Meta]:
-        """Shapes and types of what comes in and of what goes out, by a pass of the first batch without gradients."""
+        """Return shapes and types of inputs and outputs, by a pass of the first batch without gradients."""
         before = self.worker.state()
         inputs, _ = self.worker.begin(1, 0)
         told: list[Any] = [None]

@@ -107,5 +107,5 @@ class HostedStages(StageHost):
         """Let go of what it needs beside memory: nothing."""
 
     def parameters_sha256(self) -> str:
-        """Digests of the trained parameters of its stages, in their order."""
+        """Return digests of the trained parameters of its stages, in their order."""
         return "+".join(digest for _, digest in sorted(self.worker.digests().items()))

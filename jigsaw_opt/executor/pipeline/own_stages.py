@@ -112,7 +112,7 @@ def own_stages(
 
 
 def _fields(name: str, made: Any) -> dict[str, Any]:
-    """Fields of what the function returned, None for those that it may leave out."""
+    """Return fields of what the function returned, None for those that it may leave out."""
     found = fields_of(made, _SPELLINGS)
     wrong = unknown_keys(made, _SPELLINGS)
     wrong += [f"has no {field!r}" for field in _REQUIRED if field not in found]

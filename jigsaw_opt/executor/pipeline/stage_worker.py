@@ -93,7 +93,7 @@ class StageWorker:
         self.iteration += 1
 
     def state(self) -> dict[str, Any]:
-        """Everything that training depends on, copied to the CPU: parameters and buffers under the model's names."""
+        """Return all that training depends on, copied to the CPU: parameters and buffers under the model's names."""
         optimiser, schedule = self.own.optimiser.state_dict(), self.own.schedule
         whole = {"iteration": self.iteration, "model": self._model(), "optimiser": optimiser}
         whole |= {"loader": self.own.source.state()}

@@ -61,15 +61,15 @@ class StepTimes:
         return tuple(_measured(self._shape, step) for step in self._steps)
 
     def durations(self) -> Iterator[tuple[str, int, int]]:
-        """Kind of each pass, planned and measured duration; of a split one of stage 0 both parts together, as ``W``."""
+        """Yield kind, planned and measured duration of each pass; a split one of stage 0 counts whole as ``W``."""
         return _durations(self._shape, self._schedule, self._done, self._first, self._steps)
 
     def sent(self) -> Iterator[tuple[str, int, int]]:
-        """Planned and measured duration of transfers that somebody waited for; of others no end is known."""
+        """Yield planned and measured duration of transfers that somebody waited for; of others no end is known."""
         return _sent(self._shape, self._done, self._first, self._steps)
 
     def kinds(self) -> dict[str, KindError]:
-        """Errors by kind of pass, and of what is sent."""
+        """Return errors by kind of pass, and of what is sent."""
         return _kinds([*self.durations(), *self.sent()])
 
 
@@ -123,7 +123,7 @@ def _ends(shape: Shape) -> dict[str, tuple[str, str]]:
 def _durations(
     shape: Shape, schedule: StageSchedule, done: ShapedJobPlan, first: int, steps: Sequence[_RunStep]
 ) -> Iterator[tuple[str, int, int]]:
-    """Kind of each pass, planned and measured duration; of a split one of stage 0 both parts together, as ``W``."""
+    """Yield kind, planned and measured duration of each pass; a split one of stage 0 counts whole as ``W``."""
     for number, step in enumerate(steps, first):
         planned = dict(
             zip(
@@ -145,7 +145,7 @@ def _durations(
 
 
 def _sent(shape: Shape, done: ShapedJobPlan, first: int, steps: Sequence[_RunStep]) -> Iterator[tuple[str, int, int]]:
-    """Planned and measured duration of transfers that somebody waited for; of others nobody knows when they ended."""
+    """Yield planned and measured duration of transfers that somebody waited for; of others no end is known."""
     ends = _ends(shape)
     for number, step in enumerate(steps, first):
         planned = done.iterations[number % len(done.iterations)].transfers
@@ -160,7 +160,7 @@ def _sent(shape: Shape, done: ShapedJobPlan, first: int, steps: Sequence[_RunSte
 
 
 def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:
-    """Errors by kind."""
+    """Return errors by kind."""
     kinds: dict[str, list[Span]] = {}
     for kind, planned, took in durations:
         kinds.setdefault(kind, []).append((planned, took))

@@ -113,7 +113,7 @@ class _StoragesRead(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None
 
     def sent_bytes(self, segment: int) -> int | None:
-        """Bytes that segments up to this one have made and later ones read; None where a tensor had no storage."""
+        """Return the bytes that segments up to this one made and later ones read; None if a tensor has no storage."""
         if not self._is_whole:
             return None
         total = 0

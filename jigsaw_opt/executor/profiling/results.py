@@ -164,7 +164,7 @@ class ModelProfile:
         return LayerGraph(tuple(layers), edges, self.batch, self.state_factor, gpu_type or self.gpu_type)
 
     def _times(self) -> tuple[list[int], list[int]]:
-        """Integer times ``forward_us`` and ``backward_us`` of the segments."""
+        """Return integer times ``forward_us`` and ``backward_us`` of the segments."""
         # A deeper block is never faster; where noise says so, both count as equal.
         blocks = [max(1, round(us)) for us in isotonic([level.block.median for level in self.levels])]
         last = min(round(self.segments[-1].backward.median), blocks[0] - 1)
@@ -173,6 +173,6 @@ class ModelProfile:
 
 
 def _shared_out(total: int, shares: Sequence[float]) -> list[int]:
-    """`total` in integers, in the proportion of `shares`."""
+    """Return `total` as integers in the proportion of `shares`."""
     done = [round(total * part / sum(shares)) for part in accumulate(shares, initial=0.0)]
     return [high - low for low, high in pairwise(done)]

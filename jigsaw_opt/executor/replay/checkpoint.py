@@ -134,7 +134,7 @@ class Checkpoint:
             self._path(job, worker.number, old).unlink(missing_ok=True)
 
     def last_whole(self, ranks: Sequence[Sequence[int]], control: dist.ProcessGroup) -> list[int]:
-        """For each job, the last iteration after which all its workers were saved; 0 if there is none.
+        """Return for each job the last iteration after which all its workers were saved; 0 if there is none.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class Checkpoint:
         return self._folder / f"job{job}-worker{slot}-iteration{iteration}.pt"
 
     def _iterations(self, job: int, slot: int) -> list[int]:
-        """After which iterations a worker was saved, ascending."""
+        """Return after which iterations a worker was saved, ascending."""
         matches = (_FILE.fullmatch(path.name) for path in self._folder.iterdir())
         numbers = (tuple(map(int, match.groups())) for match in matches if match)
         return sorted(number[2] for number in numbers if number[:2] == (job, slot))

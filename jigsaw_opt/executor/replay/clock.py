@@ -79,7 +79,7 @@ def _nanoseconds_ahead(control: dist.ProcessGroup) -> int:
 
 
 def _round_trip(rank: int, control: dist.ProcessGroup) -> tuple[int, int]:
-    """Duration of a question to `rank` and its answer, and how far its clock is ahead as far as they tell."""
+    """Return duration of a question to `rank` and its answer, and how far its clock is ahead as far as they tell."""
     answer = torch.zeros((), dtype=torch.long)
     start = perf_counter_ns()
     dist.send(answer, rank, control)

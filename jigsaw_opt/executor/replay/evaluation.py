@@ -94,7 +94,7 @@ class _StepTimesOf:
         self._stages, self._first = stages, dict[str, StepTimes]()
 
     def in_run(self, part: PhasePart, parts: Sequence[Part], done: Sequence[int] | None) -> StepTimes | None:
-        """Of a phase, or the baseline, that was carried out; None where no job is in stages."""
+        """Return the step times of a phase, or the baseline, that was carried out; None where no job is in stages."""
         for number, (asked, plan) in enumerate(zip(part.instance.jobs, part.plan.jobs, strict=True)):
             if isinstance(asked, ShapedJob) and isinstance(plan, ShapedJobPlan) and self._stages is not None:
                 first = done[number] if done else 0
@@ -104,7 +104,7 @@ class _StepTimesOf:
         return None
 
     def of(self, name: str) -> StepTimes:
-        """Of the first run of a job."""
+        """Return the step times of the first run of a job."""
         return self._first[name]
 
 
@@ -192,14 +192,14 @@ def _phases(
 
 
 def _length_us(jobs: Iterable[MeasuredJob]) -> int:
-    """From the begin of a phase to the last operation of some of its jobs; 0 where none was left."""
+    """Return the time from the begin of a phase to the last operation of some of its jobs; 0 where none was left."""
     last = [job.iterations[-1] for job in jobs if job.iterations]
     ends = ([*(b.end_us for b in it.blocks), *(t.end_us for t in it.transfers)] for it in last)
     return max(chain.from_iterable(ends), default=0)
 
 
 def _ready_us(instance: Instance, part: PhasePart, left: Mapping[int, int]) -> list[int]:
-    """Moment from which each job of a phase may run: its release, or the end of its restart after it has left."""
+    """Return the time from which each job of a phase may run: its release, or the end of its restart."""
     jobs = [(number, instance.jobs[number]) for number in part.numbers]
     return [max(job.release_us, left[k] + (job.restart_us or 0) if k in left else 0) for k, job in jobs]
 
@@ -227,7 +227,7 @@ def _moments(part: PhasePart, job: int, runs: Sequence[Part]) -> Iterator[tuple[
 def _span_us(
     before: int | None, ready: Sequence[int], measured: Timeline, compared: ReplaySummary | None, left_out: int
 ) -> tuple[int, int] | None:
-    """When a phase begins, once the one before it has ended and all of its jobs may run, and when it ends."""
+    """Return when a phase begins and ends; it begins once the one before it has ended and all its jobs may run."""
     resumed = any(job.first_iteration for job in measured.jobs)
     if before is None or resumed or compared is None or (left_out and compared.measured_us is None):
         return None
@@ -258,7 +258,7 @@ def _joined(parts: Sequence[JobPlan | ShapedJobPlan]) -> JobPlan | ShapedJobPlan
 
 
 def _slot_bytes(request: ReplayRequest, gpu: str) -> int:
-    """Memory that a slot of a job with a shape needs on a GPU; 0 where none is there."""
+    """Return the memory that a slot of a task-graph job needs on a GPU; 0 where none is there."""
     for asked, done in zip(request.instance.jobs, [] if request.plan.is_phased else request.plan.jobs, strict=False):
         if isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan) and gpu in done.gpus:
             return slot_bytes(asked.shape, done, request.plan.period_us)[done.gpus.index(gpu)]
@@ -266,7 +266,7 @@ def _slot_bytes(request: ReplayRequest, gpu: str) -> int:
 
 
 def _planned_memory(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan], gpu: str) -> int:
-    """Memory that a GPU's workers of some jobs need (specification: memory)."""
+    """Return the memory that a GPU's workers of some jobs need (specification: memory)."""
     models = {job.name: instance.models[job.model] for job in instance.jobs if isinstance(job, Job)}
     workers = []
     for placed in jobs:

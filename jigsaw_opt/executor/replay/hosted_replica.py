@@ -101,7 +101,7 @@ class HostedReplica:
         self.worker.buckets.close()
 
     def parameters_sha256(self) -> str:
-        """Digest of the trained parameters, after the optimiser's step of the last block."""
+        """Return the digest of the trained parameters, after the optimiser's step of the last block."""
         self.worker.step()
         digest = sha256()
         for parameter in self.worker.model.parameters():

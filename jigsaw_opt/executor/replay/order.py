@@ -163,7 +163,7 @@ class ReplayOrder:
         return max(max([*transfers, *blocks]) - min(blocks) for blocks, transfers in windows)
 
     def hosted(self, rank: int) -> dict[int, int]:
-        """Data-parallel jobs with a worker in the process of `rank`, and which worker."""
+        """Return data-parallel jobs with a worker in the process of `rank`, and which worker."""
         return {job: ranks.index(rank) for job, ranks in enumerate(self.ranks) if self.depths[job] and rank in ranks}
 
     def levels(self, job: int, iteration: int) -> tuple[int, ...]:
@@ -180,20 +180,20 @@ class ReplayOrder:
         return tuple(block.level for block in iterations[iteration % len(iterations)].blocks)
 
     def release_us(self, step: RowStep) -> int:
-        """Moment before which a block must not start, as its job is not there yet."""
+        """Return the time before which a block must not start, as its job is not there yet."""
         if self.cyclic:  # nothing but the order says when a period begins
             return 0
         turn, number = divmod(step.iteration, len(self.jobs[step.job].iterations))
         return turn * self.period_us + self._releases[step.job] if number == 0 else 0
 
     def transfer_start_us(self, key: TransferKey) -> int:
-        """Planned start of a transfer."""
+        """Return the planned start of a transfer."""
         turn, number = divmod(key.iteration, len(self.jobs[key.job].iterations))
         planned = self._data_parallel(key.job).iterations[number].transfers[key.bucket - 1]
         return planned.start_us + turn * self.period_us
 
     def windows(self, progress: ReplayExtent) -> Iterator[int]:
-        """Windows in which something is left to do, the same for all processes.
+        """Yield windows in which something is left to do, the same for all processes.
 
         `progress` is looked at anew for each, so the number of passes may be said meanwhile, as long as it
         is above the number of the window.

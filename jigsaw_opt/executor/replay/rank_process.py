@@ -118,7 +118,7 @@ class _RankProcess:
         report_so_far(self._so_far)
 
     def _hosts(self, parts: list[PhasePart]) -> list[int]:
-        """Ranks of the processes that a group has workers in."""
+        """Return ranks of the processes that a group has workers in."""
         return sorted({rank for part in parts for ranks in self._ranks_in(part).values() for rank in ranks})
 
     def _ranks_in(self, part: PhasePart) -> dict[int, tuple[int, ...]]:
@@ -314,7 +314,7 @@ def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
 
 
 def _distinct_levels(parts: Sequence[JobPlan | ShapedJobPlan]) -> list[tuple[int, ...]]:
-    """Levels of all workers that occur in some iteration of a job in some plan, in a fixed order; none of stages."""
+    """Return the levels of all workers that occur in an iteration of a job in some plan, in a fixed order."""
     return sorted(
         {
             tuple(block.level for block in it.blocks)

@@ -93,7 +93,7 @@ class ReplaySettings:
     resume: bool = False
 
     def problems(self) -> Iterator[str]:
-        """Everything that is out of range or does not fit together."""
+        """Yield everything that is out of range or does not fit together."""
         for name, called, least, most in _NUMBERS:
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
@@ -128,7 +128,7 @@ class ReplayRequest(ReplaySettings):
     plan: Plan
 
     def problems(self) -> Iterator[str]:
-        """Everything that is out of range, does not fit together, or does not fit the plan."""
+        """Yield everything that is out of range, does not fit together, or does not fit the plan."""
         yield from super().problems()
         if any(phase.is_counted for _, _, phase in self.plan.all_phases()):
             if self.minutes is not None:

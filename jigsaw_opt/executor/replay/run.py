@@ -108,7 +108,7 @@ class Run:
             yield from self.order.steps(self.rank, window, self.progress)
 
     def _first_start(self) -> int:
-        """Planned start of what is left; 0 where everything is, so that releases count from the begin."""
+        """Return the planned start of what is left; 0 where everything is, so that releases count from the begin."""
         if not any(self.progress.done):
             return 0
         ranks, windows = range(len(self.order.gpus)), self.order.windows(self.progress)
@@ -180,6 +180,6 @@ class Run:
             replica.saved = replica.worker.iteration
 
     def _save_all(self) -> None:
-        """At the end, so that a longer run can go on from there."""
+        """Save all workers at the end, so that a longer run can go on from there."""
         for replica in self.replicas.values():
             self._save(replica, at_end=True)

@@ -18,7 +18,7 @@ _DIGITS = 4
 
 
 def summary(plan: Plan, found: Timeline, stages: StepTimes | None = None) -> ReplaySummary:
-    """Predicted against measured.
+    """Return the summary of a replay: predicted against measured.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def compared(
 
 
 def _pairs(plan: Plan, found: Timeline) -> Iterator[tuple[int, MeasuredBlock]]:
-    """Planned duration of each measured block, and the block."""
+    """Yield planned duration of each measured block, and the block."""
     for job, measured in _data_parallel(plan, found):
         for number, iteration in measured.numbered():
             planned = job.iterations[number % len(job.iterations)]
@@ -100,7 +100,7 @@ def _pairs(plan: Plan, found: Timeline) -> Iterator[tuple[int, MeasuredBlock]]:
 
 
 def _data_parallel(plan: Plan, found: Timeline) -> Iterator[tuple[JobPlan, MeasuredJob]]:
-    """Data-parallel jobs, as planned and as measured."""
+    """Yield data-parallel jobs, as planned and as measured."""
     for job, measured in zip(plan.jobs, found.jobs, strict=True):
         if isinstance(job, JobPlan):
             yield job, measured
@@ -145,7 +145,7 @@ def _by_pass(plan: Plan, found: Timeline) -> dict[int, list[MeasuredIteration | 
 
 
 def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
-    """Latest end of each of these passes."""
+    """Return the latest end of each of these passes."""
     return {
         turn: max(end for it in own for end in (*(b.end_us for b in it.blocks), *(t.end_us for t in it.transfers)))
         for turn, own in _by_pass(plan, found).items()

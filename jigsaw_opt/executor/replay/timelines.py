@@ -20,7 +20,7 @@ def timeline(
     parameters: Mapping[tuple[int, int], str],
     stages: StepTimes | None = None,
 ) -> Timeline:
-    """One timeline from the parts of all processes.
+    """Merge the parts of all processes into one timeline.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def masked_tokens(vocabulary: int, rows: int) -> Source:
 
 
 def text(rows: int) -> Source:
-    """Stretches of the language reference that Python ships, as bytes; the target of a byte is the one after it."""
+    """Return a source of stretches of Python's language reference, as bytes; the target of a byte is the next one."""
 
     def draw(count: int, generator: Generator) -> Batch:
         whole = topics_text()
@@ -98,7 +98,7 @@ def text(rows: int) -> Source:
 
 
 def digits() -> Source:
-    """Handwritten digits drawn from `digit_samples`; raises as that does, at once."""
+    """Return a source of handwritten digits drawn from `digit_samples`; raise as that does, at once."""
     inputs, targets = digit_samples()
 
     def draw(count: int, generator: Generator) -> Batch:

@@ -37,7 +37,7 @@ class Bottleneck(nn.Module):
             self.shortcut = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Images ``(batch, 4 * width, size / stride, size / stride)``."""
+        """Map images to images ``(batch, 4 * width, size / stride, size / stride)``."""
         return functional.relu(self.body(inputs) + self.shortcut(inputs))
 
 
@@ -96,7 +96,7 @@ class Embeddings(nn.Module):
             nn.init.normal_(table.weight, std=0.02)  # torch's 1 makes the scores of a tied output far too large
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens ``(batch, rows)`` to rows ``(batch, rows, width)``."""
+        """Map tokens ``(batch, rows)`` to rows ``(batch, rows, width)``."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         total = self.tokens(tokens) + self.positions(places)
         if self.sentences is not None:

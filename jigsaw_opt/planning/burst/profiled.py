@@ -86,7 +86,7 @@ class _LayerRun:
 
 
 def profiled_costs(runs: Mapping[int, Sequence[ProfiledLayer]], setting: BurstSetting) -> BurstCosts:
-    """Costs of the chain of layers of a profile of DeepPool.
+    """Return costs of the chain of layers of a profile of DeepPool.
 
     A layer may run on 1, 2, 4, … GPUs, where the profile has a run of as many samples as each of them gets. Gradients
     of all weights take their bytes over the rate where the batch is split. Moving activations takes, each way, the
@@ -115,7 +115,7 @@ def profiled_costs(runs: Mapping[int, Sequence[ProfiledLayer]], setting: BurstSe
 
 
 def measured_costs(graphs: Sequence[LayerGraph], setting: BurstSetting) -> BurstCosts:
-    """Costs of the chain of layers of several layer profiles, each of another batch size; the rest as `profiled_costs`.
+    """Return the costs of a chain of layers from layer profiles of several batch sizes; the rest as `profiled_costs`.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def _released_numbers(layer: ProfiledLayer) -> int:
 
 
 def _moved_us(setting: BurstSetting, layer: _LayerRun, before: int, own: int) -> float:
-    """Activations to another number of GPUs and their gradients back: samples that a GPU has on one side alone."""
+    """Return the time of moving activations to another number of GPUs and their gradients back."""
     if before == own:
         return 0.0
     samples = abs(setting.global_batch // before - setting.global_batch // own)

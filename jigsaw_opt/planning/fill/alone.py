@@ -124,7 +124,7 @@ def _plan(instance: Instance, options: Options) -> Plan | None:
 
 
 def _elsewhere(instance: Instance, gpus: tuple[str, ...], used: Counter[int]) -> tuple[str, ...] | None:
-    """As many GPUs that are not used yet, of a server like the one that a job is on alone."""
+    """Return as many unused GPUs of a server like the one that a job is on alone; None where there are too few."""
     names = {gpu.rpartition("/")[0] for gpu in gpus}
     servers = instance.cluster.servers
     like = next(altered(it, name="") for it in servers if it.name in names)

@@ -146,7 +146,7 @@ class ExactHoles:
         return plain or job.name not in self._loads.background
 
     def _limit(self, value: int, period_us: int, most: float) -> None:
-        """No rate exceeds the known one by more than the engine's bound over both periods; bounds are integers."""
+        """Limit the rate: it exceeds the known one by at most the engine's integer bound over both periods."""
         if self._is_exact and abs(most) < 2**53:
             over = Fraction(max(0, int(most + _ROUNDING)), period_us * self._loads.least_us)
             self.bound = min(self.bound, Fraction(value, period_us) + over)
@@ -185,7 +185,7 @@ def _shaped_plan(name: str, gpus: tuple[str, ...], problem: HoleProblem, starts:
 
 
 def _lengths_us(graph: ShapedGraph, operations: Operations) -> list[int]:
-    """Durations of all operations on the only server."""
+    """Return durations of all operations on the only server."""
     kind = operations.cluster.servers[0].gpu_type
     lengths = [graph.block_us(block, [kind]) for block in range(graph.blocks)]
     for operation in range(graph.blocks, graph.size):
@@ -222,7 +222,7 @@ def _parts(loads: Loads) -> tuple[list[Pieces], list[Parts]] | None:
 
 
 def _levels_us(job: OperationGraph, kind: str) -> Counter[int] | None:
-    """Lengths of the blocks of an iteration, and how many have each."""
+    """Return lengths of the blocks of an iteration, and how many have each."""
     if job.rule.multiset is None or kind not in job.gpu_types:
         return None
     table = job.blocks[0].duration_us[kind]
@@ -230,7 +230,7 @@ def _levels_us(job: OperationGraph, kind: str) -> Counter[int] | None:
 
 
 def _blocks_us(graph: ShapedGraph, kind: str) -> Counter[int] | None:
-    """Lengths of the blocks of an iteration, and how many have each."""
+    """Return lengths of the blocks of an iteration, and how many have each."""
     if any(kind not in types for types in graph.gpu_types) or any(
         len(it) > 1 for it in graph.takes_part[: graph.blocks]
     ):

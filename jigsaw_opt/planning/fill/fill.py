@@ -135,7 +135,7 @@ def _result(search: VectorSearch, first: Alone, options: Options, began: float) 
 
 
 def _promising(instance: Instance, loads: Loads, kept: dict[str, int], plan: Plan) -> Instance:
-    """Foreground jobs with their pace: the allowed period, or the plan's where this is no multiple of iterations."""
+    """Return the foreground jobs with their guarantee: the allowed period, or the plan's if it is no multiple."""
     jobs = tuple(
         altered(job, pace_us=max(loads.allowed_us // job.iterations, ceil_div(plan.objective, job.iterations)))
         if job.name in kept

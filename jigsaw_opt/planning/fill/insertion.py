@@ -59,7 +59,7 @@ class _Mixture(NamedTuple):
     number: int
 
     def lengths(self) -> tuple[int, ...]:
-        """Lengths of the holes, the long ones spread evenly."""
+        """Return lengths of the holes, the long ones spread evenly."""
         marks = [k * self.longer // self.number for k in range(self.number + 1)]
         return tuple(self.long if after > before else self.short for before, after in pairwise(marks))
 
@@ -161,7 +161,7 @@ def _alone(operations: Operations, graph: OperationGraph) -> _AloneTimes:
 
 
 def _best_holes(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> tuple[int, ...] | None:
-    """Holes of two lengths into which jobs with iterations of `each_us` do most work; None where one fits in none.
+    """Return holes of two lengths into which jobs with iterations of `each_us` do most work; None if one fits in none.
 
     Most work a microsecond counts, then a faster foreground, and then a shorter period.
     """
@@ -177,7 +177,7 @@ def _best_holes(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) ->
 
 
 def _mixtures(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> Iterator[_Mixture]:
-    """Mixtures with room for all: as many long holes as the slow-down allows, one, or none."""
+    """Yield mixtures with room for all: as many long holes as the slow-down allows, one, or none."""
     least_us = alone.end_us - alone.block_us
     extra = (factor - 1) * alone.end_us
     lengths = _lengths(least_us, each_us, least_us + int(_MOST_ITERATIONS * extra))
@@ -194,7 +194,7 @@ def _mixtures(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> I
 
 
 def _lengths(least_us: int, each_us: Sequence[int], most_us: int) -> list[int]:
-    """Corners of the upper concave envelope of work over length, and the shortest lengths; ascending.
+    """Return corners of the upper concave envelope of work over length, and the shortest lengths; ascending.
 
     The least length for each job is among them.
     """
@@ -216,17 +216,17 @@ def _is_below(low: int, middle: int, high: int, each_us: Sequence[int]) -> bool:
 
 
 def _work(length_us: int, each_us: Sequence[int]) -> int:
-    """GPU time that iterations take in a hole, summed over one job of each length."""
+    """Return GPU time that iterations take in a hole, summed over one job of each length."""
     return sum(length_us // own * own for own in each_us)
 
 
 def _starts(alone: _AloneTimes, lengths: Sequence[int]) -> list[int]:
-    """When iterations of the foreground start."""
+    """Return when iterations of the foreground start."""
     return list(accumulate((alone.block_us + length for length in lengths[:-1]), initial=0))
 
 
 def _behind(starts: Sequence[int], alone: _AloneTimes, lengths: Sequence[int], own: _AloneTimes) -> Iterator[int]:
-    """When iterations of a background job start, as many in each hole as fit."""
+    """Yield when iterations of a background job start, as many in each hole as fit."""
     for start_us, length in zip(starts, lengths, strict=True):
         for k in range(length // own.end_us):
             yield start_us + alone.block_us + k * own.end_us

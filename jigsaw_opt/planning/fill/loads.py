@@ -51,7 +51,7 @@ class SharedResource:
     each_us: tuple[int, ...]
 
     def least_period_us(self, vector: Vector) -> int:
-        """Period that the work of an iteration vector takes, at least."""
+        """Return the period that the work of an iteration vector takes, at least."""
         work = self.taken_us + sum(k * each for k, each in zip(vector, self.each_us, strict=True))
         return ceil_div(work, self.count)
 
@@ -106,7 +106,7 @@ class Loads:
         self.caps = tuple(caps[index] for index in range(len(background)))
 
     def value(self, vector: Vector) -> int:
-        """Weighted iterations."""
+        """Return weighted iterations."""
         return sum(k * weight for k, weight in zip(vector, self.weights, strict=True))
 
     def canonical(self, vector: Vector) -> Vector:
@@ -128,11 +128,11 @@ class Loads:
         return [tuple(counts[at] for at in place) for counts in flat]
 
     def least_period_us(self, vector: Vector) -> int:
-        """Period that a plan of these iterations has, at least."""
+        """Return the period that a plan of these iterations has, at least."""
         return max([self.least_us, *(resource.least_period_us(vector) for resource in self.resources)])
 
     def rate_bound(self) -> Fraction:
-        """Weighted iterations a microsecond that no plan within the allowed period beats.
+        """Return weighted iterations a microsecond that no plan within the allowed period beats.
 
         The knapsack's value is piecewise linear in the period, so over the period it is largest at an end or a corner:
         where all that a job may have just fits. Besides, iterations are whole, and no period is below that of the
@@ -146,7 +146,7 @@ class Loads:
         return min(*rates, Fraction(int(min(most)), self.least_us))
 
     def _by_density(self, resource: SharedResource) -> list[tuple[int, int, int]]:
-        """Weight, work and cap of jobs, the best weight for their work first."""
+        """Return weight, work and cap of jobs, the best weight for their work first."""
         items = [*zip(self.weights, resource.each_us, self.caps, strict=True)]
         return sorted(items, key=lambda it: (it[1] > 0, -Fraction(it[0], it[1] or 1)))
 
@@ -160,7 +160,7 @@ class Loads:
         return corners
 
     def _knapsack(self, resource: SharedResource, period: Fraction) -> Fraction:
-        """Return most weighted iterations that fit in a period, fractions of one allowed."""
+        """Return the most weighted iterations that fit in a period, fractions of one allowed."""
         left = resource.count * period - resource.taken_us
         if left < 0:
             return Fraction(0)
@@ -197,7 +197,7 @@ class Loads:
         return tuple(map(tuple, found.values()))
 
     def _cap(self, index: int) -> int:
-        """Most iterations of a background job in the allowed period, were it alone beside the foreground's work."""
+        """Return the most iterations of a background job in the allowed period, were it alone beside the foreground."""
         name = self.background[index]
         if not self._once.servers[name]:
             return 0

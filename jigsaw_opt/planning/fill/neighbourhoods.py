@@ -149,7 +149,7 @@ class PackingSearch:
         return [BackgroundJob(graph, weight) for graph, weight in zip(graphs, self._weights, strict=True)]
 
     def _openings(self) -> Iterator[Gaps]:
-        """No gap; then all that is allowed in one."""
+        """Yield no gap first, then one gap as large as is allowed."""
         yield {}
         for moment in self._random.sample(self._foreground.moments, min(_OPENINGS, len(self._foreground.moments))):
             if self._spare:

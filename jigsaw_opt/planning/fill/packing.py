@@ -182,7 +182,7 @@ class FilledPeriod:
         return sum(job.weight * len(job.done) for job in self.jobs)
 
     def calendar(self, resource: Resource) -> Calendar:
-        """Busy times of a GPU or link."""
+        """Return the busy times of a GPU or link."""
         if resource not in self._calendars:
             own = [
                 (start, start + us)
@@ -353,7 +353,7 @@ class FilledPeriod:
 
 
 def _orders(levels: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Different orders of levels among workers: the first of all, those around in a circle among them."""
+    """Return different orders of levels among workers: the first of all, those around in a circle among them."""
     levels = tuple(levels)
     around = (levels[at:] + levels[:at] for at in range(len(levels)))
     drawn = islice(permutations(levels), _MOST_PATTERNS)

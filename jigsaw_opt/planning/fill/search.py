@@ -61,7 +61,7 @@ class Limits:
 
     @classmethod
     def of(cls, options: Options) -> Limits:
-        """Limits of time, work, seed, workers and cancel alone."""
+        """Return limits of time, work, seed, workers and cancel alone."""
         work = _WORK if options.time_limit is None and options.work_limit is None else options.work_limit
         plain = Options(options.time_limit, work_limit=work, seed=options.seed, threads=options.threads)
         return cls(replace(plain, cancel=options.cancel))
@@ -88,7 +88,7 @@ class Limits:
         return self._options.seed
 
     def stop(self, share: float) -> Callable[[int], bool]:
-        """Whether so many steps of packing are a share of the limits, or all that is left of them, asked as it goes."""
+        """Return a function that says whether so many steps of packing use up a share of the limits."""
         own = self._options
         end = math.inf if own.time_limit is None else time.monotonic() + share * own.time_limit
         end = min(end, self._end - _CHECKING * (own.time_limit or 0.0))
@@ -96,7 +96,7 @@ class Limits:
         return lambda steps: own.cancel.is_set() or self.steps_share(steps) >= left or time.monotonic() >= end
 
     def before_checking(self, share: float) -> Options:
-        """As `part`, and so that there is time to check the plan and write it."""
+        """Return options as `part` does that leave time to check the plan and write it."""
         own = self.part(share)
         if own.time_limit is None:
             return own
@@ -172,7 +172,7 @@ class VectorSearch:
             self._exhaust()
 
     def bound(self) -> Fraction:
-        """Weighted iterations a microsecond that no plan within the allowed period beats."""
+        """Return weighted iterations a microsecond that no plan within the allowed period beats."""
         rate = self.loads.rate_bound() if self._holes is None else self._holes.bound
         return rate if self._all is None else min(rate, max(map(self._rate_bound, self._all)))
 
@@ -218,7 +218,7 @@ class VectorSearch:
             longer *= 2
 
     def _neighbours(self, vector: Vector, step: int) -> Iterator[Vector]:
-        """More of one job; then one more of one and one less of another, which is worth less."""
+        """Yield vectors with more of one job; then with one more of one and one less of another, which is worth less."""
         weights, jobs = self.loads.weights, range(len(vector))
         for j in sorted(jobs, key=lambda j: (-weights[j], vector[j], j)):
             more = min(vector[j] + step, self.loads.caps[j])
@@ -266,7 +266,7 @@ class VectorSearch:
         return found
 
     def _is_open(self, vector: Vector, limit: int) -> bool:
-        """Whether no plan of these iterations, or of fewer, was found within a period: a guess that there is none."""
+        """Return whether no plan of these iterations, or of fewer, was found within a period, a guess."""
         return any(most >= limit and _covers(vector, less) for less, most in self._open.items())
 
     def _limit_us(self, vector: Vector) -> int:

@@ -133,7 +133,7 @@ class KeptPlan:
         return _PeriodShift(self.period_us, moments, tuple(accumulate((gaps[it] for it in moments), initial=0)))
 
     def _most_held(self, done: Sequence[tuple[int, int]]) -> Counter[Gpu]:
-        """By GPU, the most bytes held at a moment; gaps make it no larger, for they hold what the moment before did."""
+        """Return for each GPU the most bytes held at once; gaps add none, for they hold what was held just before."""
         changes: dict[Gpu, list[tuple[int, int]]] = defaultdict(list)
         now, most = Counter[Gpu](), Counter[Gpu]()
         for hold in self._network.holds:

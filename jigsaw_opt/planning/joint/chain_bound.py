@@ -178,7 +178,7 @@ class ChainBound:
         return bool(self._largest(limit_us)[0][0] >= 0)
 
     def _largest(self, limit_us: int) -> list[Table]:
-        """By stage and position that it begins with, the largest `A` that can be completed within a limit."""
+        """Return by stage and begin the largest `A` that can be completed within a limit."""
         import numpy as np
 
         end = np.full(self._last + 1, -NEVER, dtype=np.int64)
@@ -194,7 +194,7 @@ class ChainBound:
         return found[::-1]
 
     def _places(self, again: bool) -> Table:
-        """By stage, micro-batches that fit into memory at once, at most all; 0 where none does."""
+        """Return by stage the micro-batches that fit into memory at once, at most all; 0 where none does."""
         import numpy as np
 
         table, most = self.table, self._micro_batches
@@ -213,7 +213,7 @@ class ChainBound:
         return np.where(places > 0, passes + 2 * table.transfer_us[None, :], NEVER)
 
     def _asked(self, added: dict[bool, Table], fits: dict[bool, Table]) -> list[dict[bool, _StageDemands]]:
-        """By stage, what it asks for in each mode; from the last stage on, with the least round trip behind it."""
+        """Return by stage what it asks for in each mode, with the least round trip behind it."""
         import numpy as np
 
         table, count = self.table, self._micro_batches
@@ -250,7 +250,7 @@ class ChainBound:
         return found[::-1]
 
     def _heads(self, fits: dict[bool, Table]) -> list[Table]:
-        """By stage and position that it begins with, the least time of the forward passes before it and of sending."""
+        """Return by stage and begin the least time of the forward passes before it and of sending."""
         import numpy as np
 
         table = self.table

@@ -156,7 +156,7 @@ def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[Pipe
 
 
 def _placements(choices: PipelineChoices) -> Iterator[tuple[int, ...]]:
-    """Devices of the stages."""
+    """Yield devices of the stages."""
     there = tuple(range(choices.devices))
     for count in sorted(set(choices.virtual)):
         loop = there * count

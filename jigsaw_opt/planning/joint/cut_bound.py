@@ -73,7 +73,7 @@ class _Ways:
         return self.there[first] + passes + max(self.tail[first], weights)
 
     def trip_us(self, stage: int) -> int:
-        """From the forward pass of a stage to the end of its backward pass."""
+        """Return the time from the forward pass of a stage to the end of its backward pass."""
         return self.there[-1] - self.there[stage] + self.back[-1] - self.back[stage]
 
     def _ways(self, passes: Sequence[int], sending: Sequence[int]) -> list[int]:

@@ -136,7 +136,7 @@ class _CutSearch:
             self.current = found
 
     def _neighbours(self, cut: Cut) -> Iterator[Cut]:
-        """Cuts with one boundary, or all from one to another one, moved; and one stage in the other mode."""
+        """Yield cuts with one boundary, or all from one to another one, moved; and one stage in the other mode."""
         spans, within = cut.spans, self.table.positions.within
         for number, (begin, end) in enumerate(spans[:-1]):
             after = spans[number + 1][1]
@@ -150,7 +150,7 @@ class _CutSearch:
         yield from self._shifted(cut)
 
     def _near(self, begin: int, end: int, after: int) -> Iterator[int]:
-        """Positions between two others, 1, 2, 4, … away from one, nearest first."""
+        """Yield positions between two others, 1, 2, 4, … away from one, nearest first."""
         distance = 1
         while distance < after - begin:
             for position in (end - distance, end + distance):

@@ -246,7 +246,7 @@ class _Planner:
         raise OutOfTimeError("no schedule of a cut that was tried fits into the memory; others may")
 
     def lower_memory(self) -> None:
-        """Of the cuts with the shortest schedules, and of orders that are as short, keep what holds least at once."""
+        """Keep, of the cuts with the shortest schedules and of orders that are as short, what holds least at once."""
         assert self.best is not None, "cuts were searched for"
         shortest, budget = self.best.makespan_us, LimitsLeft(self._memory_options())
         others = [it for it in self.candidates if it.makespan_us == shortest and it.cut != self.best.cut]
@@ -258,7 +258,7 @@ class _Planner:
         self.best = min(found)[2]
 
     def _memory_options(self) -> Options:
-        """Limits beside those of the search, which is over by then as a rule."""
+        """Return limits of its own for this search, as those of the search are used up by then as a rule."""
         seconds, work = self.options.time_limit, self.options.work_limit
         return replace(
             self.options,
@@ -301,7 +301,7 @@ class _Planner:
             self._offer(ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan)))
 
     def _open_cuts(self) -> tuple[int, list[tuple[int, StageTable, Cut]]]:
-        """Cuts that may have a step up to a limit, with what is proven of each; the limit is as high as can be.
+        """Return the cuts that may have a step up to a limit as high as can be, with what is proven of each.
 
         No cut that may be better than the best plan is missing where the limit is just below that plan. Else the limit
         leaves few enough of them, as far as it was lowered in time.

@@ -179,7 +179,7 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
         return found
 
     def scaled(amounts: Table) -> Table:
-        """Shares of whole numbers, rounded up."""
+        """Return a share of each amount, rounded up."""
         found: Table = -(-amounts * share.numerator // share.denominator)
         return found
 

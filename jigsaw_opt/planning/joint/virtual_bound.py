@@ -127,7 +127,7 @@ class VirtualBound:
         return spent
 
     def _work_us(self, number: int) -> tuple[int, int, int]:
-        """Forward, backward and weight passes of a layer as measured, where it is computed as seldom as it may be."""
+        """Return passes of a layer (forward, backward, weights) as measured, with least recomputation."""
         layer = self.table.positions.graph.layers[number]
         weight = (layer.weight_us or 0) if self._layout.split else 0
         again = min(self.table.configuration.modes) * layer.forward_us
@@ -275,7 +275,7 @@ class _WholeModel(_StageModel):
             yield Cut((*known, len(place) - 1), (min(modes),) * self.layout.stages)
 
     def _add_order(self, edges: Sequence[tuple[int, int]]) -> None:
-        """Nothing is before what it reads from, and no stage is empty."""
+        """Add constraints: no layer is before one that it reads from, and no stage is empty."""
         for own in self.before:
             for earlier, later in pairwise(own):
                 self.proto.add_implication(earlier, later)
@@ -290,7 +290,7 @@ class _WholeModel(_StageModel):
         return [self.share.numerator * sum(part[kind] for kind in kinds) for part in self.parts]
 
     def _upto(self, amounts: Sequence[int], stage: int) -> Any:
-        """Amounts of the parts up to a stage."""
+        """Return amounts of the parts up to a stage."""
         if stage < 0:
             return 0
         if stage == self.layout.stages - 1:
@@ -323,7 +323,7 @@ class _WholeModel(_StageModel):
             self.proto.add(self.makespan >= self._upto(ways, stage - 1) + number * sent + count * load)
 
     def _add_turn(self, first: int, last: int) -> None:
-        """All backward passes of a device come behind the first way to the end and back to its last stage."""
+        """Make all backward passes of a device come after the first way to the end and back to its last stage."""
         forward, back, end = self._times(0), self._times(1), self.layout.stages - 1
         turned = sum(forward) + self._sent(0, end) + sum(back) - self._upto(back, last) + self._sent(last, end)
         passes = self.layout.micro_batches * sum(self._of(back, stage) for stage in self.behind(first))

@@ -147,7 +147,7 @@ class LevelCosts:
         return (inner + 4 * (replicas - 1) * parameters / (self.level.bandwidth * replicas)) / replicas
 
     def _in_flight(self, replicas: int, machines: int) -> int:
-        """Minibatches whose activations and weights a stage keeps, as the released optimiser counts them."""
+        """Return minibatches whose activations and weights a stage keeps, as the released optimiser counts them."""
         return ceil((self.level.machines - machines) / replicas)
 
 

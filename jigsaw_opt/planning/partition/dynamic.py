@@ -137,7 +137,7 @@ class LevelTable:
         return best
 
     def _split(self, begin: int, end: int, machines: int, time: float) -> tuple[int, int] | None:
-        """Prefix before the last stage, and replicas of that, which reach a time; None where one stage does."""
+        """Return prefix before the last stage, and replicas of that, which reach a time; None where one stage does."""
         if machines <= self._most and self.costs.alone(machines, begin)[end] == time:
             return None
         for replicas in range(1, min(self._most, machines - 1) + 1):
@@ -180,7 +180,7 @@ def partition_levels(
     replicate: bool,
     memory: int | None,
 ) -> list[LevelTable]:
-    """Tables of all levels, innermost first; the last one knows the whole model.
+    """Return tables of all levels, innermost first; the last one knows the whole model.
 
     Parameters
     ----------

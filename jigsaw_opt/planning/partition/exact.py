@@ -114,7 +114,7 @@ class _PartitionModel:
         self.proto.minimize(self.time)
 
     def stages(self, solver: cp_model.CpSolver) -> tuple[tuple[tuple[int, ...], int], ...]:
-        """Layers and copies of each stage that has any."""
+        """Return layers and copies of each stage that has any."""
         found = []
         for stage, options in enumerate(self.copies):
             first = [
@@ -127,7 +127,7 @@ class _PartitionModel:
         return tuple(found)
 
     def _add_order(self) -> None:
-        """Nothing is before what it reads from."""
+        """Add constraints: no layer is before one that it reads from."""
         for own in self.before:
             for earlier, later in pairwise(own):
                 self.proto.add_implication(earlier, later)
@@ -137,7 +137,7 @@ class _PartitionModel:
                 self.proto.add_implication(one, other)
 
     def _add_copies(self) -> None:
-        """All machines are used, and stages without copies are the last ones and have no layers."""
+        """Add constraints: all machines are used, and stages without copies are the last ones and have no layers."""
         for options in self.copies:
             self.proto.add_exactly_one(options)
         self.proto.add(
@@ -151,7 +151,7 @@ class _PartitionModel:
             self.proto.add(here >= 1).only_enforce_if(~options[0])
 
     def _of_stage(self, stage: int, weights: Sequence[int]) -> cp_model.LinearExprT:
-        """Weights of the layers of a stage."""
+        """Return weights of the layers of a stage."""
         upto = sum(weight * own[stage] for weight, own in zip(weights, self.before, strict=True))
         if stage == 0:
             return upto

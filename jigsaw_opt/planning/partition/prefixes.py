@@ -101,7 +101,7 @@ def prefixes_of(graph: LayerGraph) -> Prefixes:
 
 
 def _membership(sets: Sequence[int], layers: int) -> NDArray[np.float64]:
-    """By set of layers (row) and layer (column) 1 where it has it, else 0."""
+    """Return a matrix with 1 where a set of layers (row) has a layer (column), else 0."""
     import numpy as np
 
     size = layers // 8 + 1
@@ -111,7 +111,7 @@ def _membership(sets: Sequence[int], layers: int) -> NDArray[np.float64]:
 
 
 def _bits(layers: int) -> Iterator[int]:
-    """Numbers of the layers of a set."""
+    """Yield numbers of the layers of a set."""
     while layers:
         lowest = layers & -layers
         yield lowest.bit_length() - 1
@@ -139,7 +139,7 @@ def _below(graph: LayerGraph) -> list[int]:
 
 
 def _reachable(readers: Sequence[int], below: Sequence[int]) -> tuple[list[int], list[set[int]]]:
-    """Prefixes in the order of their discovery, and for each the numbers of those one step further."""
+    """Return prefixes in the order of their discovery, and for each the numbers of those one step further."""
     first = next(1 << at for at, own in enumerate(below) if own == 0)
     number, found, steps = {first: 0}, [first], list[set[int]]()
     read_by = [_read_by(first, readers)]
@@ -161,7 +161,7 @@ def _reachable(readers: Sequence[int], below: Sequence[int]) -> tuple[list[int],
 
 
 def _read_by(layers: int, readers: Sequence[int]) -> int:
-    """Layers that read from some of a set."""
+    """Return layers that read from some of a set."""
     found = 0
     for at in _bits(layers):
         found |= readers[at]
@@ -169,12 +169,12 @@ def _read_by(layers: int, readers: Sequence[int]) -> int:
 
 
 def _crossing(prefix: int, readers: Sequence[int]) -> int:
-    """Layers whose output is read behind a prefix."""
+    """Return layers whose output is read behind a prefix."""
     return sum(1 << at for at in _bits(prefix) if readers[at] & ~prefix)
 
 
 def _released_crossing(prefix: int, readers: Sequence[int], below: Sequence[int]) -> int:
-    """Layers whose output the released optimiser counts as sent: those of its augmented antichain."""
+    """Return layers whose output the released optimiser counts as sent: those of its augmented antichain."""
     last = [at for at in _bits(prefix) if not readers[at] & prefix]
     counted = sum(1 << at for at in last)
     for end in last:

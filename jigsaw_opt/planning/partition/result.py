@@ -183,7 +183,7 @@ def partition(
 def _unfold(
     graph: LayerGraph, prefixes: Prefixes, tables: Sequence[LevelTable]
 ) -> tuple[tuple[Stage, ...], tuple[OuterStage, ...]]:
-    """Stages on GPUs, and those of all levels, from the outermost level inward."""
+    """Return stages on GPUs, and those of all levels, from the outermost level inward."""
     whole = LevelStage(0, len(prefixes.layers) - 1, 1, 0.0)
     parts: list[tuple[LevelStage, int]] = [(whole, 1)]
     by_level: list[list[LevelStage]] = []

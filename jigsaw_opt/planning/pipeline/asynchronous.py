@@ -156,7 +156,7 @@ def _least_pace(stages: Sequence[AsyncStage], in_flight: int | None) -> tuple[in
 
 
 def _building_block(stages: Sequence[AsyncStage], pace: int) -> tuple[Starts, list[int]]:
-    """Earliest starts of the passes of one minibatch so that those of others, a pace later each, are not in the way.
+    """Return the earliest starts of one minibatch's passes that do not collide with others, each a pace later.
 
     With them come, for each backward pass that is pushed back, the least pace at which it fits a turn earlier.
     """
@@ -190,7 +190,7 @@ def _by_stage(starts: Starts, count: int) -> list[tuple[int, int]]:
 def _instance(
     stages: Sequence[AsyncStage], name: str, count: int, allowed: int, versions: Sequence[int], memory: int
 ) -> Instance:
-    """One iteration of the job has as many minibatches as copies take turns; a new one waits for an old one to end."""
+    """Return the instance; one iteration has as many minibatches as copies take turns, a new one after an old one."""
     slots = [
         Slot(f"stage{number}.{copy}", versions[number] * stage.parameter_bytes + stage.state_bytes)
         for number, stage in enumerate(stages)

@@ -93,7 +93,7 @@ def gpipe(layout: PipelineLayout) -> Orders:
 
 
 def one_forward_one_backward(layout: PipelineLayout) -> Orders:
-    """1F1B: as many forward passes as there are stages behind, then one backward pass for each (DAPPLE, PipeDream)."""
+    """Return 1F1B: as many forward passes as stages behind, then one backward pass for each (DAPPLE, PipeDream)."""
     orders: Orders = []
     for stage in range(layout.stages):
         ahead = min(layout.micro_batches, layout.stages - 1 - stage)
@@ -107,14 +107,14 @@ def one_forward_one_backward(layout: PipelineLayout) -> Orders:
 
 
 def interleaved(layout: PipelineLayout) -> Orders:
-    """Interleaved 1F1B: each GPU has several chunks of the model (Narayanan et al., SC'21, section 2.2.2)."""
+    """Return interleaved 1F1B: each GPU has several chunks of the model (Narayanan et al., SC'21, section 2.2.2)."""
     gpus, chunks, batches = layout.gpus, layout.chunks, layout.micro_batches
     if batches % gpus:
         raise UsageError(f"interleaved takes a multiple of {gpus} micro-batches, one for each GPU, not {batches}")
     total = batches * chunks
 
     def at(number: int, backward: bool) -> tuple[int, int]:
-        """Micro-batch and chunk of the so-many-th pass of a GPU: groups of a micro-batch a GPU, chunk by chunk."""
+        """Return micro-batch and chunk of a GPU's pass number `number`: groups of a micro-batch a GPU, by chunk."""
         group, within = divmod(number, gpus * chunks)
         chunk, batch = divmod(within, gpus)
         return group * gpus + batch, chunks - 1 - chunk if backward else chunk
@@ -132,18 +132,18 @@ def interleaved(layout: PipelineLayout) -> Orders:
 
 
 def zero_bubble_h1(layout: PipelineLayout) -> Orders:
-    """ZB-H1: gradients of weights fill the gaps, with the activations of 1F1B (Qi et al., ICLR'24)."""
+    """Return ZB-H1: gradients of weights fill the gaps, with the activations of 1F1B (Qi et al., ICLR'24)."""
     return _zero_bubble(layout, [layout.stages - stage for stage in range(layout.stages)], layout.stages)
 
 
 def zero_bubble_h2(layout: PipelineLayout) -> Orders:
-    """ZB-H2: more forward passes before the first backward one, so that nearly no gap is left (Qi et al., ICLR'24)."""
+    """Return ZB-H2: more forward passes before the first backward one leave nearly no gap (Qi et al., ICLR'24)."""
     ahead = [2 * (layout.stages - stage) - 1 for stage in range(layout.stages)]
     return _zero_bubble(layout, ahead, 2 * layout.stages - 1)
 
 
 def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
-    """In unit time, each GPU takes a forward pass within its limits, else a backward pass, else one for weights.
+    """Return orders in unit time: each GPU takes a forward pass within its limits, else a backward one, else weights.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
 
 
 def v_half(layout: PipelineLayout) -> Orders:
-    """V-Half: two chunks a GPU, the second on the way back, and half of the activations of 1F1B.
+    """Return V-Half: two chunks a GPU, the second on the way back, and half of the activations of 1F1B.
 
     Each micro-batch repeats the same building block every six units of time (Qi et al., NeurIPS'24, "PipelineProblem
     parallelism with controllable memory", figure 4). Passes for the weights fill what is left.

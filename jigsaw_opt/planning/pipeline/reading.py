@@ -13,7 +13,7 @@ __all__ = ["async_stages", "costs_of", "stages_of"]
 
 
 def costs_of(partition: Partition) -> PipelineCosts:
-    """Costs of a pipeline with a GPU a stage; it holds weights and state always, and activations until its gradients.
+    """Return the costs of a pipeline with a GPU a stage; weights and state are always held, activations until backward.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def costs_of(partition: Partition) -> PipelineCosts:
 
 
 def async_stages(partition: Partition) -> list[AsyncStage]:
-    """Stages of PipeDream's steady state: a minibatch takes each copy as long as the partition says.
+    """Return stages of PipeDream's steady state: a minibatch takes each copy as long as the partition says.
 
     What the partition adds to the compute, such as the exchange of gradients, lengthens the backward pass.
     """

@@ -50,7 +50,7 @@ def search_schedule(
 
 
 def fitting(pipeline: PipelineProblem) -> dict[str, Orders]:
-    """By name, orders of the schedules for the layout of a pipeline that its memory suffices for."""
+    """Return by name the orders of the schedules for a pipeline's layout that its memory suffices for."""
     layout, found = pipeline.layout, {}
     for name in names_of(layout):
         orders = ORDERS[name](layout)

@@ -146,7 +146,7 @@ class PipelineProblem:
         return "FBW" if self.layout.split else "FB"
 
     def duration_us(self, kind: str, stage: int) -> int:
-        """Return length of a pass in microseconds, at least 1.
+        """Return the length of a pass in microseconds, at least 1.
 
         Parameters
         ----------

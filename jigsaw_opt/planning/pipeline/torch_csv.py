@@ -289,7 +289,7 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
 
 
 def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> list[dict[str, tuple[int, int]]]:
-    """Return planned start and end of each action that carries out a block, for each iteration.
+    """Return the planned start and end of each action that carries out a block, for each iteration.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def _name(it: Pass) -> str:
 
 
 def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Execution]:
-    """When each block of a pipeline runs in an iteration."""
+    """Return when each block of a pipeline runs in an iteration."""
     asked, done = instance.jobs[job], plan.jobs[job]
     assert isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan), "a pipeline has a shape"
     return dict(zip((block.name for block in asked.shape.blocks), done.iterations[iteration].blocks, strict=True))

@@ -187,7 +187,7 @@ class _PiperProgram:
             self.least = float(self.best[0, -1, -1])
 
     def stages(self) -> list[PiperStage]:
-        """Stages that reach the least time, first to last."""
+        """Return stages that reach the least time, first to last."""
         found, at, devices, total = [], 0, self.graph.devices, self.sum
         while at < len(self.kept) - 1:
             value = self.best[at, devices, total]
@@ -219,7 +219,7 @@ class _PiperProgram:
         raise ValueError("nothing reaches the least time")
 
     def _solve(self, at: int) -> None:
-        """Least times of what is behind a set, by devices and by sum of data-parallel degrees."""
+        """Solve the dynamic program: least times behind each set, by devices and by sum of data-parallel degrees."""
         import numpy as np
 
         best, fewest, most = self.best[at], self.fewest[at], self.most[at]
@@ -237,7 +237,7 @@ class _PiperProgram:
         np.minimum.accumulate(best, axis=1, out=best)
 
     def _stages(self, at: int) -> list[tuple[int, int, NDArray[np.int64], NDArray[np.float64]]]:
-        """Degrees, sets behind the stage that begins behind a set, and times by micro-batches in flight."""
+        """Return degrees, sets behind the stage that begins behind a set, and times by micro-batches in flight."""
         import numpy as np
 
         rows = at + 1 + np.flatnonzero(~(self.members[at] & ~self.members[at + 1 :]).any(axis=1))

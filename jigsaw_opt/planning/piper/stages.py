@@ -75,7 +75,7 @@ class StageCosts:
         self.across = across[:1] if np.array_equal(across[0], across[1]) else across
 
     def outside_bytes(self, members: Members) -> Array:
-        """By way, stage and node, what the node sends out of its stage; once for both ways where they send the same.
+        """Return by way, stage and node the bytes sent out of the stage; once if both ways send the same.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class StageCosts:
     def _choice(
         self, members: Members, outside: Array, copies: int, flight: NDArray[np.int64], limit: float
     ) -> tuple[Members, Array, tuple[NDArray[np.int64], NDArray[np.int64], Members, Array]]:
-        """Fastest ways; their times, infinite where there is no room; and where which nodes change at what cost."""
+        """Return the fastest ways, their times (infinite without room), and which nodes change at what cost."""
         import numpy as np
 
         exchanged = 4 * (copies - 1) * self.parameter_bytes / copies / self.graph.micro_batches

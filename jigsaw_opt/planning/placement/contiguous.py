@@ -100,7 +100,7 @@ class _ContiguousProgram:
         raise ValueError("nothing reaches the least load")
 
     def _solve(self, at: int) -> None:
-        """Least maximum loads of a closed set by devices."""
+        """Solve the dynamic program: least maximum loads of a closed set by devices."""
         best = self.best
         before, loads, cpu_loads = self._parts(at)
         for cpus in range(best.shape[0]):
@@ -117,7 +117,7 @@ class _ContiguousProgram:
                 best[cpus, accelerators, at] = value if value <= self.limit else _NEVER
 
     def _parts(self, at: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Numbers of smaller closed sets, and loads of an accelerator and of a CPU with what lies between."""
+        """Return the numbers of smaller closed sets, and loads of an accelerator and a CPU with what lies between."""
         import numpy as np
 
         whole = self.closed[at]
@@ -128,7 +128,7 @@ class _ContiguousProgram:
         return numbers, loads, cpu_loads
 
     def _between(self, whole: int) -> dict[int, tuple[int, int]]:
-        """By set that is cut off at the end of a closed set, the loads of an accelerator and of a CPU with it."""
+        """Return by set cut off at the end of a closed set the loads of an accelerator and of a CPU with it."""
         groups, limit = self.groups, self.limit
         found: dict[int, tuple[int, int]] = {}
         pending: list[tuple[int, int, int, int, int]] = [(0, 0, 0, 0, 0)]

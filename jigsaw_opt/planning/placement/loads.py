@@ -135,7 +135,7 @@ class Groups:
         )
 
     def nodes(self, own: int) -> tuple[int, ...]:
-        """Ids of the operators of a set of groups."""
+        """Return ids of the operators of a set of groups."""
         places = [at for number, members in enumerate(self.members) if own >> number & 1 for at in members]
         return tuple(sorted(self.graph.operators[at].number for at in places))
 

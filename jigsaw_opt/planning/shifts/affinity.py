@@ -146,7 +146,7 @@ def has_no_cycle(part: Sequence[SharedLink]) -> bool:
 def traverse(
     part: Sequence[SharedLink], rotations: Mapping[int, Mapping[int, int]], cells: Sequence[int]
 ) -> dict[int, int]:
-    """One shift a job that agrees with the rotations of each link, up to a common shift of the link's circle.
+    """Return a shift for each job that agrees with the rotations of each link, up to a common shift of the circle.
 
     Parameters
     ----------

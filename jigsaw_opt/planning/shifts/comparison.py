@@ -191,7 +191,7 @@ def best_placement(
 def shared_times(
     operations: Operations, chosen: ShiftedPlacement, seed: int, iterations: int = 200
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean times of an iteration under fair sharing: with random starts, and with the time shifts.
+    """Return the mean times of an iteration under fair sharing: with random starts, and with the time shifts.
 
     Parameters
     ----------

@@ -157,7 +157,7 @@ def choose_grid(jobs: Sequence[RepeatedJob], links: Sequence[SharedLink], most_c
 
 
 def compatibility(link: SharedLink, demands: Sequence[GridDemand], rotations: Sequence[int], grid_us: int) -> Fraction:
-    """``1 - mean(max(0, D - C)) / C`` with the demand ``D`` of all users over the circle and bandwidth ``C``, exact.
+    """Return ``1 - mean(max(0, D - C)) / C`` exactly: `D` is the demand over the circle, `C` the bandwidth.
 
     Parameters
     ----------

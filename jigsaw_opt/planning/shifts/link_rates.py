@@ -87,7 +87,7 @@ class _Progress:
             self.bucket += 1
 
     def _begin(self, now: float) -> float:
-        """When the next iteration begins: now, or at the next multiple of the cycle from the shift on."""
+        """Return when the next iteration begins: now, or at the next multiple of the cycle from the shift on."""
         late = (now - self.shift) % self.job.cycle_us
         if self.drift is None or self.finished % len(self.job.iterations) or late <= self.drift * self.job.cycle_us:
             return now

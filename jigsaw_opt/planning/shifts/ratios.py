@@ -191,13 +191,13 @@ class _RatioSearch:
                 self.best = found
 
     def _single_us(self, number: int, ratio: int) -> int:
-        """No period is shorter in which one job does its iterations so often."""
+        """Return a period below which one job cannot do its iterations so often."""
         job = self.instance.jobs[number]
         alone = altered(self.instance, jobs=(altered(job, iterations=job.iterations * ratio),))
         return lower_bound(compile_instance(alone)).value
 
     def bound(self) -> float:
-        """No vector has a plan of a smaller value."""
+        """Return a bound: no vector has a plan of a smaller value."""
         return min(self.best.value, *self.bounds.values())
 
     def _is_open(self, ratios: Ratios) -> bool:

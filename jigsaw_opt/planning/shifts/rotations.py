@@ -78,7 +78,7 @@ class RotationProblem:
         self.least = [max(0.0, mean - 1.0) for mean in means]
 
     def loads(self, rotations: dict[int, int]) -> list[NDArray[Any]]:
-        """Demand of rotated jobs on every link over its circle."""
+        """Return the demand of rotated jobs on every link over its circle."""
         import numpy as np
 
         found = []
@@ -114,7 +114,7 @@ class RotationProblem:
         return [self._with(load, shares, job) for load, shares in zip(loads, self.shares, strict=True)]
 
     def _with(self, load: NDArray[Any], shares: dict[int, NDArray[Any]], job: int) -> NDArray[Any]:
-        """Cells of one residue of the job's cycle are added up, and stretches of one demand are sums of those."""
+        """Add up cells of one residue of the job's cycle; stretches of equal demand are differences of prefix sums."""
         import numpy as np
 
         choices = self.choices[job]
@@ -131,7 +131,7 @@ class RotationProblem:
         return np.maximum(total / len(load), 0.0)
 
     def _order(self) -> tuple[int, ...]:
-        """Jobs of the links, those with the most demand first and each a neighbour of one before where there is one."""
+        """Return the jobs, most demand first, each a neighbour of one before it where there is one."""
         weight: dict[int, float] = {}
         for shares in self.shares:
             for j, share in shares.items():
@@ -221,7 +221,7 @@ def _branch(problem: RotationProblem, best: tuple[float, dict[int, int]], most_n
 
 
 def _bounds(problem: RotationProblem, rotations: dict[int, int], job: int) -> NDArray[Any]:
-    """For each rotation of one more job, a bound of the excess of all jobs.
+    """Return for each rotation of one more job a bound of the excess of all jobs.
 
     Excess is convex in demand. So all further jobs together add at least what each of them adds, at its best
     rotation, to those that are rotated.

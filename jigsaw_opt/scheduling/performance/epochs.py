@@ -84,7 +84,7 @@ class Epochs:
         return self._models[job.model].ends[-1]
 
     def alone_us(self, job: TraceJob) -> int:
-        """From epoch to epoch on as few servers as possible, of the first type of GPU that has a profile."""
+        """Return the time from epoch to epoch on as few servers as possible, of the first type that has a profile."""
         alike = replace(job, name="", submit_us=0, weight=1)
         if alike not in self._alone:
             gpu_type = next(name for name, table in self.profiles.items() if job.model in table)
@@ -94,7 +94,7 @@ class Epochs:
         return self._alone[alike]
 
     def restart_us(self, job: TraceJob) -> int | None:
-        """As the simulation says."""
+        """Return None: a restart takes what the simulation says."""
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:

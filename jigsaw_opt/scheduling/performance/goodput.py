@@ -161,7 +161,7 @@ class Goodput(Epochs):
         self._models_learned: dict[frozenset[Measured], ThroughputModel] = {}
 
     def restart_us(self, job: TraceJob) -> int | None:
-        """As measured by Sia's authors."""
+        """Return the time of a restart as measured by Sia's authors; None for other models."""
         return _RESTART_US.get(job.model)
 
     def measured(self, job: TraceJob, share: Share, done: int) -> tuple[str, Measured]:
@@ -193,7 +193,7 @@ class Goodput(Epochs):
         done: int,
         seen: frozenset[Measured],
     ) -> tuple[float, ...]:
-        """Progress a second that a job expects of configurations (servers, GPUs) of a type; 0 where it cannot run.
+        """Return the progress a second that a job expects of configurations of a type; 0 where it cannot run.
 
         Parameters
         ----------

@@ -88,7 +88,7 @@ class Profiled:
         return job.iterations * self._alone[key]
 
     def restart_us(self, job: TraceJob) -> int | None:
-        """As the simulation says."""
+        """Return None: a restart takes what the simulation says."""
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
@@ -158,7 +158,7 @@ class Profiled:
         return [k for k, s in enumerate(self.cluster.servers) if s.gpu_type in types and s.gpu_memory >= need]
 
     def _packed(self, job: TraceJob) -> tuple[tuple[int, int], ...]:
-        """Largest servers first, so as few as possible, and of those that links join if that can be."""
+        """Return GPUs on the largest servers first, so on as few as possible, that links join if that can be."""
         fitting = sorted(self._fitting(self.models[job.model]), key=lambda k: -self.cluster.servers[k].gpus)
         parts: dict[int, list[int]] = {}
         for k in fitting:
@@ -197,7 +197,7 @@ class Profiled:
     def _exchanged_us(
         self, model: Model, ready: Sequence[int], placement: tuple[tuple[int, int], ...], workers: int
     ) -> int:
-        """When the last bucket is exchanged if bucket ``b`` of all workers is ready at ``ready[b-1]``."""
+        """Return when the last bucket is exchanged if bucket ``b`` of all workers is ready at ``ready[b-1]``."""
         channel = self._routes.channel(dict(placement))
         if channel is None:
             raise UsageError(f"no links join {', '.join(self.cluster.servers[k].name for k, _ in placement)}")

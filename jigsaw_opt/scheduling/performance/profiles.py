@@ -115,7 +115,7 @@ class ApplicationProfile:
         return (var + sqr) / (var / scale + sqr)
 
     def _gradient(self, samples: int, epoch: int) -> tuple[float, float]:
-        """Squared norm and variance of the gradient, between the two batch sizes that were measured."""
+        """Return the squared norm and variance of the gradient, between the two batch sizes that were measured."""
         sizes = sorted(self.application.epochs)
         high = min(bisect_left(sizes, samples), len(sizes) - 1)
         low = high if sizes[high] <= samples else max(0, high - 1)
@@ -132,7 +132,7 @@ class ApplicationProfile:
         return self._scaled(len(counts), sum(counts), local)
 
     def _scaled(self, servers: int, gpus: int, local: float) -> tuple[float, float]:
-        """Between the measured numbers of servers on either side, at the same number of GPUs a server."""
+        """Interpolate between the measured numbers of servers on either side, at the same number of GPUs a server."""
         known = sorted({key[0] for key in self.application.scaling})
         high = known[min(bisect_left(known, servers), len(known) - 1)]
         low = known[max(0, bisect_right(known, servers) - 1)]
@@ -148,7 +148,7 @@ class ApplicationProfile:
 
 
 def _on_curve(curve: Curve, local: float) -> tuple[float, float]:
-    """Between the measured batches on either side; beyond them a GPU's compute grows with its samples."""
+    """Interpolate between the measured batches on either side; beyond them a GPU's compute grows with its samples."""
     first, last = curve[0], curve[-1]
     if local >= last.local_batch:
         return (last.step_s - last.sync_s) * local / last.local_batch + last.sync_s, last.sync_s

@@ -25,10 +25,10 @@ class Performance(Protocol):
         """What it was made from beside the cluster; its `repr` tells equal figures from others."""
 
     def unknown(self, job: TraceJob) -> str | None:
-        """Why it cannot run `job` on any GPUs of the cluster (unknown model, batch size, memory), or None."""
+        """Return why it cannot run `job` on any GPUs of the cluster (unknown model, batch size, memory), or None."""
 
     def work(self, job: TraceJob) -> int:
-        """Units of work that the job has to do in all."""
+        """Return units of work that the job has to do in all."""
 
     def alone_us(self, job: TraceJob) -> int:
         """Return the time of all its work, alone at full depth on the GPUs it asks for, well placed, no restarts."""
@@ -48,7 +48,7 @@ class Performance(Protocol):
         """
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Pace of each job of a share, without contention by other shares.
+        """Return the pace of each job of a share, without contention by other shares.
 
         Parameters
         ----------

@@ -47,7 +47,7 @@ class Seconds:
         return job.iterations * _iteration_us(job)
 
     def restart_us(self, job: TraceJob) -> int | None:
-        """As the simulation says."""
+        """Return None: a restart takes what the simulation says."""
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:

@@ -69,7 +69,7 @@ class Stages:
         return StagedJob(job.gpus, times.load_us, times.compute_us, times.network_us, alone, staircase)
 
     def unknown(self, job: TraceJob) -> str | None:
-        """No stages of its model, or no number of iterations."""
+        """Return what is unknown of a job: the stages of its model, or its number of iterations."""
         if job.model not in self._stages:
             return f"has a model without stages, {job.model!r}"
         if job.iterations is None:
@@ -88,7 +88,7 @@ class Stages:
         return round(job.iterations * self._alone[job.model] / factor)
 
     def restart_us(self, job: TraceJob) -> int | None:
-        """As the simulation says."""
+        """Return None: a restart takes what the simulation says."""
         return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:

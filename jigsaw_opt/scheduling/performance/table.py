@@ -68,7 +68,7 @@ class Table:
         return round(job.iterations * _SECOND_US / fastest)
 
     def restart_us(self, job: TraceJob) -> int | None:
-        """As the simulation says."""
+        """Return None: a restart takes what the simulation says."""
         return None
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:

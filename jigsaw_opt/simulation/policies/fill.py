@@ -119,7 +119,7 @@ class _ForegroundFirst(Stateless):
         return gangs, free
 
     def _own_gpus(self, back: Iterable[JobState], alone: Mapping[int, Share], free: FreeGpus) -> dict[int, Share]:
-        """Shares of background jobs on GPUs without a foreground job; those that have such GPUs keep them."""
+        """Return shares of background jobs on GPUs without a foreground job; those that have such GPUs keep them."""
         own = {index: share for index, share in alone.items() if free.has(share.gpus)}
         for share in own.values():
             free.remove(share.gpus)
@@ -149,7 +149,7 @@ class _ForegroundFirst(Stateless):
                     hopeless.add(kind)
 
     def _pace(self, gang: _FilledGpus, active: JobState) -> int:
-        """Pace of a job of one GPU if it joined a gang; 0 if it cannot."""
+        """Return the pace of a job of one GPU if it joined a foreground job; 0 if it cannot."""
         key = (gang.front.job.model, gang.gpus, gang.models, active.job.model, active.job.gpu_types)
         if key not in self._worth:
             of_model = {other.job.model: other for other in (*gang.back, active)}

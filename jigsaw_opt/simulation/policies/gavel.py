@@ -147,7 +147,7 @@ class _GavelScheduler:
         return self.performance.throughput(job, gpu_type) if may_run else 0.0
 
     def _allocation(self, jobs: Sequence[JobState], capacity: Mapping[str, int]) -> Floats:
-        """Shares of time of the jobs on the types, of which so many GPUs are up."""
+        """Return shares of time of the jobs on the types, of which so many GPUs are up."""
         import numpy as np
 
         from jigsaw_opt.formulations.gavel import SharedCluster

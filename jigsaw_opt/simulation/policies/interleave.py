@@ -82,7 +82,7 @@ class Interleaving(Stateless):
         return self.stages.staged(job, self.staircase and job.gpus >= 2)
 
     def _candidates(self, order: Iterable[JobState], gpus: int) -> list[JobState]:
-        """For each job that still fits, as many of its width as can share its GPUs."""
+        """Return for each job that still fits as many of its width as can share its GPUs."""
         by_width: defaultdict[int, list[JobState]] = defaultdict(list)
         for active in order:
             by_width[active.job.gpus].append(active)
@@ -96,7 +96,7 @@ class Interleaving(Stateless):
         return [active for width, number in shares.items() for active in by_width[width][: MOST_JOBS * number]]
 
     def _teams(self, staged: Mapping[int, StagedJob], running: Iterable[Share], gpus: int) -> Iterator[Team]:
-        """Who shares GPUs with whom; as they do already, where the best groups allow it."""
+        """Yield who shares GPUs with whom; as they do already, where the best groups allow it."""
         found = group_jobs(staged.values(), gpus, self.method, self.timing, _GAP, _NODES)
         made = Counter(found.groups)
         free = dict(staged)
@@ -128,7 +128,7 @@ class Interleaving(Stateless):
                 yield team
 
     def _placed(self, staged: Mapping[int, StagedJob], teams: Sequence[Team], observation: Observation) -> list[Share]:
-        """Teams that go on keep their GPUs, unless others would then be on more servers than they need."""
+        """Place the teams; those that go on keep their GPUs, unless others would then be spread too widely."""
         before = {frozenset(share.jobs): share.gpus for share in observation.shares}
         kept = {team: before[frozenset(team)] for team in teams if frozenset(team) in before}
         wide_first = sorted(teams, key=lambda team: -staged[team[0]].gpus)

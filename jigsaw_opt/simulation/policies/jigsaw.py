@@ -242,7 +242,7 @@ class JigsawScheduler:
         return chosen_depth(self.rule, gpus, self.empty.models[model].depth, ITERATIONS)
 
     def _left_us(self, active: JobState) -> tuple[float, int]:
-        """GPU time that the job still keeps busy, with that of so many starts as are weighed if it does not run."""
+        """Return the GPU time that the job still keeps busy, with that of weighed starts if it does not run."""
         kind = self._kind(active.job)
         alone_us = self.setting.performance.alone_us(active.job) * (active.left / active.work)
         start_us = 0 if active.share is not None else self.hysteresis * self.setting.restart_of(active.job)
@@ -313,7 +313,7 @@ def _reunited(teams: Sequence[Team], running: Mapping[int, Share], together: Cal
 
 
 def _couples(jobs: Sequence[int], running: Mapping[int, Share]) -> Iterator[tuple[int, int]]:
-    """Pairs: first of jobs that share GPUs, then of one that has GPUs and one that has none, then of the others."""
+    """Yield pairs: of jobs that share GPUs, then of one that has GPUs and one that has none, then of the others."""
     left = dict.fromkeys(jobs)
     for job in jobs:
         partner = next((k for k in running[job].jobs if k != job), job) if job in running else job

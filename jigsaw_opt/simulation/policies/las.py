@@ -56,7 +56,7 @@ class _LasScheduler:
             raise ValueError("every job is in one of the queues")
 
     def _next_fall(self, now_us: int, jobs: Mapping[int, JobState], shares: Sequence[Share]) -> int | None:
-        """When the first of the running jobs of the upper queue has had its GPU time."""
+        """Return when the first of the running jobs of the upper queue has had its GPU time."""
         upper = set(self.upper)
         running = [(jobs[k], share) for share in shares for k in share.jobs if k in upper]
         return min(

@@ -41,7 +41,7 @@ class _Past:
         self.most = max(self.most, measured.gpus)
 
     def plain(self) -> Plain:
-        """As it stands in a snapshot."""
+        """Return what was measured as it stands in a snapshot."""
         seen = {gpu_type: [one._asdict() for one in sorted(own)] for gpu_type, own in self.seen.items()}
         return {"configuration": self.configuration, "since_us": self.since_us, "seen": seen}
 
@@ -154,7 +154,7 @@ class _SiaScheduler:
         return {active.index: int(one) for active, one in zip(jobs, solved.choice) if one != NO_ALLOCATION}
 
     def _goodputs(self, active: JobState, widest: Mapping[str, int]) -> list[float]:
-        """Progress a second that a job expects of each configuration; 0 where it may not or cannot have it.
+        """Return progress a second that a job expects of each configuration; 0 where it may not or cannot have it.
 
         So many GPUs of each type are at most up and joined.
         """
@@ -167,7 +167,7 @@ class _SiaScheduler:
         ]
 
     def _expected(self, active: JobState, gpu_type: str) -> Mapping[Configured, float]:
-        """Goodput of the configurations of a type, by what was measured on it or on another type that the job knows."""
+        """Return the goodput of the configurations of a type, by what was measured on it or on another known type."""
         job, past, performance = active.job, self.past[active.index], self.performance
         own = [one for one in self.configurations if one.gpu_type == gpu_type]
         if gpu_type not in self.setting.pool_choice.types_of(job) or not performance.runs_on(job, gpu_type):

@@ -93,7 +93,7 @@ class _SjfBcoScheduler:
         return {"loads": self.loads if self.variant == "literal" else []}
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        """Only loads as printed are of jobs that are no longer there."""
+        """Restore the loads; only loads as they are printed are of jobs that are no longer there."""
         count = self.setting.gpu_count if self.variant == "literal" else 0
         checked(state, fields(loads=listed(whole(), count, count)))
         self.jobs = {index: observation.jobs[index].job for index in observation.known & observation.jobs.keys()}

@@ -184,7 +184,7 @@ def _objective(old: Row, new: Row) -> float | None:
 
 
 def _integral(old: Row, new: Row) -> float | None:
-    """None where a run that did not fail has no integral."""
+    """Return the gap integral of a row; None where a run that did not fail has none."""
     before, after = integral(old), integral(new)
     unknown = any(value == inf and row["error"] is None for value, row in ((before, old), (after, new)))
     return None if unknown else _log_ratio(before, after, LEAST_SECONDS)

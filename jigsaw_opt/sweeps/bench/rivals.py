@@ -39,7 +39,7 @@ class Winner:
 
 
 def winners(rows: Sequence[Row], level: float = 0.05) -> list[Winner]:
-    """For each time limit and measure of `COMPARED` the winner: fewest instances without a value, then the least mean.
+    """Return for each time limit and measure of `COMPARED` the winner: fewest missing values, then the least mean.
 
     Parameters
     ----------

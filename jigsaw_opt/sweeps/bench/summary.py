@@ -99,7 +99,7 @@ def _is_event(event: object) -> bool:
 
 
 def summary(rows: Sequence[Row]) -> list[Cell]:
-    """One cell a set, solver and time limit, in the order of the rows."""
+    """Return one cell a set, solver and time limit, in the order of the rows."""
     best, races = best_objectives(rows), _races(rows)
     cells = grouped(rows, lambda row: (row["set"], row["solver"], row["time_limit"]))
     return [_cell(key, members, best, races) for key, members in cells.items()]
@@ -174,7 +174,7 @@ def _cell(
 
 
 def _medians(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
-    """For each instance the median over its seeds."""
+    """Return for each instance the median over its seeds."""
     instances = grouped(rows, lambda row: row["instance_sha256"])
     return [median(map(value, members)) for members in instances.values()]
 

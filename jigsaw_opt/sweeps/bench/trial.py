@@ -78,7 +78,7 @@ def _outcome(result: Result, limit: float | None) -> dict[str, Any]:
 
 
 def _seconds_to(result: Result) -> float | None:
-    """When the final objective was found, in the solver's clock; None without a plan or a progress stream."""
+    """Return when the final objective was found, in the solver's clock; None without a plan or a progress stream."""
     if result.objective is None:
         return None
     reached = (e.seconds for e in result.trajectory if e.objective is not None and e.objective <= result.objective)
@@ -86,12 +86,12 @@ def _seconds_to(result: Result) -> float | None:
 
 
 def _cpu_seconds() -> float:
-    """User and system time of this process and of its children that have ended."""
+    """Return user and system time of this process and of its children that have ended."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def _peak_rss_mib() -> float:
-    """Return most memory that this process held, or its largest child."""
+    """Return the most memory that this process held, or its largest child."""
     whos = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return max(resource.getrusage(who).ru_maxrss for who in whos) / _MAXRSS_PER_MIB
