@@ -141,6 +141,7 @@ def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool
             proto.add(block >= barrier)
             proto.add(end >= block + size)
             for move, after in zip(moves, ready, strict=True):
+                # 0 stands for a bucket that the block of this machine does not reach.
                 if after:
                     proto.add(move >= block + after)
         for move, following, duration in zip(moves, [*moves[1:], end], iteration.exchange, strict=True):
@@ -149,6 +150,7 @@ def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool
         it.transfers.append(moves)
         it.ends.append(end)
         barrier = end
+    # The last barrier wraps: the next period of the job begins a period after its phase.
     proto.add(barrier <= phase + period)
     return it
 

@@ -135,7 +135,7 @@ class CpSatHoles:
         self.value = sum(it.weight * self._iterations(it) for it in problem.jobs)
 
     def aim(self, value: int, period_us: int) -> None:
-        """Maximise ``rate * period_us - value * period``: above 0 exactly where a solution has a better ratio.
+        """Maximise ``weight * period_us - value * period``: above 0 exactly where a solution has a better ratio.
 
         That is one step of Dinkelbach's method for the ratio of the weight of iterations to the period.
 
@@ -208,6 +208,7 @@ class CpSatHoles:
             count = self.proto.new_int_var(0, self.problem.most_us // it.length_us, "")
             self.counts[number, hole, kind] = count
             taken.append(it.length_us * count)
+        # Only the total length matters: pieces may stand in any order within a hole.
         self.proto.add(sum(taken) <= room)
 
     def _add_gpus(self) -> None:
@@ -245,6 +246,7 @@ def block_orders(graph: ShapedGraph, lengths_us: Sequence[int]) -> list[tuple[in
         later[block] = set(graph.longest_from(block, lengths_us))
     orders = []
     for own in graph.blocks_of:
+        # In a total order, the number of own blocks behind a block gives its place.
         order = sorted(own, key=lambda block: -len(later[block].intersection(own)))
         if any(after not in later[before] for before, after in pairwise(order)):
             return None

@@ -181,11 +181,14 @@ class _WorkerCounts:
                 for level in candidate_levels(job):
                     if level <= len(self.times(s)):
                         self.count[gpu, level] = model.new_int_var(0, n, f"{job.name} on {gpu} at {level}")
+                # Every iteration has one level where the worker is, and none elsewhere.
                 model.add(sum(self._counts(gpu)) == n * self.here[gpu])
         model.add(sum(self.here.values()) == job.slots)
         self._add_routes()
         if rule.multiset is not None:
             for level in candidate_levels(job):
+                # Summed over the iterations; who has which level in which of them is left open, so this is a
+                # relaxation.
                 model.add(sum(self._at(level)) == n * rule.multiset.count(level))
         else:
             model.add(sum(self._at(job.levels)) >= n * rule.min_contributors)
@@ -218,6 +221,7 @@ class _WorkerCounts:
             return
         for s, room in self.gpus.items():
             span = critical.least_span_us(job, critical.sites(self.operations, job, {s: room}))
+            # A server is a mode only where the workers have room and no placement there ends too late.
             if room >= job.slots and job.release_us + span <= self.clock.limit:
                 self.inside[s] = model.new_bool_var(f"{job.name} inside {s}")
                 model.add(sum(self.on(s)) == job.slots).only_enforce_if(self.inside[s])
@@ -239,6 +243,8 @@ class _WorkerCounts:
         for gpu in self.here:
             s = self.server_of[gpu]
             for server, literal, channel in self.modes if self.job.slots > 1 else ():
+                # In a mode, all iterations of the worker with their tails over its best channel fit behind the release.
+                # The mode of another server excludes a worker here.
                 if server in (s, None):
                     shortest = exchange_over(self.job, channel).shortest
                     self.model.add(self._sum(gpu, self._tails(s, shortest)) <= room).only_enforce_if(literal)
@@ -319,6 +325,7 @@ def _add_windows(
 
 def _thinned(values: set[int]) -> list[int]:
     """Return some of the values, the least among them, evenly by rank."""
+    # Fewer windows are fewer rows; what is left out only weakens the relaxation.
     ordered = sorted(values)
     return ordered[:: -(-len(ordered) // _MOST_ENDS) or 1]
 
@@ -327,6 +334,7 @@ def _add_memory(model: cp_model.CpModel, here: Sequence[_WorkerCounts], gpu: int
     """Fit the states of all workers and the largest activations into the memory (specification: memory)."""
     if most_bytes(each.job for each in here) <= memory:
         return
+    # Rounded-down sizes add up to no more than the rounded-down memory wherever the exact ones fit.
     unit = -(-memory // _LARGEST_NUMBER) or 1
     states = (each.job.state_bytes // unit * each.here[gpu] for each in here)
     add_gpu_memory(model, gpu, memory // unit, states, _activations(model, here, gpu, unit))
@@ -341,6 +349,7 @@ def _activations(
         for level in candidate_levels(job):
             if (gpu, level) in each.count:
                 used = model.new_bool_var(f"{job.name} reaches {level} on {gpu}")
+                # A level that any iteration has is in use, and then its activations count.
                 model.add(each.count[gpu, level] <= job.iterations * used)
                 yield job.activation_bytes[level - 1] // unit * used
 
@@ -361,6 +370,7 @@ def _add_transfers(
     for group, users in uses.items():
         links = [operations.cluster.links[k] for k in places.leaving[group]]
         if users and links:
+            # All links that leave the group count as one resource, each as good as the best of them.
             rate, latency = max(link.bandwidth for link in links), min(link.latency_us for link in links)
             loads: Terms = [clock.of(_least_transfers(each, rate, latency)) * literal for each, literal in users]
             heads = [each.first_ready if operations.horizon == "finite" else 0 for each, _ in users]
@@ -385,5 +395,6 @@ def _leaves(model: cp_model.CpModel, each: _WorkerCounts, places: ServerGroups) 
 def _least_transfers(each: _WorkerCounts, rate: int, latency: int) -> int:
     ring = each.ring
     assert ring is not None, "only jobs that may sit on several servers leave one"
+    # No transfer beats the best ring of the job, nor the best link that leaves the group.
     channel = Channel((), min(ring.rate, rate), max(ring.latency_us, latency))
     return critical.least_transfer_us(each.job, exchange_over(each.job, channel))

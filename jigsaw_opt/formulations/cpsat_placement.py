@@ -112,9 +112,12 @@ def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, lit
         deepest = sum(level * literal for (g, level), literal in literals.items() if g == gpu)
         total = model.new_int_var(0, n * top, f"total of {job.name} on {gpu}")
         share = model.new_int_var(0, n, f"iterations of {job.name} on {gpu} at the last level")
+        # Only a worker whose largest level is the last one may be at the last level.
         model.add(share <= n * literals.get((gpu, top), 0))
+        # Every iteration counts level 1 at least, and each at the last level ``top - 1`` more.
         model.add(total >= n * here + (top - 1) * share)
         model.add(total <= n * deepest)
+        # Without a worker here both sides are at most 0, so the row says nothing.
         model.add(total >= lowest - n * top * (1 - here))
         model.add(total <= lowest + min(balance, n * top))
         totals.append(total)
@@ -126,6 +129,7 @@ def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, lit
 def _add_memory(model: cp_model.CpModel, operations: Operations, placed: list[Literals], gpu: int, memory: int) -> None:
     """Fit the workers on a GPU into its memory (specification: memory)."""
     inside = [
+        # Where all deepest levels fit together, no choice exceeds the memory.
         (job, [(level, literals[gpu, level]) for level in candidate_levels(job) if (gpu, level) in literals])
         for job, literals in zip(operations.jobs, placed, strict=True)
     ]

@@ -49,6 +49,8 @@ def add_no_overlaps(
     known: dict[User, list[cp_model.IntervalVar]] = {}
     for (kind, number), there in users.items():
         fixed = tuple(busy[kind].get(number, ()))
+        # The operations of one user follow one another already, and resources with the same users and the same fixed
+        # intervals need one constraint.
         if (len(there) == 1 and not fixed) or (tuple(there), fixed) in stated:
             continue
         stated.add((tuple(there), fixed))

@@ -96,6 +96,7 @@ def _with_level(cluster: SharedCluster, gain: Floats, level: Any) -> LinearProgr
 
     jobs, types = gain.shape
     builder = _shares(cluster, np.zeros_like(gain))
+    # The program minimises, so the level costs -1.
     (column,) = builder.add_columns([-1.0])
     job = np.arange(jobs)
     rows = np.concatenate([np.repeat(job, types), job])

@@ -85,6 +85,7 @@ class SiaRound:
         costs = np.concatenate([self.cost[jobs, configurations], self.idle[may_idle]])
         builder = ProgramBuilder()
         columns = builder.add_columns(costs, upper=1.0, integer=True)
+        # Every job takes exactly one column: a configuration, or being idle.
         once = np.ones(len(self.cost))
         builder.add_rows(Entries(owners, columns, np.ones(len(owners))), once, once)
         builder.add_rows(self._gpus_taken(configurations), -np.inf, self.capacity)

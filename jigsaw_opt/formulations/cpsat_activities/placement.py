@@ -115,6 +115,8 @@ def _block_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, block:
 def _transfer_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, operation: int) -> Expression:
     """Return the duration of a transfer, and which links it occupies, by the servers of its slots."""
     graph, slots = it.graph, it.graph.takes_part[operation]
+    # One literal for each outcome, links and duration; every choice of servers that a route joins implies its own, and
+    # `_add_reach` forbids the others.
     outcomes: dict[tuple[tuple[int, ...], int], cp_model.IntVar] = {}
     for servers in product(*(it.on[slot] for slot in slots)):
         channel = graph.channel(operation, servers, gpus.routes)

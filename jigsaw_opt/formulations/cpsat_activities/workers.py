@@ -59,6 +59,7 @@ class WorkerJobs:
         self.clock: ModuloClock | None = None
         spans = _windows(operations, axis.limit) if operations.jobs else ()
         for number, (job, span) in enumerate(zip(operations.jobs, spans, strict=True)):
+            # Within the limit there is no time for the iterations, so that an empty clause makes the model infeasible.
             too_long = span.release + job.iterations * span.iteration > span.deadline
             if too_long or not self.network.eligibility.allowed(job):
                 model.add_bool_or([])
@@ -131,6 +132,7 @@ class WorkerJobs:
             for d, literal in levels.items()
         ]
         largest = encode_maximum(self.model, [(0, inside[0].here[g]), *uses])
+        # Up to the step that is reached, the rises add up to the largest size.
         rises = [high - low for low, high in pairwise(largest.values)]
         states = [(it.here[g], min(it.job.state_bytes // unit, room + 1)) for it in inside if it.job.state_bytes]
         return [*states, *zip(largest.steps, rises, strict=True)]

@@ -50,6 +50,7 @@ def _add_free(model: cp_model.CpModel, it: TaskVariables) -> None:
         model.add(full >= rule.min_contributors)
     totals = [sum(d * literal for row in it.levels for d, literal in row[slot].items()) for slot in range(job.slots)]
     most = deepest * job.slots * job.iterations
+    # A share above 1 cannot be met; one level more than there are says so without a number beyond the engine's.
     model.add(sum(totals) >= min(rule.min_total, most + 1))
     if rule.balance is not None:
         least = model.new_int_var(0, deepest * job.iterations, "")

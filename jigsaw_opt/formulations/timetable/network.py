@@ -101,6 +101,8 @@ def identical_servers(network: RoutedNetwork) -> list[list[int]]:
     """
     cluster = network.cluster
     policed = any(job.route_policy is not None for job in network.eligibility.operations.jobs)
+    # In a forest every route is the only path, so two leaves at one neighbour may change places. Policies and power
+    # caps name servers, and a swap might change what they say.
     forest = len(network.sides) == len(cluster.links) and not policed and not cluster.power_caps
     groups: dict[Hashable, list[int]] = {}
     for s, server in enumerate(cluster.servers):

@@ -108,6 +108,7 @@ def windows(
     if operations.objective != "weighted_completion":
         deadlines = [limit] * len(ends)
     else:
+        # What the limit leaves once each job ends as early as it can; one job alone may use all of it.
         slack = limit - sum(job.weight * end for job, end in zip(operations.jobs, ends, strict=True))
         # Left-shifting a plan never hurts, and leaves no moment without an operation after the last release.
         latest = serial_end(operations)
