@@ -54,7 +54,7 @@ def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, s
 
 
 def _sign(key: str) -> int:
-    """Return the sign of values of which less is better; 0 where neither is."""
+    """Return 1 for a measure of which less is better, -1 where more is, 0 where neither is."""
     return {"less": 1, "more": -1, "": 0}[_better(key)]
 
 

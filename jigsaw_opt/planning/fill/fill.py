@@ -135,7 +135,7 @@ def _result(search: VectorSearch, first: Alone, options: Options, began: float) 
 
 
 def _promising(instance: Instance, loads: Loads, kept: dict[str, int], plan: Plan) -> Instance:
-    """Return the foreground jobs with their guarantee: the allowed period, or the plan's if it is no multiple."""
+    """Return the instance with guarantees for the foreground: the allowed period, or the plan's if that is longer."""
     jobs = tuple(
         altered(job, pace_us=max(loads.allowed_us // job.iterations, ceil_div(plan.objective, job.iterations)))
         if job.name in kept

@@ -218,7 +218,7 @@ class VectorSearch:
             longer *= 2
 
     def _neighbours(self, vector: Vector, step: int) -> Iterator[Vector]:
-        """Yield vectors with more of one job; then with one more of one and one less of another, which is worth less."""
+        """Yield vectors with more of one job; then one more of one job and one less of a job that is worth less."""
         weights, jobs = self.loads.weights, range(len(vector))
         for j in sorted(jobs, key=lambda j: (-weights[j], vector[j], j)):
             more = min(vector[j] + step, self.loads.caps[j])
