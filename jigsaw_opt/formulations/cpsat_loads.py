@@ -221,7 +221,7 @@ class _WorkerCounts:
             return
         for s, room in self.gpus.items():
             span = critical.least_span_us(job, critical.sites(self.operations, job, {s: room}))
-            # A server is a mode only where the workers have room and no placement there ends too late.
+            # A server is a mode only where all workers have room and the least span there ends in time.
             if room >= job.slots and job.release_us + span <= self.clock.limit:
                 self.inside[s] = model.new_bool_var(f"{job.name} inside {s}")
                 model.add(sum(self.on(s)) == job.slots).only_enforce_if(self.inside[s])

@@ -117,7 +117,7 @@ def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, lit
         # Every iteration counts level 1 at least, and each at the last level ``top - 1`` more.
         model.add(total >= n * here + (top - 1) * share)
         model.add(total <= n * deepest)
-        # Without a worker here both sides are at most 0, so the row says nothing.
+        # Without a worker here the right-hand side is at most 0, so the row says nothing.
         model.add(total >= lowest - n * top * (1 - here))
         model.add(total <= lowest + min(balance, n * top))
         totals.append(total)

@@ -55,6 +55,7 @@ class Calendar:
         starts, ends = self.starts, self.ends
         if not ends:
             return moment if duration <= period else None
+        # Go once around the period from `moment`; after all intervals there is no free time that is long enough.
         turn, phase = divmod(moment, period)
         shift, k = turn * period, bisect_right(ends, phase)
         for _ in range(len(ends) + 1):

@@ -360,6 +360,7 @@ class Routes:
             return None
         route, here = [], start
         while here != goal:
+            # Among all shortest paths, the first name at each step gives the smallest sequence of names.
             nearer = min(name for name in self.graph[here] if distance.get(name) == distance[here] - 1)
             route.append(self.graph[here][nearer]["link"])
             here = nearer
@@ -436,6 +437,7 @@ def joined_parts(cluster: Cluster, links: Iterable[Link]) -> dict[str, int]:
 
     def root(k: int) -> int:
         while parent[k] != k:
+            # Path halving: every node that is passed points to its grandparent from then on.
             parent[k] = parent[parent[k]]
             k = parent[k]
         return k

@@ -101,8 +101,10 @@ class FairSharing:
         growing = dict(users(channels))
         waiting = [k for k, channel in enumerate(channels) if channel.links]
         while waiting:
+            # The rate at which the next link fills up if all that still grow rise together.
             level = min(left[link] / count for link, count in growing.items() if count)
             full = {link for link, count in growing.items() if count and left[link] == level * count}
+            # Transfers with no higher rate of their own stop first; only without any do the full links stop theirs.
             small = [k for k in waiting if rates[k] <= level]
             stopped = small or [k for k in waiting if full.intersection(channels[k].links)]
             for k in stopped:

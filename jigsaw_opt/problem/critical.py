@@ -215,6 +215,7 @@ def _areas(operations: Operations, job: OperationGraph, gpus: dict[int, int]) ->
     for s, count in gpus.items():
         server = operations.cluster.servers[s]
         key = (server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us)
+        # Servers that are alike give the same site.
         if count >= job.slots and key not in seen:
             seen.add(key)
             yield [s], Channel((), server.fabric_bandwidth, server.fabric_latency_us)
@@ -381,11 +382,13 @@ def least_work_us(job: OperationGraph, cost: Sequence[int]) -> int:
     missing = rule.min_total - job.iterations * rule.min_contributors * job.levels
     if count == 0 or missing <= count:
         return fixed
+    # `fixed` has the other slots at level 1; the cheapest mixture that reaches the total takes their place.
     return fixed - count * cost[0] + _envelope(cost, count, min(missing, count * job.levels))
 
 
 def _envelope(cost: Sequence[int], count: int, total: int) -> int:
     """Return the least cost, rounded up, of `count` fractional levels that add up to `total`."""
+    # On the convex hull, the best mixture of levels lies between two neighbouring corners.
     corners = lower_hull(enumerate(cost, 1))
     for (low, cheap), (high, dear) in pairwise(corners):
         if total <= count * high:

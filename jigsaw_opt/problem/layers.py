@@ -108,6 +108,7 @@ def parts_of(layers: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
     part = [[at] for at in range(layers)]
     for tail, head in edges:
         if part[tail] is not part[head]:
+            # The smaller part joins the larger one, so each layer changes its part at most log2 of their number times.
             small, large = sorted((part[tail], part[head]), key=len)
             large += small
             for at in small:

@@ -190,6 +190,7 @@ class ShapedGraph:
         lengths_us
             Durations by operation, in microseconds.
         """
+        # Depth first without recursion, for chains may be long: each operation follows all that wait for it.
         order, open_, seen = list[int](), [(operation, iter(self._after[operation]))], {operation}
         while open_:
             at, later = open_[-1]
@@ -217,6 +218,7 @@ class ShapedGraph:
             members = set(group)
             inside = [(a, b) for a, b, lag in self.edges if lag == 0 and a in members and b in members]
             before, after = {a for a, _ in inside}, {b for _, b in inside}
+            # Only operations without a follower or a predecessor in the group need a pair; edges order the others.
             last, first = [o for o in group if o not in before], [o for o in group if o not in after]
             for a in checking_deadline(last):
                 found |= dict.fromkeys((a, b) for b in first)

@@ -151,6 +151,7 @@ def walk_lengths(
     seen, layer, lengths, passed = {start}, [start], dict[int, int](), 0
     while layer:
         for node, state in layer:
+            # Breadth first: the first visit in this state has the fewest links.
             if state == policy.full:
                 lengths.setdefault(node, passed)
         if max_links is not None and passed >= max_links:
@@ -199,6 +200,7 @@ def _layers(
                 if there not in seen:
                     behind.add(there)
                     steps[here].append(Hop(link, *there))
+        # = behind|Only now, so that a pair keeps every hop that reaches it in this number of links.
         seen |= behind
         layers.append(steps)
         layer = list(behind)

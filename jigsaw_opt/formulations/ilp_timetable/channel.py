@@ -51,6 +51,7 @@ def _bridge(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables, lin
     inside = [s for s in it.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
     sides = [_any_used(model, it, f"side_{it.number}_{link}_{end}", servers) for end, servers in enumerate((near, far))]
+    # Linear form of: the link is in use exactly where both sides are.
     model.add(it.links[link] >= model.total(sides) - 1, f"bridge_{it.number}_{link}")
     for end, literal in enumerate(sides):
         model.add(it.links[link] <= literal, f"bridge_{it.number}_{link}_{end}")
@@ -78,6 +79,7 @@ def _ring_neighbours(
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
         both = it.used[first] + it.used[second] - 1
         for outside, where in ((False, "inside"), (True, "outside")):
+            # The row forces the literal only where both servers are in use and no other one on this arc of the ring is.
             besides = model.total(it.used[s] for s in others if (first < s < second) != outside)
             model.add(literal >= both - besides, f"ring_{literal.name}_{first}_{second}_{where}")
 
@@ -108,6 +110,7 @@ def add_channel(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables)
         if len(workers) > 1:
             shared = _shared(model, f"shared_{it.number}_{s}", workers)
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))
+    # The smallest rate is the largest of the negated rates, so one encoding serves both.
     rate = _ladder(model, f"slower_{it.number}", [(-rate, literal) for rate, _, literal in uses])
     latency = _ladder(model, f"later_{it.number}", [(latency, literal) for _, latency, literal in uses])
     return ChannelEncoding(OrderEncoding(tuple(-value for value in rate.values), rate.steps), latency)
@@ -116,6 +119,7 @@ def add_channel(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables)
 def _shared(model: AlgebraicModel, name: str, workers: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
     """Return the literal that two or more of the workers force."""
     literal = model.binary(name)
+    # One direction suffices: a literal that holds without need never makes a transfer shorter.
     model.add(model.total(workers) <= 1 + (len(workers) - 1) * literal, name)
     return literal
 
@@ -123,7 +127,7 @@ def _shared(model: AlgebraicModel, name: str, workers: Sequence[pulp.LpVariable]
 def _ladder(
     model: AlgebraicModel, name: str, uses: Sequence[tuple[int, pulp.LpVariable]]
 ) -> OrderEncoding[pulp.LpVariable]:
-    """Order encoding of values that are worse the larger they are."""
+    """Return the order encoding of the largest value in use."""
     values = tuple(sorted({value for value, _ in uses}))
     steps = tuple(model.binary(f"{name}_{step}") for step in range(1, len(values)))
     for above, below in pairwise(steps):

@@ -53,6 +53,7 @@ def _one_part(model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariabl
     model.add(model.total(chosen.values()) == 1, f"one_part_{it.number}")
     for part, literal in chosen.items():
         inside = [here for g, here in it.here.items() if component[eligibility.server(g)] == part]
+        # All workers are in the chosen part, and none in the others.
         model.add(model.total(inside) == it.job.slots * literal, f"part_{it.number}_{part}")
 
 
@@ -96,6 +97,7 @@ def _level_multiset(model: AlgebraicModel, it: JobVariables, candidates: Sequenc
 def _free_levels(model: AlgebraicModel, it: JobVariables) -> None:
     rule, deepest = it.job.rule, it.job.levels
     for i, levels in enumerate(it.levels):
+        # Who reaches the last bucket reaches every bucket, so its coverage is the least.
         full = model.total(literals[deepest] for literals in levels.values())
         model.add(full >= rule.min_contributors, f"contributors_{it.number}_{i}")
     totals = {g: model.total(d * x for levels in it.levels for d, x in levels[g].items()) for g in it.here}
@@ -110,6 +112,7 @@ def _balance(model: AlgebraicModel, it: JobVariables, totals: Mapping[int, Expre
     most = it.job.levels * it.job.iterations
     least = model.integer(f"least_{it.number}", 0, most)
     for g, here in it.here.items():
+        # Without a worker the total is 0 and `least` at most `most`, so both rows say nothing.
         model.add(totals[g] >= least - most * (1 - here), f"balance_least_{it.number}_{g}")
         model.add(totals[g] <= least + balance, f"balance_most_{it.number}_{g}")
 
@@ -149,6 +152,7 @@ def _add_exact_sum(model: AlgebraicModel, name: str, terms: Sequence[tuple[int, 
     position = 0
     while limit >= DIGIT:
         digits = model.total(size % DIGIT * x for size, (_, x) in zip(sizes, terms, strict=True)) + carry
+        # What exceeds this digit of the limit is carried into the next one, so no coefficient exceeds `DIGIT`.
         carry = model.integer(f"carry_{name}_{position}", 0, len(terms) + 1)
         model.add(digits <= limit % DIGIT + DIGIT * carry, f"memory_{name}_{position}")
         sizes, limit, position = [size // DIGIT for size in sizes], limit // DIGIT, position + 1

@@ -41,6 +41,7 @@ def decisions_of(eligibility: GpuEligibility, jobs: Sequence[JobVariables], valu
     """
     runs = [_JobRun(eligibility, it, value) for it in jobs]
     free: _Free = defaultdict(int)
+    # The turns of each job are in order already; ties go by its number, so one solution gives one plan.
     for turn in merge(*(run.turns() for run in runs)):
         runs[turn.job].take(turn, free)
     return [run.decision for run in runs]
@@ -97,6 +98,7 @@ class _JobRun:
 
     def take(self, turn: _OperationTurn, free: _Free) -> None:
         """Run an operation as soon as what comes before it and its resources allow."""
+        # The first operation of an iteration: all of the one before has run, so its end is the barrier.
         if turn.position == 0:
             self.barrier = self.exchanged = self.end
         if turn.operation < len(self.gpus):
@@ -116,6 +118,7 @@ class _JobRun:
         ready = (s + t[transfer] for s, t, d in zip(self.blocks[i], self.times, levels, strict=True) if d >= bucket)
         start = max(self.exchanged, *ready)
         duration = self.it.job.transfer_us(bucket, contributors(levels, bucket), self.channel)
+        # A transfer of no duration overlaps nothing, so it waits for no link.
         if duration:
             start = max([start, *(free["link", k] for k in self.channel.links)])
             free.update((("link", k), start + duration) for k in self.channel.links)

@@ -108,6 +108,7 @@ def add_transfers_disjoint(
         if common and operations[one] and operations[two]:
             meet = model.binary(f"share_{one}_{two}")
             for k in common:
+                # One direction suffices: to meet without need only orders operations that need no order.
                 model.add(meet >= jobs[one].links[k] + jobs[two].links[k] - 1, f"share_{one}_{two}_{k}")
             _add_disjoint(model, "link", meet, operations[one], operations[two])
 
@@ -136,11 +137,14 @@ def _add_disjoint(
             name = f"{resource}_{one.name}_{two.name}"
             conditions = [literal for literal in (one.lasting, two.lasting) if literal is not None]
             both = add_both(model, f"both_{name}", [meet, *conditions]) if conditions else meet
+            # `before` chooses the order where the two meet, and is 0 where the time windows rule that order out.
             before = model.integer(f"first_{name}", 0, int(one.may_precede(two)))
             if not two.may_precede(one):
                 model.add(before == both, f"only_{name}")
+            # The largest overlap that the windows allow is the big M of either order.
             model.add(two.start >= one.end - max(0, one.latest - two.earliest) * (1 - before), f"before_{name}")
             model.add(one.start >= two.end - max(0, two.latest - one.earliest) * (1 - both + before), f"after_{name}")
+            # An operation that may have no duration has no place in the order then, so only others are compared.
             if not conditions:
                 first[one.name, two.name] = before
     _add_monotone(model, first, ones, twos)

@@ -37,6 +37,7 @@ def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
         end = model.time(f"end_{name}", earliest + it.window.iteration, latest)
         starts = {g: model.time(f"start_{name}_{g}", earliest, latest) for g in it.here}
         if i > 0:
+            # Blocks and transfers imply it; stated outright, it links the ends of all iterations in the relaxation.
             model.add(end >= it.ends[-1] + it.window.iteration, f"iteration_{name}")
             for g, start in starts.items():
                 model.add(start >= it.ends[-1], f"barrier_{name}_{g}")
@@ -84,6 +85,7 @@ def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding, i: i
         return value
     model.add(value >= transfer_expression(job, pace, bucket, fewest), name)
     for step, c in zip(steps, counts[1:], strict=True):
+        # Big M: the most by which a transfer of ``c`` contributors is longer than the shortest one.
         excess = job.transfer_us(bucket, c, pace.worst) - least
         model.add(value >= transfer_expression(job, pace, bucket, c) - excess * (1 - step), f"{name}_{c}")
     return value
@@ -97,6 +99,7 @@ def _contributor_steps(
     for above, below in pairwise(steps):
         model.add(below <= above, f"steps_{below.name}")
     reached = [literal for levels in it.levels[i].values() for d, literal in levels.items() if d >= bucket]
+    # As many steps as there are contributors beyond the fewest; by their order these are the first ones.
     model.add(model.total(reached) <= fewest + model.total(steps), f"reached_{it.number}_{i}_{bucket}")
     return steps
 
@@ -145,6 +148,7 @@ def add_readiness(
     durations
         ``[iteration][bucket - 1]``, in microseconds.
     """
+    # Where no link is used and durations are constants, the tails alone give the exact end of an iteration.
     exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
         for g in it.here:
@@ -173,7 +177,9 @@ def _bucket_ready(
         if it.exchanges:
             limit: Expression = it.exchanges[i][b - 1].start
         else:
+            # Without variables of transfers: those from this bucket on must fit before the end.
             limit = it.ends[i] - model.total(row[b - 1 :])
         reached = model.total(ready * x for d, x in it.levels[i][g].items() if d >= b)
+        # Big M: the whole window of starts, for a level that does not reach the bucket.
         shallow = model.total(late * x for d, x in it.levels[i][g].items() if d < b)
         model.add(limit >= start + reached - shallow, f"ready_{it.number}_{i}_{g}_{b}")

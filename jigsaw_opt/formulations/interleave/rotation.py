@@ -64,6 +64,7 @@ def _published(jobs: Times) -> Times:
     for i in range(2 * MOST_JOBS):
         ends.append(_slot_end(jobs, ends, i))
         if i >= MOST_JOBS:
+            # Entry ``i + 1`` is the end of slot ``i``; a round has four slots, so a period is a difference over four.
             now, before = ends[i + 1] - ends[i - 3], ends[i] - ends[i - 4]
             settled = _TOLERANCE * abs(now - before) <= np.maximum(abs(now), abs(before))
             period = np.where((period == 0) & settled, now, period)
@@ -93,6 +94,7 @@ def _steady(jobs: Times) -> Times:
     import numpy as np
 
     slot = [np.maximum(jobs[:, :, (i + 1) % 4, 2], jobs[:, :, (i + 2) % 4, 1]) for i in range(4)]
+    # `load[i]` covers the slots ``i - 1`` and ``i``. A cycle covers all four slots: with none, one or two loads.
     load = [jobs[:, :, (i + 3) % 4, 0] for i in range(4)]
     cycles = [slot[0] + slot[1] + slot[2] + slot[3], load[0] + load[2], load[1] + load[3]]
     cycles += [load[i] + slot[(i + 1) % 4] + slot[(i + 2) % 4] for i in range(4)]

@@ -90,6 +90,7 @@ def _columns(parts: Mapping[Group, int], most_parts: int) -> Iterator[tuple[int,
     for index, group in enumerate(parts):
         alike.setdefault(group[0].gpus, []).append(index)
     for same in alike.values():
+        # Only these can stand in a column more often than they are there.
         scarce = {index for index in same if counts[index] < most_parts}
         for number in range(1, most_parts + 1):
             for column in combinations_with_replacement(same, number):

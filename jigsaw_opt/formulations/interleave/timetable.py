@@ -153,15 +153,18 @@ def _trials(stages: tuple[_GroupStages, ...]) -> Iterator[_GroupTrial]:
     """Yield the numbers of iterations that fit into the longest one, as far as the GPUs can hold them."""
     longest = max(one.chain for one in stages)
     often = [range(1, min(_MOST_ITERATIONS, longest // one.chain) + 1) for one in stages]
+    # The loaders are alike, so the first job is with the first of them.
     loaders = [loader for loader in product((0, 1), repeat=len(stages)) if loader[0] == 0]
     for iterations in product(*often):
         gpu = max(_load(iterations, [one.first for one in stages]), _load(iterations, [one.last for one in stages]))
+        # Several iterations are tried only as far as the GPUs do all of them within the longest chain.
         if gpu > longest and max(iterations) > 1:
             continue
         loads = [one.load * number for one, number in zip(stages, iterations, strict=True)]
         split = {loader: max(_halves(loads, loader)) for loader in loaders}
         network = _load(iterations, [one.network for one in stages])
         chain = max(number * one.chain for one, number in zip(stages, iterations, strict=True))
+        # No period is shorter than the work of any resource, or than the iterations of one job in turn.
         least = max(gpu, network, chain, min(split.values()))
         yield _GroupTrial(least, stages, iterations, tuple(loader for loader in loaders if split[loader] <= least))
 
@@ -192,6 +195,8 @@ def _periods(trial: _GroupTrial) -> Iterator[tuple[int, tuple[int, ...], tuple[i
 
 def _sequences(iterations: Sequence[int]) -> Iterator[tuple[int, ...]]:
     for order in permutations(range(1, len(iterations))):
+        # A sequence repeats, so the first job may lead. Iteration ``k`` of ``n`` stands at ``(2k + 1) / 2n`` of the
+        # period, which spreads those of a job evenly; ties go by rank.
         rank = {job: place for place, job in enumerate((0, *order))}
         slots = [
             (Fraction(2 * k + 1, 2 * number), rank[job], job)

@@ -31,6 +31,7 @@ def cheapest_levels(job: OperationGraph, cost: Sequence[int]) -> tuple[int, ...]
     """
     covering = job.rule.min_contributors
     others = job.slots - covering
+    # What the other slots must add to those at the last level, which cover every bucket.
     missing = ceil_div(job.rule.min_total, job.iterations) - covering * job.levels
     if missing > others * job.levels:
         return None

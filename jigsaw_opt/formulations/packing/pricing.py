@@ -102,6 +102,7 @@ class Pricing:
         fill = _fill({size: found for size, found in best.items() if size <= self.gpus}, self.gpus)
         for size, lead in best.items():
             copies = max(1, self.gpus // size)
+            # What is left of the servers once the copies have their GPUs.
             rest = fill[lead.servers * self.gpus - copies * size]
             teams = Counter({lead.team: copies}) + rest.teams
             yield self._pattern(prices, teams, lead.servers, copies * lead.value + rest.value)
@@ -130,6 +131,7 @@ class Pricing:
             value = 0.0
             classes: tuple[int, ...] = ()
             for kind, rate in zip(coschedule.kinds, rates[number], strict=True):
+                # A class with one job cannot be in the coschedule twice.
                 worth, chosen = _choose(terms[kind], rate, [c for c in classes if counts[c] < 2])
                 value, classes = value + worth, (*classes, chosen)
             size = coschedule.site.gpus

@@ -46,6 +46,7 @@ def rate_relaxation(problem: PackingProblem) -> LinearProgram:
     master, flows = Master(problem), _flows(problem)
     steps, types, classes = len(master.costs), len(problem.types), len(problem.classes)
     progress, gpus = 0, 2 * classes
+    # Rows in this order: progress and jobs by class, then GPUs, links and memory by type.
     rows, columns, values = [], [], []
     for number, step in enumerate(master.steps):
         rows.append(progress + step.rows[0] - master.progress(0))
