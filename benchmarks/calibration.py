@@ -16,7 +16,7 @@ from statistics import fmean
 
 from common import outcome_of, print_table, shared, timed
 
-from jigsaw_opt.simulation.metrics import quantile
+from jigsaw_opt.simulation.metrics import median, quantile
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.recorded import most_gpus, simulation_of
 from jigsaw_opt.simulation.setting import Setting
@@ -59,7 +59,7 @@ def rows(setting: Setting, policies: Sequence[str]) -> Iterator[Sequence[str]]:
         waits = [(one.start_us or 0) - jobs[one.index].submit_us for one in outcome.jobs]
         lasted = [(one.finish_us or 0) - jobs[one.index].submit_us for one in outcome.jobs]
         error = fmean(abs(new - old) for new, old in zip(waits, recorded, strict=True))
-        middle, last = (quantile(waits, share) or 0 for share in (0.5, 0.99))
+        middle, last = median(waits) or 0, quantile(waits, 0.99) or 0
         figures = (fmean(waits), middle, last, fmean(lasted), error)
         yield (f"`{policy}`", *(f"{figure / _HOUR_US:.3f}" for figure in figures), f"{cpu_s:.0f}")
 

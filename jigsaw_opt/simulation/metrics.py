@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +14,23 @@ from jigsaw_opt.simulation.outages import down_gpu_us
 from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 
-__all__ = ["SimulationSummary", "completion_us", "fairness", "quantile", "restarts_so_far", "run_slowdown", "summarise"]
+__all__ = [
+    "SimulationSummary",
+    "completion_us",
+    "fairness",
+    "median",
+    "quantile",
+    "restarts_so_far",
+    "run_slowdown",
+    "summarise",
+]
 
 _HOUR_US = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationSummary:
-    """The measures of a simulation; means and quantiles of jobs are over those that ended, None where none did.
+    """The measures of a simulation; those of completion are over the jobs that ended, None where none did.
 
     Parameters
     ----------
@@ -139,12 +149,12 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         jobs=len(outcome.jobs),
         unfinished=len(outcome.jobs) - len(ended),
         mean_completion_h=_mean(completions),
-        median_completion_h=quantile(completions, 0.5),
+        median_completion_h=median(completions),
         p95_completion_h=quantile(completions, 0.95),
         p99_completion_h=quantile(completions, 0.99),
         weighted_completion_h=_mean([c * w for c, w in zip(completions, weights, strict=True)], sum(weights)),
         mean_waiting_h=_mean(waits),
-        median_waiting_h=quantile(waits, 0.5),
+        median_waiting_h=median(waits),
         p99_waiting_h=quantile(waits, 0.99),
         longest_waiting_h=longest_us / _HOUR_US if outcome.jobs else None,
         longest_waiting_gpus=gpus if outcome.jobs else None,
@@ -158,7 +168,7 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         restarts=restarts,
         mean_restarts=restarts / max(1, len(outcome.jobs)),
         rounds=len(outcome.rounds),
-        median_policy_ms=quantile(policy_ms, 0.5),
+        median_policy_ms=median(policy_ms),
         p95_policy_ms=quantile(policy_ms, 0.95),
         **_by_kind(setting, outcome),
         **_by_failures(setting, outcome, capacity_us, held_us),
@@ -277,7 +287,7 @@ def restarts_so_far(outcome: SimulationOutcome) -> list[int]:
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """Return the least value that at least a share of the values do not exceed; None of no values.
+    """Return a percentile by nearest rank: the least value that a share of the values do not exceed; None of none.
 
     Parameters
     ----------
@@ -289,6 +299,11 @@ def quantile(values: Sequence[float], share: float) -> float | None:
     if not values:
         return None
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def median(values: Sequence[float]) -> float | None:
+    """Return the middle value, of an even number the mean of the two in the middle; None of none."""
+    return statistics.median(values) if values else None
 
 
 def _credit_us(setting: Setting, record: JobRecord) -> float:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import fairness, quantile, restarts_so_far, summarise
+from jigsaw_opt.simulation.metrics import fairness, median, quantile, restarts_so_far, summarise
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
@@ -25,10 +25,10 @@ def test_two_jobs_one_after_the_other() -> None:
     outcome = run(made, FIFO)
     summary = summarise(made, outcome)
     assert summary.mean_completion_h == 2.0
-    assert summary.median_completion_h == 1.0
+    assert summary.median_completion_h == 2.0
     assert summary.p99_completion_h == 3.0
     assert summary.weighted_completion_h == (1 + 3 * 3) / 4
-    assert (summary.mean_waiting_h, summary.median_waiting_h, summary.p99_waiting_h) == (0.5, 0.0, 1.0)
+    assert (summary.mean_waiting_h, summary.median_waiting_h, summary.p99_waiting_h) == (0.5, 0.5, 1.0)
     assert (summary.longest_waiting_h, summary.longest_waiting_gpus) == (1.0, 8)
     assert summary.makespan_h == 3.0
     assert (summary.gpu_hours, summary.mean_gpu_hours) == (24.0, 12.0)
@@ -86,6 +86,10 @@ def test_jobs_that_have_not_ended_count_for_efficiency_alone() -> None:
 def test_quantiles_are_values_that_occur(share: float, expected: int) -> None:
     assert quantile([4, 1, 3, 2], share) == expected
     assert quantile([], share) is None
+
+
+def test_the_median_of_an_even_number_is_halfway_between_the_two_in_the_middle() -> None:
+    assert (median([4, 1, 3, 2]), median([3, 1, 2]), median([])) == (2.5, 2, None)
 
 
 def test_tables_hold_every_job_and_every_round() -> None:

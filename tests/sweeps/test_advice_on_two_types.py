@@ -7,7 +7,7 @@ import random
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
-from statistics import fmean, median_low
+from statistics import fmean, median
 
 import pytest
 
@@ -65,7 +65,7 @@ def three_figures(sacct: str) -> tuple[float, float, float]:
             starts[k] = now
             running.append((now + Fraction(end - start) * speed[ran_on] / speed[chosen], chosen, gpus))
     simulated = [float(starts[k]) - job[0] for k, job in enumerate(jobs)]
-    return fmean(waits) / 3600, median_low(waits) / 3600, fmean(simulated) / 3600
+    return fmean(waits) / 3600, median(waits) / 3600, fmean(simulated) / 3600
 
 
 @pytest.mark.parametrize("seed", [1, 2])
