@@ -29,11 +29,11 @@ class Auto:
     power_caps: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
-        """Never: greedy needs no engine."""
+        """Return None: greedy needs no engine."""
         return None
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Never: it takes jobs of both kinds, on both horizons."""
+        """Return None: it takes jobs of both kinds, on both horizons."""
         return None
 
     def run(self, solve_state: SolveState) -> Result:
@@ -43,7 +43,7 @@ class Auto:
         return chosen.run(solve_state)
 
     def choose(self, instance: Instance) -> ControlledSolver:
-        """The solver for this installation and an instance."""
+        """Return the solver for this installation and an instance."""
         installed = [method for method in (PORTFOLIO, CPSAT) if method.unavailable() is None]
         return next((method for method in installed if refusal(method, instance) is None), GREEDY)
 

@@ -86,7 +86,7 @@ def repaired(
 
 
 def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:
-    """The instance without jobs that certainly have no place in it even alone, and why they have none."""
+    """Return the instance without jobs that certainly have no place in it even alone, and why they have none."""
     unplaced: dict[str, str] = {}
     if not instance.cluster.servers:
         return altered(instance, jobs=()), {job.name: "no server is left" for job in instance.jobs}
@@ -101,7 +101,7 @@ def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:
 
 
 def _alone(instance: Instance, plan: Plan, options: Options) -> tuple[Instance, dict[str, str]]:
-    """The same by a solve of each job alone of which only a solve says that."""
+    """Return the same where only a solve of a job alone shows that it has no place."""
     unplaced = {}
     for job in instance.jobs:
         if job in instance.shaped or job in instance.policed:
@@ -125,7 +125,7 @@ def _anew(left: Instance, plan: Plan, options: Options) -> Result:
 
 
 def _order_kept(left: Instance, effects: FailureEffects | PhaseFailures, effect: FailureEffect) -> Plan | None:
-    """The plan in its order, where it has the jobs that are left and breaks no rule."""
+    """Return the plan in its order, where it has the jobs that are left and breaks no rule."""
     if effect.objective is None:
         return None
     instance, plan = effects.left(effect.failed)
@@ -136,7 +136,7 @@ def _order_kept(left: Instance, effects: FailureEffects | PhaseFailures, effect:
 
 
 def _of_order(kept: Plan, result: Result) -> Result:
-    """The result with a better plan."""
+    """Return the result with a better plan."""
     status = Status.OPTIMAL if kept.objective <= result.bound else Status.FEASIBLE
     document: PlanStatus = "optimal" if status is Status.OPTIMAL else "feasible"
     plan = replace(kept, bound=result.bound, status=document)

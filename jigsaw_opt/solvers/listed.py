@@ -1,4 +1,4 @@
-"""A plan that lists all iterations, or repeats one period: cut once, then certain causes, the method, and the check."""
+"""A plan that lists all iterations or repeats one period: compile once, then certain causes, the method, the check."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
         )
 
     try:
-        # Before anything is cut: the operations of workers that no cluster holds might not fit into memory.
+        # Before anything is compiled: the operations of workers that no cluster holds might not fit into memory.
         causes = too_wide(instance)
         if causes:
             return none(Status.INFEASIBLE, StoppedBy.PROOF, Bound(0, Proof("there is no plan")), causes)

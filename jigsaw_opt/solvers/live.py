@@ -18,7 +18,7 @@ class LiveEvent(Event):
 
     @classmethod
     def of(cls, event: Event, obtain: Callable[[], Plan | None]) -> LiveEvent:
-        """An event with a plan.
+        """Return an event with a plan.
 
         Parameters
         ----------
@@ -33,7 +33,7 @@ class LiveEvent(Event):
 
     @property
     def plan(self) -> Plan | None:
-        """The best plan at this event, made and checked when it is first asked for.
+        """Return the best plan at this event, made and checked when it is first asked for.
 
         Raises
         ------

@@ -27,12 +27,12 @@ _ORDERS = {"finite": 2**61, "cyclic": 2**55}
 
 
 def largest_time(operations: Operations) -> int:
-    """A moment that no schedule passes in which some operation runs at any moment before its end, in microseconds."""
+    """Return a time that no schedule passes in which some operation always runs before its end, in microseconds."""
     return serial_end(operations) * max(job.slots for job in operations.jobs)
 
 
 def largest_objective(operations: Operations) -> int:
-    """The objective that goes with it."""
+    """Return an objective that no such schedule exceeds."""
     return serial_limit(operations) * max(job.slots for job in operations.jobs)
 
 
@@ -42,17 +42,17 @@ def beyond(operations: Operations) -> int:
 
 
 def schedules_fit(operations: Operations) -> bool:
-    """Whether arrays of 64 bits hold list schedules."""
+    """Return whether arrays of 64 bits hold list schedules."""
     return largest_time(operations) < _SCHEDULES
 
 
 def orders_fit(operations: Operations) -> bool:
-    """Whether arrays of 64 bits hold schedules as orders of operations, and their objectives."""
+    """Return whether arrays of 64 bits hold schedules as orders of operations, and their objectives."""
     return largest_objective(operations) < _ORDERS[operations.horizon]
 
 
 def engine_holds(operations: Operations) -> bool:
-    """Whether models of CP-SAT hold times and objectives of plans worth finding."""
+    """Return whether models of CP-SAT hold times and objectives of plans worth finding."""
     return engine_excess(serial_limit(operations)) is None
 
 

@@ -166,13 +166,13 @@ class Options:
 
     @property
     def workers(self) -> int:
-        """Number of threads, by the name of the release before."""
+        """Return the number of threads, by the name of the release before."""
         _warn_of_workers()
         return self.threads
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the options that are not as they are by default; never those of the flag to cancel."""
+        """Return the names of the options that are not as they are by default; never those of the flag to cancel."""
         default = Options()
         return tuple(
             it.name for it in fields(self) if it.compare and getattr(self, it.name) != getattr(default, it.name)
@@ -180,7 +180,7 @@ class Options:
 
     @property
     def engine_listener(self) -> Callable[[str], None] | None:
-        """What receives the engine's log, one line or more at a time; None where nobody wants it."""
+        """Return what receives the engine's log, one line or more at a time; None where nobody wants it."""
         log = self.engine_log
         if log is None:
             return None
@@ -203,7 +203,7 @@ class Options:
 
     @property
     def clocked(self) -> bool:
-        """Whether a clock alone limits the solve, so that plans may differ from run to run."""
+        """Return whether a clock alone limits the solve, so that plans may differ from run to run."""
         return self.time_limit is not None and self.work_limit is None
 
 
@@ -266,7 +266,7 @@ def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
 
 
 def required_options(given: Options | None) -> Options:
-    """What a caller has given, or the defaults where that is None.
+    """Return what a caller has given, or the defaults where that is None.
 
     Raises
     ------

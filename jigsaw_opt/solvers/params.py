@@ -11,7 +11,19 @@ T = TypeVar("T")
 
 
 def parameter(default: T, unit: str, text: str, least: float = 0, most: float = 1e9) -> T:
-    """A field of a parameter class: its default, its unit, one sentence, and the range that it lies in."""
+    """Return a field of a parameter class.
+
+    Parameters
+    ----------
+    default
+        Its default.
+    unit
+        Its unit, in words.
+    text
+        One sentence that says what it is.
+    least, most
+        The range that it lies in.
+    """
     value: T = field(default=default, metadata={"unit": unit, "text": text, "least": least, "most": most})
     return value
 

@@ -29,7 +29,7 @@ _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
 
 Larger cyclic instances have the first before the second search."""
 _BOUND_SHARE, _FIRST_SHARE, _SEARCH_SHARE = 0.4, 0.05, 0.4
-"""On one thread: shares of the limits for bounds and a first look at a small model, and of what is left for search."""
+"""On one thread: shares of the limits for bounds and a first run of a small model, and of what is left for search."""
 _EXACT_SHARE = 0.35
 """Share of a time limit after which a second search takes the place of a model too large for targets."""
 
@@ -106,7 +106,7 @@ def _in_turn(solve_state: SolveState, operations: Operations) -> StoppedBy:
     raise_bounds(solve_state, operations, min(most, _BOUND_SHARE * work), _BOUND_SHARE * seconds)
     limited, small = min(work, seconds) < math.inf, is_small(operations)
     if exact and small and limited:
-        # The smallest instances are proven in a moment.
+        # The smallest instances are proven quickly.
         explore(solve_state, operations, 1, _FIRST_SHARE * work, _FIRST_SHARE * seconds)
     # Within limits a larger model takes time from the search and proves nothing, except that there is no plan.
     if exact and not small and solve_state.best is not None and limited:
@@ -123,7 +123,7 @@ def _in_turn(solve_state: SolveState, operations: Operations) -> StoppedBy:
 def _prove(
     solve_state: SolveState, operations: Operations, workers: int, work: float, begun: Event
 ) -> StoppedBy | None:
-    """Raise the bound, with the exact model where it fits, and search a second time; returns why that ended.
+    """Raise the bound, with the exact model where it fits, and search a second time; return why that ended.
 
     `begun` says when the first search has been through what the second would begin with.
     """

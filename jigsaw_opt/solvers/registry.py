@@ -47,10 +47,10 @@ class _Described(Protocol):
         """One line for a list of solvers."""
 
     def unavailable(self) -> str | None:
-        """The ``pip install`` argument that is missing, or None where the engine is installed."""
+        """Return the ``pip install`` argument that is missing, or None where the engine is installed."""
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Why it does not take this instance, or None where it does."""
+        """Return why it does not take this instance, or None where it does."""
 
 
 class ControlledSolver(_Described, Protocol):
@@ -72,13 +72,13 @@ Solver = ControlledSolver | CallableSolver
 
 
 def names() -> tuple[str, ...]:
-    """Names of all registered solvers, sorted, which list all iterations; none of them is loaded."""
+    """Return the names of all registered solvers that list all iterations, sorted; none of them is loaded."""
     return registered(GROUP)
 
 
 @cache
 def find(name: str) -> Solver:
-    """The solver registered as `name`.
+    """Return the solver registered as `name`.
 
     Raises
     ------
@@ -203,5 +203,5 @@ def require_solver(name: str, found: object) -> None:
 
 
 def loadable_solvers() -> dict[str, Solver]:
-    """All solvers by name, also of phased plans, but those that do not load, of which a warning is logged."""
+    """Return all solvers by name, also those of phased plans; one that does not load is left out with a warning."""
     return dict(loadable(lambda name: (name, find(name)), registered(GROUP, _OWN)))

@@ -71,7 +71,7 @@ class Event(NamedTuple):
 
     @property
     def plan(self) -> Plan | None:
-        """The best plan at this event, checked; None before the first one, and where none can be had.
+        """Return the best plan at this event, checked; None before the first one, and where none can be had.
 
         An event that comes while a solver runs makes and checks its plan when it is first asked for. That takes time
         of the solve: the solver waits where a callback asks, and there is no plan where the limit leaves too little
@@ -149,7 +149,7 @@ class MoveRecord:
     improvement: int = 0
 
     def __add__(self, other: MoveRecord) -> MoveRecord:
-        """The calls of both, which are of the same move."""
+        """Return the calls of both, which are of the same move."""
         return MoveRecord(
             self.name,
             self.calls + other.calls,
@@ -206,14 +206,14 @@ class Result:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """What is known and why the solver stopped, on one line."""
+        """Return what is known and why the solver stopped, on one line."""
         gap = "" if self.gap is None else f", gap {100 * self.gap:.2f} %"
         known = f"objective {self.objective}, bound {self.bound}{gap}"
         return f"<Result {self.status}: {known}, stopped by {self.stopped_by} after {self.seconds:.2f} s>"
 
     @property
     def bound_reason(self) -> str:
-        """What proves the bound, in one sentence."""
+        """Return what proves the bound, in one sentence."""
         return self.proof.sentence
 
     @property
@@ -223,12 +223,12 @@ class Result:
 
     @property
     def progress(self) -> DataTable:
-        """The trajectory as a table: ``seconds``, ``objective`` and ``bound`` of each event."""
+        """Return the trajectory as a table: ``seconds``, ``objective`` and ``bound`` of each event."""
         events = ((it.seconds, it.objective, it.bound) for it in self.trajectory)
         return DataTable(("seconds", "objective", "bound"), events)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the figures, and why no plan is better than the bound or why there is none."""
+        """Return what a notebook shows: the figures, and why no plan is better than the bound or why there is none."""
         gap = "-" if self.gap is None else f"{100 * self.gap:.2f} %"
         facts: dict[str, object] = {
             "status": self.status,
@@ -240,7 +240,9 @@ class Result:
         return html_table(facts | {f"conflict {k}": conflict.message for k, conflict in enumerate(self.conflicts, 1)})
 
     def primal_dual_integral(self, limit: float | None = None) -> float:
-        """The gap integrated over time, in seconds: a second without a plan or a bound counts as one (Berthold, 2013).
+        """Return the gap integrated over time, in seconds.
+
+        A second without a plan or a bound counts as one (Berthold, 2013).
 
         Parameters
         ----------

@@ -66,7 +66,7 @@ class Session:
 
     @property
     def fix(self) -> Fix:
-        """What of the last plan stays: what has started, and the GPUs of jobs that have begun."""
+        """Return what of the last plan stays: what has started, and the GPUs of jobs that have begun."""
         if self._plan is None or self.instance.horizon == "cyclic":
             return Fix()
         begun = {job.name for job in self._plan.data_parallel} & self._begun
@@ -108,7 +108,7 @@ class Session:
             self._plan = self._plan.with_jobs(tuple(job for job in self._plan.jobs if job.name != name))
 
     def advance(self, now_us: int) -> tuple[str, ...]:
-        """Let the plan be carried out until a moment; returns the jobs that have ended by then.
+        """Let the plan be carried out until a time; return the jobs that have ended by then.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Session:
     def solve(
         self, options: Options | None = None, *, on_event: Report | None = None, **option: Unpack[GivenOptions]
     ) -> Result:
-        """A plan of what is left: by `solve` with ``auto``, from the plan before where there is one.
+        """Return a plan of what is left: by `solve` with ``auto``, from the plan before where there is one.
 
         Parameters
         ----------
@@ -167,5 +167,5 @@ class Session:
 
 
 def _first_us(job: JobPlan) -> int:
-    """When a job starts, in microseconds."""
+    """Return when a job starts, in microseconds."""
     return min(block.start_us for block in job.iterations[0].blocks)

@@ -106,7 +106,7 @@ def _started(
     on_event: Report | None,
     begun: float,
 ) -> Result:
-    """The result from a plan of the instance, or of another one."""
+    """Return the result from a plan of the instance, or of another one."""
     from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
     from jigsaw_opt.solvers.resolve import Fix
     from jigsaw_opt.solvers.resolve.kept_order import timetable_in
@@ -167,7 +167,7 @@ def _is_carried_over(instance: Instance, method: str | Solver, start: Plan, fix:
 def _resolved(
     instance: Instance, method: str | Solver, options: Options, start: Plan, fix: Fix, on_event: Report | None
 ) -> Result:
-    """The result from the plan of another instance: repaired by `resolve`, or for another method to go on from."""
+    """Return the result from the plan of another instance: repaired by `resolve`, or as a start for another method."""
     from jigsaw_opt.solvers.phased import PHASED, resolve_phased
     from jigsaw_opt.solvers.resolve import resolve
     from jigsaw_opt.solvers.resolve.warm import Warm, offer_repaired
@@ -204,19 +204,19 @@ def _require_correct(instance: Instance, start: Plan) -> None:
 
 
 def _in_order(instance: Instance, plan: Plan) -> Plan:
-    """The plan with its jobs in the order of the instance."""
+    """Return the plan with its jobs in the order of the instance."""
     jobs = {job.name: job for job in plan.jobs}
     return plan.with_jobs(tuple(jobs[job.name] for job in instance.jobs))
 
 
 def _is_worse(result: Result, instance: Instance, start: Plan) -> bool:
-    """Whether a result is worse than its start, if that is a plan of the instance; time may be over before a repair."""
+    """Return whether a result is worse than its start, if that is a plan of the instance; a repair may lack time."""
     worse = result.objective is None or result.objective > start.objective
     return worse and not violations(instance, start)
 
 
 def _no_worse(result: Result, start: Plan) -> Result:
-    """The result, or the start with its bound where a method that takes no start has found nothing better."""
+    """Return the result, or the start with its bound where a method that takes no start has found nothing better."""
     if result.objective is not None and result.objective <= start.objective:
         return result
     bound = min(result.bound, start.objective)

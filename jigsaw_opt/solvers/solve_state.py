@@ -108,14 +108,14 @@ class SolveState:
 
     @property
     def kept(self) -> float:
-        """Seconds of the time limit kept back for checking and writing the plan at hand, at most half of it."""
+        """Seconds of the time limit kept back for checking and writing the plan, at most half of it."""
         if self.objective is None or self.options.time_limit is None:
             return 0.0
         return min(self._after, self.options.time_limit / 2)
 
     @property
     def incumbent(self) -> tuple[int, Timetable] | None:
-        """Objective and timetable of the best plan so far; None before there is any."""
+        """Return objective and timetable of the best plan so far; None before there is any."""
         with self._lock:
             return None if self.objective is None or self.best is None else (self.objective, self.best)
 
@@ -140,12 +140,15 @@ class SolveState:
             return Accepted(0 if before is None else before - objective)
 
     def _meets_condition(self, timetable: Timetable, objective: int) -> bool:
-        """Whether a plan meets the condition of the options, which is asked of better plans only: it may take long."""
+        """Return whether a plan meets the condition of the options.
+
+        Only better plans are asked about, since it may take long.
+        """
         condition, known = self.options.condition, self.objective
         return condition is None or ((known is None or objective < known) and condition(self.operations, timetable))
 
     def keeps_guarantees(self, timetable: Timetable) -> bool:
-        """Whether a plan keeps all deadlines and paces (specification: deadline, pace)."""
+        """Return whether a plan keeps all deadlines and paces (specification: deadline, pace)."""
         if not self.operations.instance.guaranteed_jobs:
             return True
         return lateness_us(self.operations, timetable.ends, timetable.period_us) == 0
@@ -205,11 +208,11 @@ class SolveState:
 
     @property
     def model_built(self) -> bool:
-        """Whether the exact model has been built."""
+        """Return whether the exact model has been built."""
         return self._exact_model is not None and self._exact_model.built
 
     def reason(self) -> StoppedBy | None:
-        """Why the solve should stop now, or None."""
+        """Return why the solve should stop now, or None."""
         if self._conflict is not None or (self.objective is not None and self.objective <= self.bound):
             return StoppedBy.PROOF
         return next((rule.reason for rule in self._rules if rule.holds(self)), None)
@@ -259,15 +262,14 @@ class SolveState:
 
     @property
     def engine_listener(self) -> Callable[[str], None] | None:
-        """As in `Options`, as long as the solve is under way."""
+        """Return the listener as in `Options`, as long as the solve is under way."""
         listen = self.options.engine_listener
         if listen is None:
             return None
         return lambda text: None if self.ended else listen(text)
 
     def conclude(self, run: Callable[[], StoppedBy | None], engines: Sequence[str] = ()) -> Result:
-        """The outcome of what `run` does with this solve_state, also where the clock or an engine's death ends it
-        halfway.
+        """Return the outcome of `run`, also where the clock or an engine's death ends it halfway.
 
         Parameters
         ----------
@@ -296,7 +298,7 @@ class SolveState:
         return self.result(self.reason() or ended or StoppedBy.COMPLETED, engines)
 
     def result(self, stopped_by: StoppedBy, engines: Sequence[str] = (), failure: str = "") -> Result:
-        """The outcome: status and plan follow from the incumbent, the bound and the proof that there is no plan.
+        """Return the outcome: status and plan follow from the incumbent, the bound and the proof that there is no plan.
 
         Parameters
         ----------
@@ -360,7 +362,7 @@ class SolveState:
         self._report(LiveEvent.of(event, partial(self._checked_plan, self.best, event)))
 
     def _checked_plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
-        """The plan at an event; None where there is none, or where the time limit leaves none to check it."""
+        """Return the plan at an event; None where there is none, or where the time limit leaves none to check it."""
         if not self.ended and self._clock.left < _SECONDS_OF_BLOCK * self.operations.blocks:
             return None
         plan = self._plan(timetable, event)
@@ -370,7 +372,7 @@ class SolveState:
 
 
 def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | ShapedJobPlan, ...]:
-    """Plans of all jobs in the order of the instance."""
+    """Return the plans of all jobs in the order of the instance."""
     if not timetable.shaped:
         return timetable.jobs
     jobs, shaped = iter(timetable.jobs), iter(timetable.shaped)

@@ -87,7 +87,7 @@ class Solving(Iterator[Event]):
         self.close()
 
     def cancel(self) -> None:
-        """Ask the solve to end with its best plan; returns at once."""
+        """Ask the solve to end with its best plan, and return at once."""
         self._cancel.set()
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class Solving(Iterator[Event]):
 
     @property
     def result(self) -> Result:
-        """The result; waits for the end of the solve, which nothing but its limits or `cancel` bring about.
+        """Return the result; wait for the end of the solve, which only its limits or `cancel` bring about.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class _Newest:
             self._changed.notify()
 
     def take(self) -> Event | None:
-        """The newest event, waited for; None at the end."""
+        """Wait for the newest event and return it; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._event is not None or self._ended)
             event, self._event = self._event, None

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class SolveProgress(Protocol):
-    """What a stop rule may look at."""
+    """What a stop rule may ask for."""
 
     @property
     def seconds(self) -> float:
@@ -31,7 +31,7 @@ class SolveProgress(Protocol):
 
     @property
     def kept(self) -> float:
-        """Seconds of a time limit kept back for checking and writing the plan at hand."""
+        """Seconds of a time limit kept back for checking and writing the plan."""
 
     objective: int | None
     bound: int
@@ -44,7 +44,7 @@ class StopRule(Protocol):
     reason: ClassVar[StoppedBy]
 
     def holds(self, state: SolveProgress) -> bool:
-        """Whether the solve should end now."""
+        """Return whether the solve should end now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Interrupt:
     reason: ClassVar[StoppedBy] = StoppedBy.INTERRUPT
 
     def holds(self, state: SolveProgress) -> bool:
-        """Whether the flag is set."""
+        """Return whether the flag is set."""
         return self.options.cancel.is_set()
 
 
@@ -67,7 +67,7 @@ class TimeLimit:
     reason: ClassVar[StoppedBy] = StoppedBy.TIME
 
     def holds(self, state: SolveProgress) -> bool:
-        """Whether the limit is reached."""
+        """Return whether the limit is reached."""
         return state.seconds >= self.limit - state.kept
 
 
@@ -79,7 +79,7 @@ class Gap:
     reason: ClassVar[StoppedBy] = StoppedBy.GAP
 
     def holds(self, state: SolveProgress) -> bool:
-        """Whether there is a plan within the gap."""
+        """Return whether there is a plan within the gap."""
         return state.objective is not None and relative_gap(state.objective, state.bound) <= self.gap
 
 
@@ -91,7 +91,7 @@ class Target:
     reason: ClassVar[StoppedBy] = StoppedBy.TARGET
 
     def holds(self, state: SolveProgress) -> bool:
-        """Whether there is a plan at or below the target."""
+        """Return whether there is a plan at or below the target."""
         return state.objective is not None and state.objective <= self.target
 
 
@@ -103,7 +103,7 @@ class NoImprovement:
     reason: ClassVar[StoppedBy] = StoppedBy.NO_IMPROVEMENT
 
     def holds(self, state: SolveProgress) -> bool:
-        """Whether the last better plan is too long ago."""
+        """Return whether the last better plan is too long ago."""
         return state.objective is not None and time.monotonic() - state.improved >= self.seconds
 
 
@@ -115,12 +115,12 @@ class NoPlan:
     reason: ClassVar[StoppedBy] = StoppedBy.TIME
 
     def holds(self, state: SolveProgress) -> bool:
-        """Whether there is still none."""
+        """Return whether there is still none."""
         return state.objective is None and state.seconds >= self.limit
 
 
 def stop_rules(options: Options) -> tuple[StopRule, ...]:
-    """The rules that `options` ask for; the first one that holds names the reason."""
+    """Return the rules that `options` ask for; the first one that holds names the reason."""
     rules: list[StopRule] = [Interrupt(options)]
     if options.target is not None:
         rules.append(Target(options.target))

@@ -167,7 +167,7 @@ class _ListRun:
                 heappush(self.events, (self.ready[after], after))
 
     def _better_comes(self, activity: int, place: int, now: int) -> bool:
-        """Whether one of better rank is known to become ready soon on its GPUs and links."""
+        """Return whether an activity of better rank is known to become ready soon on its GPUs and links."""
         until = 4 * now + self.patience * self.flat.duration_us[activity]
         return any(
             self.rank[other] < place and 4 * self.ready[other] < until
@@ -192,7 +192,7 @@ class _PowerInUse:
         self.running: list[tuple[int, int]] = []
 
     def fits(self, activity: int) -> bool:
-        """Whether an activity may start beside what runs."""
+        """Return whether an activity may start beside what runs."""
         return all(watts <= self.left[cap] for cap, watts in self.draws[activity])
 
     def take(self, activity: int, end: int) -> None:
@@ -203,7 +203,7 @@ class _PowerInUse:
             heappush(self.running, (end, activity))
 
     def release(self, now: int) -> set[int]:
-        """End what ends by now; returns the GPUs that may take something for it."""
+        """End what ends by now, and return the GPUs that may take something for it."""
         freed: set[int] = set()
         while self.running and self.running[0][0] <= now:
             for cap, watts in self.draws[heappop(self.running)[1]]:
@@ -236,7 +236,7 @@ class _Openings:
             self.most[gpu] = max(self.most[gpu], round(ahead * times - (ahead - 1)), 1)
 
     def hold_back(self, activity: int) -> bool:
-        """Whether its GPU is as far ahead as it may be."""
+        """Return whether its GPU is as far ahead as it may be."""
         own = self.waits.get(activity)
         return own is not None and self.count[own[0]] >= self.most[own[0]]
 
@@ -254,7 +254,7 @@ class _Openings:
 
 
 def _waits(flat: FlatActivities, successors: list[list[tuple[int, int]]]) -> dict[int, tuple[int, int, float]]:
-    """By activity that opens holds on one GPU, that GPU, what comes next there, and the way to it in their lengths.
+    """Return, by activity that opens memory intervals on one GPU, that GPU, what comes next there, and the way to it.
 
     What comes next is the first of what leads from it to the end of a hold on the GPU: the backward pass behind a
     forward one, whether that ends the hold or the gradient of the weights does.
@@ -288,7 +288,7 @@ class _ReserveSafety:
         self.epoch = 0
 
     def holds(self, memory: HeldMemory, activity: int) -> bool:
-        """Whether it can where the activity is done now; it fits."""
+        """Return whether the reserve still suffices where the activity, which fits, is done now."""
         if not memory.grows(activity):
             return True
         gpus = {gpu for gpu, _, _ in self.flat.opens[activity]}
@@ -316,7 +316,7 @@ class _ReserveSafety:
         return True
 
     def _reserve_before(self, gpu: int, memory: HeldMemory, activity: int) -> Iterator[int]:
-        """What is left of the reserve of a GPU up to an activity."""
+        """Yield what is left of the reserve of a GPU up to an activity."""
         reserve, done = self.reserves[gpu], memory.done
         while done[reserve[self.first[gpu]]]:
             self.first[gpu] += 1

@@ -26,7 +26,7 @@ class WorkerMoves:
         self.operations, self.placing = operations, WorkerPlacing(operations)
 
     def moved(self, placement: SlotPlacement, random: Random) -> SlotPlacement | None:
-        """A placement with one data-parallel job elsewhere or at other levels; None where that finds no room.
+        """Return a placement with one data-parallel job elsewhere or at other levels; None where that finds no room.
 
         Parameters
         ----------
@@ -50,7 +50,10 @@ class WorkerMoves:
     def _taken(
         self, placement: SlotPlacement, workers: list[PlacedWorkers], without: int
     ) -> tuple[Counter[Gpu], Counter[Gpu]]:
-        """Bytes and microseconds of each GPU that other jobs take all the time; what holds take is checked later."""
+        """Return bytes and microseconds of each GPU that other jobs take throughout.
+
+        Memory intervals are checked later.
+        """
         operations = self.operations
         servers = operations.cluster.servers
         memory: Counter[Gpu] = Counter()

@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 __all__ = ["AnnealedOrder", "OrderSearch"]
 
 _VISITS, _FEW_VISITS = 4_000_000, 50_000
-"""Activities visited between two looks at the clock, by compiled functions and by Python; each step may visit all."""
+"""Activities visited between two checks of the clock, by compiled functions and by Python; a step may visit all."""
 _LARGEST = 2**55
 """Times that arrays of 64 bits hold: starts grow by many periods."""
 
@@ -77,14 +77,14 @@ class OrderSearch:
         seed: int,
         stop: Callable[[int], bool],
     ) -> AnnealedOrder:
-        """The best order that some steps lead to from another one; it is no worse than that.
+        """Return the best order that some steps lead to from another one; it is no worse than that.
 
         Parameters
         ----------
         sequence
             All activities in an order that their waits and memory admit.
         starts
-            On the cyclic horizon, starts of that order that repeat; else they are not looked at.
+            On the cyclic horizon, starts of that order that repeat; they are not used on the finite one.
         steps
             How many orders are tried.
         hot
@@ -111,11 +111,11 @@ class OrderSearch:
         return AnnealedOrder(value, in_order(self._flat, found), found)
 
     def _own(self, numbers: list[int]) -> Numbers:
-        """The numbers, as an array where arrays are at work."""
+        """Return the numbers, as an array where the kernel works on arrays."""
         return arrays(numbers) if self._compiled else numbers
 
     def _function(self) -> Callable[..., int]:
-        """The annealing, compiled as soon as it is."""
+        """Return the annealing, compiled as soon as the native code is ready."""
         fast = compiled(anneal_activities) if self._fits else None
         if fast is not None and not self._compiled:
             self._compiled = True
@@ -153,7 +153,7 @@ def _graph_of(flat: FlatActivities, weights: Sequence[int], cyclic: bool) -> Act
 
 
 def _columns(rows: Sequence[Sequence[tuple[int, ...]]], width: int) -> list[list[int]]:
-    """Where the entries of each row begin, and the columns of all entries."""
+    """Return where the entries of each row begin, and the columns of all entries."""
     at = [0]
     for row in rows:
         at.append(at[-1] + len(row))
@@ -161,7 +161,7 @@ def _columns(rows: Sequence[Sequence[tuple[int, ...]]], width: int) -> list[list
 
 
 def _blank(graph: ActivityGraph, resources: int, jobs: int) -> ActivityOrder:
-    """An order in which nothing is written yet."""
+    """Return an empty order."""
     lengths = dict.fromkeys(ActivityOrder._fields, len(graph.duration)) | {"level": len(graph.hold), "end": jobs}
     lengths |= dict.fromkeys(("free", "user", "taken"), resources) | dict.fromkeys(("held", "held_at"), len(graph.room))
     one = ("criticals", "epoch", "last", "value", "best_value", "rng", "steps", "visits")

@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 __all__ = ["SlotPlacement", "complete", "placements"]
 
 _Drawn = tuple[tuple[tuple[Gpu, ...], ...], tuple[PlacedWorkers, ...]]
-"""By shaped job the GPU of each slot, and the data-parallel jobs."""
+"""GPU of each slot, by job with a task graph; and the data-parallel jobs."""
 
 _TRIES = 200
 """Largest number of placements that are drawn."""
@@ -31,15 +31,14 @@ _MOST_FAILED_OPERATIONS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class SlotPlacement:
-    """GPUs of all jobs, levels, and an order for each shaped job in which memory suffices.
+    """GPUs of all jobs, levels, and an order for each task graph in which memory suffices.
 
     Parameters
     ----------
     gpus
         By job, data-parallel ones first, the GPU of each worker or slot.
     orders
-        By shaped job, the operations of one iteration in an order in which, one after the other, they find the memory
-        they need.
+        By job with a task graph, the operations of one iteration in a serial order in which memory suffices.
     levels
         By data-parallel job.
     """
@@ -85,7 +84,7 @@ def complete(
     operations
         The compiled instance.
     gpus
-        By shaped job, the GPU of each slot.
+        By job with a task graph, the GPU of each slot.
     workers
         The data-parallel jobs.
     """

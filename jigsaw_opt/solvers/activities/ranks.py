@@ -78,14 +78,14 @@ class Ranks:
             self.rules[:0] = [Rule("ahead", patience, ahead) for ahead, patience in product(_AHEAD, _PATIENCES)]
 
     def draw(self, random: Random) -> Rule:
-        """A rule drawn by chance."""
+        """Return a random rule."""
         patience = random.choice(_PATIENCES)
         if any(self._grows) and random.random() < 0.7:
             return Rule("ahead", patience, random.uniform(_LEAST_AHEAD, _MOST_AHEAD))
         return Rule(random.choice(_ORDERS), patience)
 
     def rank(self, order: str, random: Random | None = None) -> list[int]:
-        """By activity its place among all of them, least first, by the order of a rule; blurred where there is chance.
+        """Return, by activity, its place among all of them by the order of a rule; blurred where there is chance.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class Ranks:
 
 
 def _leaves(flat: FlatActivities) -> list[bool]:
-    """By activity, whether nothing of its iteration waits for it."""
+    """Return, by activity, whether nothing of its iteration waits for it."""
     leaf = [True] * len(flat.duration_us)
     for before, after, _, periods in flat.arcs:
         if periods == 0 and flat.iteration[before] == flat.iteration[after]:
@@ -130,7 +130,7 @@ def _leaves(flat: FlatActivities) -> list[bool]:
 
 
 def _jobs_by_ratio(flat: FlatActivities, weights: Sequence[int], deadlines: Sequence[int | None]) -> list[int]:
-    """By job, its place: the earliest deadline first, then those without by work for each unit of weight."""
+    """Return the place of each job: the earliest deadline first, then those without, by work per unit of weight."""
     work = [0] * len(weights)
     for activity, length in enumerate(flat.duration_us):
         work[flat.job[activity]] += length

@@ -18,7 +18,7 @@ __all__ = ["repeated", "repeated_as_it_is"]
 
 
 def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[int, list[int]] | None:
-    """Least period of an order, and starts that keep it; None where it is above a limit.
+    """Return the least period of an order, and starts that keep it; None where it is above a limit.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _circuit(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int
 
 
 def _ratio(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int], begin: int, period: int) -> int:
-    """Length over periods of a circuit, rounded up."""
+    """Return length over periods of a circuit, rounded up."""
     total = turns = 0
     at = begin
     while True:

@@ -20,7 +20,7 @@ def timetable_of(
     period: int | None,
     levels: Sequence[JobLevels] = (),
 ) -> Timetable:
-    """The timetable of starts.
+    """Return the timetable of starts.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def timetable_of(
 
 
 def starts_of(timetable: Timetable) -> list[int]:
-    """Starts by activity of a timetable, in microseconds."""
+    """Return the starts by activity of a timetable, in microseconds."""
     return [
         done.start_us
         for plan in timetable.plans
@@ -62,5 +62,5 @@ def starts_of(timetable: Timetable) -> list[int]:
 
 
 def levels_of(timetable: Timetable) -> list[JobLevels]:
-    """Levels of the data-parallel jobs of a timetable."""
+    """Return the levels of the data-parallel jobs of a timetable."""
     return [[[block.level for block in iteration.blocks] for iteration in plan.iterations] for plan in timetable.jobs]

@@ -33,7 +33,7 @@ class PlacedWorkers(NamedTuple):
 
     @property
     def deepest(self) -> list[int]:
-        """Largest level of each worker."""
+        """Return the largest level of each worker."""
         return [max(column) for column in zip(*self.levels, strict=True)]
 
 

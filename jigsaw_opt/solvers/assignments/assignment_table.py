@@ -1,4 +1,4 @@
-"""Jobs on GPUs: their levels, durations and channels, worked out once and remembered."""
+"""Jobs on GPUs: their levels, durations and channels, computed once and cached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["AssignmentTable"]
 
 
 class AssignmentTable:
-    """What is worked out about jobs on GPUs: levels, durations and channels, each once.
+    """Levels, durations and channels of jobs on GPUs, each computed once.
 
     Parameters
     ----------

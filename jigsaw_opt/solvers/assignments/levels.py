@@ -206,7 +206,7 @@ def _between(steps: Levels, slots: int, contributors: int, total: int) -> Levels
 
 
 def _unbalanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
-    """Return levels cut to the caps; the slots that may go deeper make up for what is lost."""
+    """Return levels reduced to the caps; the slots that may go deeper make up for what is lost."""
     order = sorted(range(job.slots), key=lambda slot: -caps[slot])
     if caps[order[job.rule.min_contributors - 1]] < job.levels:
         return None

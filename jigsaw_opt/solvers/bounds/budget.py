@@ -11,7 +11,7 @@ __all__ = ["BoundBudget"]
 
 
 class BoundBudget:
-    """Deterministic work, the clock of the solve at hand, and a caller who may stop it at any moment.
+    """Budget of relaxations: deterministic work, the clock of the current solve, and a caller who may stop it.
 
     Parameters
     ----------

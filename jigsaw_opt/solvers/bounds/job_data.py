@@ -1,4 +1,4 @@
-"""What no plan can beat for each job, gathered once for all bounds."""
+"""Least times of each job, which no plan can beat, gathered once for all bounds."""
 
 from __future__ import annotations
 

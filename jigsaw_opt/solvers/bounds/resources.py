@@ -63,7 +63,7 @@ class ResourceDemand(NamedTuple):
 
 
 class WeightedJob(NamedTuple):
-    """A job with a weight and a least completion time; its demand on the resource at hand, or None."""
+    """A job with a weight and a least completion time; its demand on the resource, or None."""
 
     weight: int
     completion: int

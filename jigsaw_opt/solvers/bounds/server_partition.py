@@ -1,4 +1,4 @@
-"""Servers put together: alone, then as the links at hand join them (racks), and so on."""
+"""Partitions of the servers: alone, then as their links join them (racks), and so on."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _PRESOLVED_NUMBERS = 2**40
 
 
 def is_small(operations: Operations) -> bool:
-    """Whether the presolve takes less than seconds; of larger models nearly all targets are left open."""
+    """Return whether the presolve takes less than seconds; of larger models nearly all targets are left open."""
     count = (cpsat_activities.interval_count if operations.shaped else interval_count)(operations)
     return count < _MANY_INTERVALS[operations.horizon]
 
@@ -61,7 +61,7 @@ def build_model(solve_state: SolveState, operations: Operations, bound: int, lim
 
 
 def largest_objective(operations: Operations) -> int:
-    """An objective that some plan is within if there is any."""
+    """Return an objective that some plan does not exceed, if there is any plan."""
     serial_plan = serial.serial_limit(operations) if operations.shaped else serial_limit(operations)
     guaranteed = operations.objective_limit
     return serial_plan if guaranteed is None else min(serial_plan, guaranteed)

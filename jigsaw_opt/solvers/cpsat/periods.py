@@ -60,7 +60,7 @@ def prove_period(
 def _ask(
     solve_state: SolveState, operations: Operations, period: int, workers: int, work: float, seconds: float
 ) -> tuple[cp_model.CpSolverStatus, float]:
-    """Ask for a plan of a period, and offer it; returns what the engine says, and the work that is left."""
+    """Ask for a plan of a period, and offer it; return what the engine says, and the work that is left."""
     from ortools.sat.python import cp_model
 
     model = build_model(solve_state, operations, period, period)

@@ -69,7 +69,7 @@ def solve_exactly(solve_state: SolveState, operations: Operations) -> StoppedBy 
 def explore(
     solve_state: SolveState, operations: Operations, workers: int, work: float, seconds: float = math.inf
 ) -> StoppedBy | None:
-    """Run the exact model from the incumbent and the bound at hand, as long as there is no reason to stop.
+    """Run the exact model from the current incumbent and bound, as long as there is no reason to stop.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def explore(
 def _bisect_objective(
     solve_state: SolveState, operations: Operations, workers: int, work: float, seconds: float
 ) -> float:
-    """Ask for targets within a share of all limits; returns the deterministic seconds spent."""
+    """Ask for targets within a share of all limits; return the deterministic seconds spent."""
     left = min(seconds, math.inf if solve_state.remaining is None else solve_state.remaining)
     share = _TARGETS_SHARE[operations.horizon]
     return Targets(solve_state, operations, workers).bisect(share * work, share * left)

@@ -93,7 +93,7 @@ class Targets:
         return spent or solve_state.objective is None or solve_state.reason() is not None
 
     def _answer(self, target: int) -> bool | None:
-        """Whether there is a plan within a target; None where the engine does not find out."""
+        """Return whether there is a plan within a target; None where the engine does not find out."""
         from ortools.sat.python import cp_model
 
         solve_state = self._control

@@ -134,7 +134,10 @@ class CbcSearch:
             raise EngineDiedError("CBC", code)
 
     def _read(self, log: str, report: str) -> Ending:
-        """Its solution file starts with how it ended; then come the columns that are not 0."""
+        """Read how CBC ended, and offer its solution.
+
+        The solution file starts with how it ended; then come the columns that are not 0.
+        """
         head, *lines = report.splitlines() or [""]
         if head.startswith(("Infeasible", "Integer infeasible")):
             return Ending.INFEASIBLE

@@ -41,7 +41,7 @@ def solve_program(program: LinearProgram, settings: Mapping[str, Setting] = _NON
     Raises
     ------
     OutOfTimeError
-        The time of the solve at hand is over.
+        The time of the current solve is over.
     """
     return HighsEngine(program, settings).run()
 
@@ -163,11 +163,11 @@ class HighsEngine:
     def cancel(self) -> None:
         """Make `run` return soon, of an engine that somebody listens to; from any thread."""
         self._cancelled.set()
-        # Its presolve and its cuts look at the time far more often than they hear an interrupt.
+        # Its presolve and its cuts check the time far more often than they notice an interrupt.
         self._engine.setOptionValue("time_limit", 0.0)
 
     def run(self) -> ProgramOutcome:
-        """Solve it, within the time that the solve at hand has left.
+        """Solve it, within the time that the current solve has left.
 
         Raises
         ------

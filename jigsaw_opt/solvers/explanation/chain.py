@@ -99,7 +99,7 @@ class Chains:
 
     @cached_property
     def _waits(self) -> list[list[tuple[int, int, int]]]:
-        """By activity, what it waits for, how long after the start of that, and how many periods later."""
+        """Return, by activity, what it waits for, how long after the start of that, and how many periods later."""
         found: list[list[tuple[int, int, int]]] = [[] for _ in self._starts]
         for before, after, length, periods in self._flat.arcs:
             found[after].append((before, length, periods))
@@ -115,7 +115,7 @@ class Chains:
         return {gpu: MemoryOverTime(own, self._flat.room[gpu], self._period) for gpu, own in holds.items()}
 
     def back(self, activity: int, upper: int, floor: int, shift: int = 0) -> Iterator[ChainStep]:
-        """The chain that leads to a moment, the latest step first; the steps fill the time without a gap.
+        """Return the chain that leads to a moment, the latest step first; the steps fill the time without a gap.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Chains:
                 return
 
     def waits(self, activity: int) -> list[ChainStep]:
-        """What is between the moment from which its own job lets an activity start and its start, in order of time."""
+        """Return the steps between the time when its own job lets an activity start and its start, in order of time."""
         return self._before(activity, 0)[1]
 
     def _steps(self, activity: int, upper: int, floor: int, shift: int) -> Iterator[ChainStep]:
@@ -158,7 +158,7 @@ class Chains:
         return "compute" if self.is_block(activity) else "exchange"
 
     def is_block(self, activity: int) -> bool:
-        """Whether it is a block; one that takes no time is none, and takes no part in any chain's time."""
+        """Return whether an activity is a block; one that takes no time counts as none."""
         return any(resource < self._gpus for resource in self._flat.resources[activity])
 
     def _cause(self, activity: int, shift: int) -> _Cause:
@@ -184,7 +184,7 @@ class Chains:
         return _Cause(since, before, [it for it in others if it.end_us > since])
 
     def _wait(self, activity: int, start: int, cause: _Cause) -> list[ChainStep]:
-        """What is between the moment from which its job lets an activity start, and its start."""
+        """Return the steps between the moment when its job lets an activity start, and its start."""
         obstacles = sorted([*cause.obstacles, *self._full(activity, cause.since, start)], key=lambda it: it[:2])
         free = cause.since  # when it could have started with all others as they are
         for it in obstacles:
@@ -215,7 +215,7 @@ class Chains:
         return (one.kind, one.on, jobs[0]) == (other.kind, other.on, jobs[1])
 
     def _full(self, activity: int, since: int, start: int) -> Iterator[_Obstacle]:
-        """When there is no room for what an activity begins to hold."""
+        """Return when there is no room for what an activity begins to hold."""
         for gpu, size, last in self._flat.opens[activity]:
             for low, high in self._memory[gpu].full(size, since, start):
                 # What another activity ends is held from the start until then, so it begins after the last such time.

@@ -39,7 +39,7 @@ class JobChange:
 
 
 def changes(instance: Instance, plan: Plan, name: str) -> list[JobChange]:
-    """What each change alone does to a job; all jobs keep their GPUs, and GPUs and links the order of the plan.
+    """Return what each change alone does to a job; all jobs keep their GPUs, and GPUs and links their order.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def changes(instance: Instance, plan: Plan, name: str) -> list[JobChange]:
 
 
 def _value(order: KeptOrder, job: int, flat: FlatActivities, starts: Sequence[int], period: int | None) -> int:
-    """The period, or the end of a job."""
+    """Return the period, or the end of a job."""
     own = range(order.begins[job], order.begins[job + 1])
     return max(starts[a] + flat.duration_us[a] for a in own) if period is None else period
 
@@ -90,7 +90,7 @@ def _relaxed(order: KeptOrder, job: int) -> Iterator[tuple[str, FlatActivities]]
 
 
 def _apart(order: KeptOrder, job: int, chosen: Callable[[int], bool]) -> FlatActivities:
-    """The activities with a copy, for one job alone, of each of its GPUs and links that are chosen."""
+    """Return the activities with a copy, for one job alone, of each of its GPUs and links that are chosen."""
     flat, resources = order.flat, list(order.flat.resources)
     for a in range(order.begins[job], order.begins[job + 1]):
         resources[a] = tuple(-1 - it if chosen(it) else it for it in resources[a])
@@ -98,7 +98,7 @@ def _apart(order: KeptOrder, job: int, chosen: Callable[[int], bool]) -> FlatAct
 
 
 def _narrow(order: KeptOrder, job: int, used: Sequence[int]) -> int:
-    """The link that a job waits for most; of those that it waits for as long, the slowest."""
+    """Return the link that a job waits for most; of those that it waits for as long, the slowest."""
     cluster = order.operations.cluster
     waits: Counter[str] = Counter()
     for wait in Explainer(order).of(job).waits:
@@ -108,7 +108,7 @@ def _narrow(order: KeptOrder, job: int, used: Sequence[int]) -> int:
 
 
 def _faster(order: KeptOrder, chosen: Sequence[int]) -> FlatActivities:
-    """The activities with twice the bandwidth of some links."""
+    """Return the activities with twice the bandwidth of some links."""
     cluster, flat = order.operations.cluster, order.flat
     links = list(cluster.links)
     for at in (resource - cluster.gpu_count for resource in chosen):
@@ -148,7 +148,7 @@ def _with_levels(own: JobPlan, levels: Sequence[Sequence[int]]) -> JobPlan:
 
 
 def _allowed(graph: OperationGraph, levels: Sequence[Sequence[int]]) -> bool:
-    """Whether levels keep a rule that leaves them open (specification: coverage, mean-depth, balance)."""
+    """Return whether levels keep a rule that leaves them open (specification: coverage, mean-depth, balance)."""
     rule = graph.rule
     totals = [sum(own) for own in zip(*levels, strict=True)]
     reached = min(contributors(row, graph.levels) for row in levels)

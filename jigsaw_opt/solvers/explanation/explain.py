@@ -97,12 +97,12 @@ class JobExplanation:
 
     @property
     def time_us(self) -> dict[StepKind, int]:
-        """By kind, time of the chain in microseconds; they add up to the time explained."""
+        """Return, by kind, the time of the chain in microseconds; the times add up to the time explained."""
         return _by_kind((step.kind, step.end_us - step.start_us) for step in self.chain)
 
     @property
     def waits(self) -> list[WaitTotal]:
-        """What the chain waits for by GPU, link and holder, the longest first."""
+        """Return what the chain waits for by GPU, link and holder, the longest wait first."""
         found: dict[tuple[StepKind, str, str], int] = {}
         for step in self.chain:
             if step.on:
@@ -148,7 +148,7 @@ class Explainer:
         self._number = {name: at for at, name in enumerate(gpus)}
 
     def number(self, name: str) -> int:
-        """Number of a job by its name; a `UsageError` where there is none."""
+        """Return the number of a job by its name; raise `UsageError` where there is none."""
         names = [job.name for job in self._order.jobs]
         require_job(name, names)
         return names.index(name)
@@ -168,13 +168,13 @@ class Explainer:
         return JobExplanation(it.name, release, end, end - floor, tuple(chain), tuple(workers))
 
     def time_since_0(self, job: int) -> dict[StepKind, int]:
-        """By kind, what the critical chain of a job has from 0 to the job's end, on either horizon."""
+        """Return, by kind, what the critical chain of a job has from 0 to the job's end, on either horizon."""
         last = self._last(job)
         end = self._order.starts[last] + self._order.flat.duration_us[last]
         return _by_kind((step.kind, step.end_us - step.start_us) for step in self._chains.back(last, end, 0))
 
     def _last(self, job: int) -> int:
-        """The activity of a job that ends last."""
+        """Return the activity of a job that ends last."""
         flat, starts = self._order.flat, self._order.starts
         own = range(self._order.begins[job], self._order.begins[job + 1])
         return max(own, key=lambda activity: (starts[activity] + flat.duration_us[activity], activity))
@@ -187,7 +187,7 @@ class Explainer:
         return NamedStep(step.kind, what, flat.iteration[step.activity], step.start_us, step.end_us, on, by)
 
     def _worker(self, own: range, gpu: int, last: int, end: int) -> WorkerTime:
-        """The time of a worker: its blocks, and in each gap between two of them the chain that leads out of it."""
+        """Return the time of a worker: its blocks and, in each gap between them, the chain that leads out of it."""
         flat, starts = self._order.flat, self._order.starts
         blocks = sorted((a for a in own if gpu in flat.resources[a]), key=lambda a: self._modulo(starts[a]))
         spent: list[tuple[StepKind, int]] = [("compute", flat.duration_us[a]) for a in blocks]

@@ -37,7 +37,7 @@ class Fold:
 
 
 def folded(chain: Sequence[NamedStep]) -> list[Fold]:
-    """The chain as stretches, each told with its number of repeats.
+    """Return the chain as stretches, each with its number of repeats.
 
     Repeats may differ in their lengths, in their iterations, and in the numbers that are part of operations' names.
     """
@@ -54,7 +54,7 @@ def folded(chain: Sequence[NamedStep]) -> list[Fold]:
 
 
 def _best(keys: Sequence[object], at: int) -> tuple[int, int]:
-    """Length and repeats of the stretch from here on that saves most lines, the shortest of those that save as much."""
+    """Return length and repeats of the stretch from here on that saves most lines; of equal ones the shortest."""
     best, saved = (1, 1), 0
     for size in range(1, min(_LONGEST, (len(keys) - at) // 2) + 1):
         end = at + size

@@ -14,7 +14,7 @@ _WORK = 1.0
 
 
 def bound_reason(instance: Instance, enough: int) -> Bound:
-    """The best bound that the relaxations prove in a second, with its proof.
+    """Return the best bound that the relaxations prove in a second, with its proof.
 
     Parameters
     ----------

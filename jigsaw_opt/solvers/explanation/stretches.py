@@ -49,7 +49,7 @@ class PhaseTime:
 
     @property
     def total_us(self) -> dict[StepKind, int]:
-        """By kind, the time of all repetitions, in microseconds; they add up to the time from its start to its end."""
+        """Return, by kind, the time of all repetitions in microseconds; the times add up to that from start to end."""
         return {kind: us + (self.repeats - 1) * self.time_us[kind] for kind, us in self.first_us.items()}
 
 
@@ -101,7 +101,7 @@ class JobStretches:
 
     @property
     def time_us(self) -> dict[StretchKind, int]:
-        """By kind, in microseconds; they add up to its end."""
+        """Return, by kind, the time in microseconds; the times add up to the job's end."""
         found: dict[StretchKind, int] = {"release": 0, "before": 0, "phase": 0, "seam": 0}
         for it in self.stretches:
             found[it.kind] += it.end_us - it.start_us
@@ -166,7 +166,7 @@ _Within = dict[tuple[int, int], dict[str, tuple[_Times, _Times]]]
 
 
 def _times_in(instance: Instance, plan: Plan, phase: Phase, job: str | None) -> dict[str, tuple[_Times, _Times]]:
-    """By job, what its critical chain has in one period of a phase, and from the start of a repetition to its end."""
+    """Return, by job, what its critical chain has in one period, and from a repetition's start to its end."""
     explainer = Explainer(KeptOrder.of(*plan.alone(instance, phase)))
     names = [it.name for it in phase.jobs] if job is None else [job]
     numbers = [(name, explainer.number(name)) for name in names]
@@ -176,7 +176,7 @@ def _times_in(instance: Instance, plan: Plan, phase: Phase, job: str | None) -> 
 def _stretches(
     name: str, release_us: int, parts: Sequence[_JobPart], others: Sequence[_JobPart], within: _Within
 ) -> tuple[Stretch, ...]:
-    """The time of a job from 0 to its end; what takes no time is left out."""
+    """Return the time of a job from 0 to its end; what takes no time is left out."""
     released = min(release_us, parts[0].phase.start_us)
     found, at = [Stretch("release", 0, released, {})], released
     for part in parts:
@@ -192,7 +192,7 @@ def _stretches(
 
 
 def _held(gpus: Sequence[str], others: Sequence[_JobPart], start_us: int, end_us: int) -> dict[str, tuple[str, ...]]:
-    """By GPU, the jobs that are on it in phases at some time between two moments."""
+    """Return, by GPU, the jobs that are on it in phases at some time between two moments."""
     there = [it for it in others if it.phase.start_us < end_us and it.end_us > start_us]
     held = {gpu: tuple(dict.fromkeys(it.job.name for it in there if gpu in it.job.gpus)) for gpu in gpus}
     return {gpu: names for gpu, names in held.items() if names}

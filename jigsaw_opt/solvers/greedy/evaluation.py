@@ -71,7 +71,7 @@ class Evaluator:
         self._last: Outcome | None = None
 
     def evaluate(self, jobs: Sequence[Assignment], priority: Sequence[float], offset_us: Sequence[int]) -> Outcome:
-        """The list schedule of placed jobs.
+        """Return the list schedule of placed jobs.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Evaluator:
         return self._penalty * lateness_us(self.operations, ends, period_us) if self._penalty else 0
 
     def timetable(self, outcome: Outcome) -> Timetable:
-        """The timetable of an outcome."""
+        """Return the timetable of an outcome."""
         flat, gpus = self._again(outcome), self.layout.gpus
         decisions = [
             JobDecision([gpus[gpu] for gpu in job.gpus], flat.levels(index), flat.blocks(index), flat.transfers(index))
@@ -113,7 +113,7 @@ class Evaluator:
         return Timetable(assemble(self.operations, decisions), outcome.period_us)
 
     def _again(self, outcome: Outcome) -> Flat:
-        """The whole schedule, made once more if it is not the last one."""
+        """Return the whole schedule, made once more if it is not the last one."""
         if outcome is not self._last:
             self.evaluate(outcome.jobs, outcome.priority, outcome.offset_us)
             self._last = outcome

@@ -28,7 +28,7 @@ _LEAST_LEFT = 2.0
 _MOMENT, _MOMENT_OF_CROWD = 0.5, 1.5
 """Seconds to wait for them at most, and where not even one schedule is worth its time without them."""
 _LONG = {True: 50_000, False: 2_000}
-"""From so many operations on a compiled schedule, or another one, may take a moment too long for the clock."""
+"""Numbers of operations from which a schedule, compiled or not, may take too long between two checks of the clock."""
 
 
 class Flat:
@@ -106,15 +106,15 @@ class Flat:
         return integers(self._schedule.begin)
 
     def levels(self, index: int) -> list[list[int]]:
-        """Levels of a job by iteration and slot."""
+        """Return the levels of a job by iteration and slot."""
         return self._by_iteration(index, self._schedule.level, 0, int(self._flat.graph.slots[index]))
 
     def blocks(self, index: int) -> list[list[int]]:
-        """Starts of the blocks of a job by iteration and slot."""
+        """Return the starts of the blocks of a job by iteration and slot, in microseconds."""
         return self._by_iteration(index, self._schedule.start, 0, int(self._flat.graph.slots[index]))
 
     def transfers(self, index: int) -> list[list[int]]:
-        """Starts of the transfers of a job by iteration and bucket."""
+        """Return the starts of the transfers of a job by iteration and bucket, in microseconds."""
         slots, buckets = int(self._flat.graph.slots[index]), int(self._flat.graph.buckets[index])
         return self._by_iteration(index, self._schedule.start, slots, slots + buckets)
 

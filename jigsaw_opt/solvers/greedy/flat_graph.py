@@ -48,7 +48,7 @@ class FlatGraph:
 
     @property
     def size(self) -> int:
-        """Number of operations."""
+        """Return the number of operations."""
         return self.base[-1]
 
     def place(self, index: int, assignment: Assignment) -> bool:
@@ -133,12 +133,12 @@ class FlatGraph:
 
 
 def exchange_scope(job: OperationGraph) -> int:
-    """Which exchanges of levels keep the rule of a job (specification: depth-rules)."""
+    """Return which exchanges of levels keep the rule of a job (specification: depth-rules)."""
     if job.rule.balance is not None:
         return FIXED
     return WITHIN_ITERATION if job.rule.multiset is not None else ACROSS_ITERATIONS
 
 
 def _width(job: OperationGraph) -> int:
-    """Number of operations of an iteration."""
+    """Return the number of operations of an iteration."""
     return job.slots + len(job.transfers) + 1

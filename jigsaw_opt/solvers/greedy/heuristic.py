@@ -35,7 +35,7 @@ class _Trial:
 
 
 def greedy_timetable(operations: Operations, seed: int = 0) -> Timetable | None:
-    """A timetable by list scheduling.
+    """Return a timetable by list scheduling.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
 
 
 def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Iterator[Outcome | None]:
-    """The schedules of `timetables` one by one: the outcome where one is the best so far, else None.
+    """Yield the schedules of `timetables` one by one: the outcome where one is the best so far, else None.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Itera
 
 
 def placements(operations: Operations, asked: Sequence[Demand]) -> Iterator[list[Assignment]]:
-    """The placements that the heuristic begins with, as far as it finds any.
+    """Yield the placements that the heuristic begins with, as far as it finds any.
 
     Parameters
     ----------
@@ -202,17 +202,17 @@ class _LocalSearch:
         self.operations, self.layout = evaluator.operations, evaluator.layout
 
     def trial(self, keys: _Keys) -> _Trial | None:
-        """What comes out under `keys`; None where no placement is found."""
+        """Return the schedule under `keys`; None where no placement is found."""
         jobs = self.place(keys)
         return None if jobs is None else _Trial(keys, self.evaluator.evaluate(jobs, keys.priority, keys.offset_us))
 
     def plain(self, order: _Order) -> _Keys:
-        """The rules as they are."""
+        """Return the keys of the rules as they are."""
         count = len(self.asked)
         return _Keys(order, [1.0] * count, [1.0] * count, [0] * count)
 
     def urgent(self, best: _Trial) -> _Keys | None:
-        """The best keys with the job of the earliest deadline first (Jackson's rule); None without deadlines."""
+        """Return the best keys with the job of the earliest deadline first (Jackson's rule); None without deadlines."""
         deadlines = self.operations.deadlines
         latest = max((deadline for deadline in deadlines if deadline is not None), default=0)
         priority = []
@@ -223,7 +223,10 @@ class _LocalSearch:
         return replace(best.keys, priority=priority) if priority else None
 
     def mutated(self, best: _Trial) -> _Keys:
-        """The best keys with one to three of them drawn again; a job is held until another one begins or ends."""
+        """Return the best keys with one to three of them drawn again.
+
+        A job may be held until another begins or ends.
+        """
         draw, count, old = self.draw, len(self.asked), best.keys
         keys = _Keys(old.order, list(old.place), list(old.priority), list(old.offset_us))
         for _ in range(draw.randint(1, 3)):
@@ -237,7 +240,7 @@ class _LocalSearch:
         return keys
 
     def place(self, keys: _Keys) -> list[Assignment] | None:
-        """The first placement under which every job finds levels: by load, else by memory, else by backtracking."""
+        """Return the first placement under which every job finds levels: by load, by memory, or by backtracking."""
         order = tuple(self._by_load(keys))
         if order not in self._placed:
             # Most trials change priorities only, or no place in the order.
@@ -259,7 +262,7 @@ class _LocalSearch:
         return None
 
     def _by_load(self, keys: _Keys) -> list[int]:
-        """Longest first, or for completions the smallest ratio of work to weight first; wide jobs moved ahead.
+        """Return jobs, longest first, or for completions by the ratio of work to weight; wide jobs are moved ahead.
 
         Wide jobs load links and have fewer choices, so `_Order` says how far they go ahead.
         """

@@ -142,7 +142,7 @@ class InsertionLists:
         return state
 
     def _levels(self, demand: Demand) -> tuple[Sequence[Sequence[int]], bool]:
-        """Levels of a class by iteration, and whether each slot has its own."""
+        """Return the levels of a class by iteration, and whether each slot has its own."""
         job = demand.job
         plan = level_plan(job, demand.rows, [job.levels] * job.slots)
         return (plan.rows, plan.fixed) if plan is not None else ([(job.levels,) * job.slots] * job.iterations, True)
@@ -152,11 +152,11 @@ class InsertionLists:
         return list(chain.from_iterable(tables.get(kind, (-1,) * job.levels) for kind in self.kinds))
 
     def _clipped(self, sizes: Sequence[int]) -> list[int]:
-        """Bytes, none more than just too much for every GPU, so that sums of them stay small."""
+        """Return bytes, none more than just too much for every GPU, so that sums of them stay small."""
         return [min(size, self.most_memory + 1) for size in sizes]
 
     def _number_channels(self) -> list[int]:
-        """Number of the channel of every window, the same for all of one rate and latency."""
+        """Return the number of the channel of every window, the same for all of one rate and latency."""
         number: dict[tuple[int, int], int] = {}
         paces = [(window.channel.rate, window.channel.latency_us) for window in self.windows]
         return [number.setdefault(pace, len(number)) for pace in paces]
@@ -182,12 +182,15 @@ class InsertionLists:
 
 
 def operations_of_iteration(job: OperationGraph) -> int:
-    """Blocks, transfers and the barrier of an iteration."""
+    """Return the number of blocks, transfers and the barrier of an iteration."""
     return job.slots + len(job.transfers) + 1
 
 
 def _least_us(job: OperationGraph, rows: Sequence[Sequence[int]], channel: Channel) -> int:
-    """Time from the start of the deepest block to the end of its iteration at least: it contributes to all buckets."""
+    """Return the least time from the start of the deepest block to the end of its iteration.
+
+    The deepest block contributes to all buckets.
+    """
     fastest: list[int] = [min(times) for times in zip(*job.blocks[0].duration_us.values(), strict=True)]
     least: list[int] = []
     for row in set(map(tuple, rows)):
@@ -199,12 +202,12 @@ def _least_us(job: OperationGraph, rows: Sequence[Sequence[int]], channel: Chann
 
 
 def _joined(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
-    """Where each row begins and the last one ends, and all rows in one."""
+    """Return where each row begins and the last one ends, and all rows in one."""
     return [0, *accumulate(map(len, rows))], list(chain.from_iterable(rows))
 
 
 def _need(rows: Sequence[Sequence[int]], fixed: bool) -> list[int]:
-    """The deepest level of each slot, descending; where each slot has its own levels, the deepest of all."""
+    """Return the deepest level of each slot, descending; where each slot has its own levels, the deepest of all."""
     if fixed:
         return [max(map(max, rows))] * len(rows[0])
     return [max(levels) for levels in zip(*rows, strict=True)]

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.magnitude import beyond, orders_fit
 __all__ = ["OrderInsertion", "affordable", "inserted_by_ratio", "smith_order"]
 
 _LONG = 50_000
-"""From so many visits on an insertion takes a moment in which the clock has to be looked at."""
+"""Number of visits from which an insertion takes so long that the clock has to be checked meanwhile."""
 _MOST_VISITS, _MOST_COMPILED_VISITS = 500_000, 50_000_000
 """Visits that Python and the compiled function are asked for: about a second."""
 _LEAST_LEFT, _MOMENT = 2.0, 0.5
@@ -26,7 +26,7 @@ _LEAST_LEFT, _MOMENT = 2.0, 0.5
 
 
 def smith_order(table: AssignmentTable) -> list[int]:
-    """Jobs by work over weight, the smallest ratio first.
+    """Return the jobs by work over weight, the smallest ratio first.
 
     Source: Smith, *Various optimizers for single-stage production*, Naval Research Logistics Quarterly 3, 1956.
     """
@@ -36,7 +36,10 @@ def smith_order(table: AssignmentTable) -> list[int]:
 
 
 def inserted_by_ratio(table: AssignmentTable) -> tuple[int, Timetable] | None:
-    """Objective and timetable of Smith's order; None where it takes too long, or memory admits no job somewhere."""
+    """Return objective and timetable of Smith's order.
+
+    None where it takes too long, or memory admits no job somewhere.
+    """
     if _visits(table.operations) > _MOST_VISITS and left() > _LEAST_LEFT:
         prepare(_MOMENT)
     if not affordable(table.operations):
@@ -47,7 +50,7 @@ def inserted_by_ratio(table: AssignmentTable) -> tuple[int, Timetable] | None:
 
 
 def affordable(operations: Operations) -> bool:
-    """Whether jobs are inserted within about a second, by the compiled function if it is there."""
+    """Return whether jobs are inserted within about a second, by the compiled function if it is there."""
     native = compiled(insert_in_order) is not None and orders_fit(operations)
     return _visits(operations) <= (_MOST_COMPILED_VISITS if native else _MOST_VISITS)
 
@@ -127,7 +130,7 @@ class OrderInsertion:
             self._asked = list(choices)
 
     def partial(self) -> list[int]:
-        """By position of the last order, the objective of the jobs up to there."""
+        """Return, by position of the last order, the objective of the jobs up to there."""
         return integers(self._state.partial)
 
     def visits(self) -> int:
@@ -136,7 +139,7 @@ class OrderInsertion:
         return visits
 
     def timetable(self) -> Timetable:
-        """The timetable, once all jobs are inserted."""
+        """Return the timetable, once all jobs are inserted."""
         jobs = self.operations.jobs
         return Timetable(assemble(self.operations, [self._decision(index, job) for index, job in enumerate(jobs)]))
 

@@ -30,11 +30,11 @@ class Greedy:
     power_caps: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
-        """Never: it needs no engine."""
+        """Return None: it needs no engine."""
         return None
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Never: it takes jobs of both kinds, on both horizons."""
+        """Return None: it takes jobs of both kinds, on both horizons."""
         return None
 
     def run(self, solve_state: SolveState) -> Result:

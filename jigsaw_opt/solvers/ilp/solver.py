@@ -70,7 +70,10 @@ class Ilp:
         return next((package for module, package in missing.items() if find_spec(module) is None), None)
 
     def unsupported(self, instance: Instance) -> str | None:
-        """A cyclic horizon: the order of operations that repeat has no first one."""
+        """Return why it does not take a cyclic horizon, or None.
+
+        The order of operations that repeat has no first one, which the program would need.
+        """
         return "its horizon is cyclic; cpsat and greedy take it" if instance.horizon == "cyclic" else None
 
     def run(self, solve_state: SolveState) -> Result:
@@ -175,7 +178,7 @@ def _model(
     room: float,
     on_row: Callable[[int], None] | None = None,
 ) -> IlpTimetable:
-    """The model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
+    """Return the model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
     spans = (
         replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(operations, limit)
     )
@@ -200,7 +203,7 @@ class _Grid:
         self.certain = limit < _EXACT_FLOATS
 
     def proven(self, bound: float) -> int:
-        """Objective that a bound computed by the engine proves."""
+        """Return the objective that a bound computed by the engine proves."""
         return ceil_div(ceil(bound - self.error), self.step) * self.step
 
 

@@ -49,7 +49,7 @@ def too_wide(instance: Instance) -> tuple[Conflict, ...]:
     Parameters
     ----------
     instance
-        What is to be scheduled, not cut: it takes no more memory however many workers there are.
+        The instance, not compiled: it takes no more memory however many workers there are.
     """
     found = []
     servers, models = instance.cluster.servers, instance.models.items()
@@ -117,7 +117,7 @@ def _no_memory_or_path(operations: Operations, job: OperationGraph, servers: Seq
 
 
 def _memory_needs(job: OperationGraph) -> list[_MemoryNeed]:
-    """What the depth rule asks for in every iteration, level by level, deepest first."""
+    """Return what the depth rule asks for in every iteration, level by level, deepest first."""
     levels = reversed(candidate_levels(job))
     needs = ((d, needed_bytes([(job.state_bytes, job.activation_bytes[d - 1])])) for d in levels)
     return [_MemoryNeed(fewest_contributors(job, d), d, need) for d, need in needs]
@@ -133,7 +133,7 @@ def _no_memory(job: OperationGraph, need: _MemoryNeed, room: int, servers: Seque
 
 
 def _has_place(job: OperationGraph, servers: Sequence[Server]) -> bool:
-    """Whether the servers alone have GPUs with the memory that every level asks for, and for the least total."""
+    """Return whether the servers alone have GPUs with the memory for every level, and for the least total."""
     for need in _memory_needs(job):
         if sum(server.gpus for server in servers if server.gpu_memory >= need.memory) < need.workers:
             return False

@@ -19,7 +19,7 @@ IsFeasible = Callable[[Operations], bool | None]
 
 
 def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = None) -> Conflict:
-    """A smallest set of jobs, by inclusion, that has no plan, for an instance proven to have none.
+    """Return a smallest set of jobs, by inclusion, that has no plan, for an instance proven to have none.
 
     QuickXplain (Junker, AAAI 2004) over the jobs: about ``k log(n/k)`` checks for ``k`` of ``n`` jobs. Where a check
     stays open the jobs in question are kept, so the set then still has no plan but may not be minimal.
@@ -59,7 +59,7 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
 
 
 def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
-    """The instance with only some of its jobs, given by index in the order wanted.
+    """Return the instance with only some of its jobs, given by index in the order wanted.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _no_routes(job: OperationGraph) -> str:
 
 
 def _together(operations: Operations, minimal: bool) -> str:
-    """What a minimal set of jobs asks for, and what there is."""
+    """Return what a minimal set of jobs asks for, and what there is."""
     asked = ", ".join(
         f"{job.name} ({job.slots:,} workers of {job.state_bytes:,} bytes of state and up to "
         f"{job.activation_bytes[-1]:,} of activations)"

@@ -33,7 +33,7 @@ _WORK_OF_A_TRY = 0.2
 
 
 def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) -> bool | None:
-    """Whether all workers find a place, which is whether there is a plan; None where that stays open.
+    """Return whether all workers find a place, which is whether there is a plan; None where that stays open.
 
     The answer takes a limited amount of deterministic work, and is the same on every machine. It is open
     without OR-Tools, above a size, and for numbers beyond the engine's.
@@ -66,7 +66,7 @@ def what_helps(operations: Operations) -> str:
     Parameters
     ----------
     operations
-        Jobs that have no place together, cut.
+        The compiled instance of jobs that have no place together.
     """
     if literal_count(operations) > _MOST_TRIED:
         return ""
@@ -85,7 +85,7 @@ def _with(operations: Operations, number: int, server: Server) -> Operations:
 
 
 def _different(operations: Operations) -> list[tuple[int, Server]]:
-    """The first servers that differ in GPUs, type or memory."""
+    """Return the first servers that differ in GPUs, type or memory."""
     found = {
         (it.gpu_type, it.gpus, it.gpu_memory): (n, it) for n, it in reversed([*enumerate(operations.cluster.servers)])
     }

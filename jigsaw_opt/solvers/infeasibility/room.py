@@ -31,7 +31,7 @@ def more_memory(count: int, memory: int, servers: Sequence[Server]) -> str:
 
 
 def amount(size: int) -> str:
-    """Bytes in a unit that is read at once, rounded up."""
+    """Return bytes in a unit that is read at once, rounded up."""
     for unit, name in ((10**9, "GB"), (10**6, "MB")):
         if size >= unit:
             return f"{-(-size * 10 // unit) / 10:g} {name}"

@@ -83,7 +83,7 @@ def _too_small(graph: ShapedGraph, needs: list[int], servers: Sequence[Server]) 
 
 
 def _least_bytes(graph: ShapedGraph) -> list[int]:
-    """By slot, what it takes at some moment in every plan: its memory, and holds that are sure while a block runs.
+    """Return, by slot, what it takes at some moment in every plan: its memory, and what is surely held during a block.
 
     A hold from a block to the same is sure; one to another block holds nothing where that one ends first.
     """

@@ -339,10 +339,10 @@ class _Phased:
     route_policies: ClassVar[bool] = True
 
     def unavailable(self) -> None:
-        """Nothing is missing: what is chosen for the phases falls back on what is installed."""
+        """Return None: what is chosen for the phases falls back on what is installed."""
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Why it does not take this instance."""
+        """Return why it does not take this instance, or None."""
         return None if instance.horizon == "finite" else "it is cyclic; a phased plan is one of the finite horizon"
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:

@@ -154,14 +154,14 @@ def each_failure(
 
 
 class FailureEffects:
-    """Effects of failures on one plan. What they have in common is worked out once.
+    """Effects of failures on one plan. What they have in common is computed once.
 
     Parameters
     ----------
     order
         The plan.
     routes
-        Routes without links of some names; by default they are worked out for each failure anew.
+        Routes without links of some names; by default they are computed for each failure anew.
     """
 
     def __init__(self, order: KeptOrder, routes: Callable[[frozenset[str]], Routes] | None = None) -> None:

@@ -233,7 +233,7 @@ class _Resolving:
         return self._reason()
 
     def _place_anew(self, period: int) -> None:
-        """Where the period has grown and nothing is fixed, try the placements that a search would begin with."""
+        """Try the placements that a search would begin with, where the period has grown and nothing is fixed."""
         for assignments in placements(self.operations, self.data.demands) if self.fix.empty else ():
             best = self.solve_state.objective
             if best is None or best <= period or self._reason() is not None:

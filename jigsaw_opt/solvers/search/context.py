@@ -1,4 +1,4 @@
-"""What all moves of a search share: the instance cut once, chance, the budget, the engine, and the plans found."""
+"""What all moves of a search share: the compiled instance, random numbers, budget, engine, and the plans found."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Candidate:
     value
         Its objective.
     make
-        Makes the plan: called once, and only if the plan is looked at.
+        Makes the plan: called once, and only if the plan is needed.
     """
 
     value: int
@@ -99,7 +99,7 @@ class Context:
     Attributes
     ----------
     operations, data
-        The compiled instance, and what is worked out about it.
+        The compiled instance, and data that are derived from it.
     params
         Parameters of all parts.
     engine

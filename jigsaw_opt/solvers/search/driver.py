@@ -93,7 +93,7 @@ class Driver:
             self.begun.set()
         else:
             self._credited("opening", partial(open_search, context, self.begun))
-        # Only now: whether a move applies takes a look at all candidate server sets, and a plan should not wait.
+        # Only now: whether a move applies may depend on all candidate server sets, and a plan should not wait.
         self._moves = {kind.name: kind(context) for kind in kinds if kind.applies(context)}
         self._selection = AdaptiveSelection(tuple(self._moves), self.rng, context.params.driver)
         return bool(self._moves)

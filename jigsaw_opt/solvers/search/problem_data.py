@@ -1,4 +1,4 @@
-"""The instance cut once, as all moves of a search see it."""
+"""The compiled instance, as all moves of a search see it."""
 
 from __future__ import annotations
 

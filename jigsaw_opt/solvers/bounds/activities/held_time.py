@@ -1,7 +1,7 @@
-"""Bytes times time that the holds of a slot take, against what its GPU has in the time of the objective (shaped jobs).
+"""Bytes times time that the memory intervals of a slot take, against what its GPU has (jobs with a task graph).
 
-A hold lasts no less than the longest chain of operations from its start to its end, each of least duration. On the
-cyclic horizon longer holds overlap their own repetitions, so this is what memory alone asks of a period.
+A memory interval lasts no less than the longest chain of operations from its start to its end, each of least duration.
+On the cyclic horizon longer intervals overlap their own repetitions, so this is what memory alone asks of a period.
 """
 
 from __future__ import annotations
@@ -71,4 +71,4 @@ def _of_slot(graph: ShapedGraph, slot: int, own: list[tuple[int, int]], room: in
 
 
 HELD_TIME = Relaxation("held_time", _bounds, frozenset({"makespan", "period"}), instant=True, shaped=True, moves=True)
-"""Holds over time."""
+"""The relaxation registered as ``held_time``."""

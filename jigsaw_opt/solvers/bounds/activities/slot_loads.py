@@ -27,7 +27,7 @@ _MOST_LISTED = 20_000
 
 
 class ShapedData:
-    """What no plan beats for one shaped job, by operation of one iteration.
+    """Least times of one job with a task graph, by operation of one iteration.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ShapedData:
     least_us
         Least duration.
     listed
-        How many of its iterations are looked at one by one; what the others add to a chain is what some of these do.
+        Number of its iterations that are listed one by one; the others add to a chain as much as some of these do.
     """
 
     def __init__(self, graph: ShapedGraph, cluster: Cluster) -> None:

@@ -1,7 +1,7 @@
 """Servers, or racks, as bins: their links must carry every job that needs several of them.
 
 A job that no single group of servers has room for uses a link that leaves each group it touches, for all its
-transfers. Within the objective at hand a slow GPU may be too slow for the job: then only the others are room.
+transfers. Within the objective that is tried a GPU may be too slow for the job: then only the others count as room.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ __all__ = ["Hierarchies"]
 
 
 class Hierarchies:
-    """The hierarchical assignment at hand.
+    """The hierarchical assignment that is in use, and when to replace it.
 
     Parameters
     ----------

@@ -241,8 +241,6 @@ class HierarchicalAssignment:
 
         A pair keeps its new assignment where the excess of both is no larger than before.
 
-        That is kept where no more is too full than before. Says whether there was any pair.
-
         Parameters
         ----------
         most

@@ -15,8 +15,8 @@ __all__ = ["fast_enough", "groups_of", "repartitioned"]
 def groups_of(data: ProblemData) -> list[list[int]]:
     """Return groups of servers near one another, with room for the widest job, as small as possible.
 
-    A rack is cut into groups of as many servers as the widest job needs, rounded up to a power of two; racks and parts
-    of racks that are smaller go together.
+    A rack is split into groups of as many servers as the widest job needs, rounded up to a power of two. Smaller racks
+    and parts of racks are merged.
     """
     layout = data.layout
     need = max(ceil_div(job.slots, min(map(len, layout.on_server))) for job in data.operations.jobs)

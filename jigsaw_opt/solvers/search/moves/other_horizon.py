@@ -121,7 +121,7 @@ class _TwinControl(SolveState):
         return accepted
 
     def reason(self) -> StoppedBy | None:
-        """Why the search should stop now, or None."""
+        """Return why the search should stop now, or None."""
         return self._parent.reason() or super().reason()
 
 
