@@ -214,7 +214,9 @@ def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
     for name in STATED_LISTS:
         value = getattr(job, name)
         if value is not None and not (type(value) is tuple and value and all(map(_is_listed, value))):
-            yield name, f"must be names of 1 to {LONGEST_NAME} characters, none with a bar; is {_shown(value)}"
+            is_empty = "empty, and None means " + ("any type" if name == "gpu_types" else "no job")
+            found = is_empty if value == () else _shown(value)
+            yield name, f"must be names of 1 to {LONGEST_NAME} characters, none with a bar; is {found}"
     for name in ("foreground", "preemptible"):
         value = getattr(job, name)
         if type(value) is not bool and not (value is None and name in _MAY_BE_NONE):

@@ -24,7 +24,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.rules.keyed import trusted
-from jigsaw_opt.problem.workload import TraceJob, Workload, job_problems
+from jigsaw_opt.problem.workload import TraceJob, Workload, is_name, job_problems
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, refuse_speeds, require_kind
 from jigsaw_opt.scheduling.performance.profiled import Profiled
@@ -361,7 +361,8 @@ def _checked(asked: Mapping[str, Any], accept: Accept) -> Workload:
     found = [] if workload.jobs else [Problem("$.jobs", "is empty")]
     names: set[str] = set()
     for k, job in enumerate(workload.jobs):
-        wrong = [Problem(f"$.jobs[{k}].{field}", message) for field, message in job_problems(job)]
+        name = f"job {job.name!r}" if is_name(job.name) else ""
+        wrong = [Problem(f"$.jobs[{k}].{field}", message, name) for field, message in job_problems(job)]
         found += wrong or [Problem(f"$.jobs[{k}]", message) for message in accept(job)]
         if job.name in names:
             found.append(Problem(f"$.jobs[{k}].name", f"there is a job {job.name!r} already"))

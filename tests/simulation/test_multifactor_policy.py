@@ -321,6 +321,9 @@ def test_what_is_wrong_with_files_is_told_with_all_lines(tmp_path: Path, caplog:
     path.write_text("PriorityWeightAge=1\nPriorityWeightTRES=gres/gpu=5\nPriorityFlags=DEPTH_OBLIVIOUS,MAX_TRES\n")
     Simulation(made.under(f"multifactor:conf={path}"))
     assert "not simulated: priorityweighttres, priorityflags=DEPTH_OBLIVIOUS" in caplog.text
+    path.write_text("PartitionName=a Nodes=n[1-2] MaxTime=30\nPartitionName=b Nodes=ALL MaxTime=INFINITE State=UP\n")
+    Simulation(made.under(f"multifactor:conf={path}"))
+    assert caplog.messages[-1].endswith("not simulated: nodes of partition a, maxtime of partition a")
     with pytest.raises(UsageError, match="priority_weight_qos weighs priorities that no file states"):
         Simulation(setting(replace(of("u", "a", 0, 1, 5), qos="high")).under("multifactor:priority_weight_qos=5"))
 

@@ -165,6 +165,8 @@ def test_what_is_wrong_with_objects_is_told_with_its_path() -> None:
     assert told[1].startswith("workload $.jobs[0]: job 'a' needs 9 GPUs and the cluster has 4")
     assert told[2].startswith("workload $.jobs[1].gpus: must be an integer from 1")
     assert told[3] == "workload $.jobs[1].name: there is a job 'a' already"
+    with pytest.raises(InvalidInputError, match=r"is empty, and None means any type \(job 'c'\)"):
+        simulate(Workload("w", (TraceJob("c", 0, "seconds", 1, 1, gpu_types=()),)), "1x1", "fifo")
     with pytest.raises(InvalidInputError, match=r"workload \$.jobs: is empty"):
         simulate(Workload("w", ()), "1x1", "fifo")
     with pytest.raises(UsageError, match="between 1 and 1000000 GPUs"):

@@ -25,6 +25,7 @@ from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.option_values import whole_numbers
+from jigsaw_opt.text import named
 
 __all__ = [
     "DEFAULTS",
@@ -41,6 +42,7 @@ __all__ = [
 
 _LOGGER = logging.getLogger(__name__)
 NONE = "none"
+_NULL = "(null)"
 _SECOND_US = 1_000_000
 MINUTE_US = 60 * _SECOND_US
 _WITHOUT_FILE = {"PriorityWeightFairshare": "5000", "PriorityWeightAge": "1000", "PriorityWeightJobSize": "1000"}
@@ -69,6 +71,14 @@ _NOT_SIMULATED = {
     "priorityusageresetperiod": "none",
 }
 """Parameters that are not read, with the values that say nothing."""
+_OF_PARTITIONS_NOT_SIMULATED = {
+    **dict.fromkeys(("nodes", "allowaccounts", "allowgroups", "allowqos"), ("all",)),
+    **dict.fromkeys(("maxtime", "maxnodes"), ("unlimited", "infinite")),
+    **dict.fromkeys(("denyaccounts", "denyqos", "qos"), ("", "n/a", "none", _NULL)),
+    "minnodes": ("0", "1"),
+    "state": ("up",),
+}
+"""Parameters of partitions that keep no job from GPUs here, with the values that say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +177,10 @@ def _conf_problems(conf: SlurmConf, source: str) -> Iterable[Problem]:
     flags = (flag.strip().upper() for flag in conf.parameters.get("priorityflags", "").split(","))
     others += [f"priorityflags={flag}" for flag in flags if flag and flag not in {*FLAGS, *_HARMLESS_FLAGS}]
     others += ["include"] * bool(conf.includes)
+    for name, nothing in _OF_PARTITIONS_NOT_SIMULATED.items():
+        limited = [it for it, own in conf.partitions.items() if own.get(name, nothing[0]).lower() not in nothing]
+        if limited:
+            others.append(f"{name} of partition{'s' * (len(limited) > 1)} {named(limited)}")
     if others:
         _LOGGER.warning("%s: not simulated: %s", source, ", ".join(others))
 
