@@ -81,7 +81,7 @@ class ModuloScheduler:
 def _longest_ways(size: int, arcs: Sequence[Arc], period: int) -> np.ndarray | None:
     """Return, by pair, the least time from start to start.
 
-    None where the period is too short for a circuit of waits.
+    The result is None where the period is too short for a circuit of waits.
     """
     import numpy as np
 

@@ -226,7 +226,7 @@ class _PlacementDraw:
     def _whole_server(self, job: int, allowed: Sequence[Sequence[Gpu]]) -> int | None:
         """Return the server of least load with room for all slots.
 
-        None where there is none, or nearness does not count.
+        The result is None where there is no such server, or nearness does not count.
         """
         if self.nearness < 1.0 or len(allowed) < 2:
             return None

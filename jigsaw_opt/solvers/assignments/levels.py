@@ -189,9 +189,9 @@ def _alternating(job: OperationGraph, total: int) -> tuple[Levels, ...]:
 
 @lru_cache(maxsize=4096)
 def _between(steps: Levels, slots: int, contributors: int, total: int) -> Levels:
-    """Return levels, descending: `contributors` of the deepest, the others on two neighbouring steps except one.
+    """Return levels with a given sum, descending: `contributors` of the deepest, the others on two neighbouring steps.
 
-    Sum `total`.
+    One of the others may lie between the two steps.
 
     `steps` ascend from 1 to the deepest level.
     """

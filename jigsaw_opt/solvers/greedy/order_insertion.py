@@ -38,7 +38,7 @@ def smith_order(table: AssignmentTable) -> list[int]:
 def inserted_by_ratio(table: AssignmentTable) -> tuple[int, Timetable] | None:
     """Return objective and timetable of Smith's order.
 
-    None where it takes too long, or memory admits no job somewhere.
+    The result is None where it takes too long, or memory leaves some job no place.
     """
     if _visits(table.operations) > _MOST_VISITS and left() > _LEAST_LEFT:
         prepare(_MOMENT)

@@ -39,9 +39,6 @@ def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], li
     The wider ones are a reserve. They have one or two servers more, or twice or three times as many. Contiguous means
     in the order of the cluster, among the servers that may run the job and that routes join.
 
-    Those have one or two servers more, or twice or three times as many.
-    Contiguous means in the order of the cluster, among the servers that may run the job and that routes join.
-
     Parameters
     ----------
     layout

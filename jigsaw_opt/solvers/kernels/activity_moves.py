@@ -208,7 +208,7 @@ def set_levels(graph: ActivityGraph, order: ActivityOrder, first: int, last: int
     graph, order
         Activities and sequence.
     first, last
-        The part; the whole sequence, or what `fits` has looked at.
+        First and last position of the part: the whole sequence, or the part that `fits` has checked.
     held
         By GPU, room to count in.
     """

@@ -22,7 +22,7 @@ _MOST_PERIODS = 2
 
 
 class ActivityGraph(NamedTuple):
-    """What activities use and wait for. Lists with ``_at`` say where the entries of an activity begin in the others.
+    """Resources and waits of activities. Lists with ``_at`` hold where the entries of an activity begin in the others.
 
     Parameters
     ----------
@@ -35,13 +35,13 @@ class ActivityGraph(NamedTuple):
     use_at, use
         GPUs and links that it has to itself.
     hold_at, hold
-        GPUs on which holds begin or end with it.
+        GPUs on which memory intervals begin or end with it.
     open_at, open_on, open_bytes, open_end
-        Holds that begin with it, and the activity with which they end.
+        Memory intervals that begin with it: GPU, bytes, and the activity with which they end.
     close_at, close_on, close_bytes, close_start
-        Holds that end with it, and the activity with which they begin.
+        Memory intervals that end with it: GPU, bytes, and the activity with which they begin.
     room
-        By GPU, bytes that holds may take.
+        By GPU, bytes that memory intervals may take.
     job, weight
         The job of an activity; by job, what a microsecond of its end costs, nothing at all where the makespan counts.
     cyclic
@@ -77,7 +77,7 @@ class ActivityGraph(NamedTuple):
 
 
 class ActivityOrder(NamedTuple):
-    """An order that is changed step by step. What is one number is alone in its list.
+    """An order that is changed step by step. A single number is stored as a list of length 1.
 
     Parameters
     ----------

@@ -14,9 +14,9 @@ from jigsaw_opt.solvers.kernels.randomness import randint
 __all__ = ["anneal_assignment", "excess", "insert", "reassign_pairs", "remove"]
 
 _ANY_PAIR = 2
-"""One in so many pairs of groups that share out their jobs is drawn without a look at what is too full."""
+"""One in so many pairs of groups is drawn without regard to their excess."""
 _EXCHANGE_SHARE = 2
-"""One in so many changes moves a job alone; the others move two."""
+"""One in so many changes moves one job; the others move two."""
 
 
 def propose(options: CandidateSets, state: GroupAssignment, jobs: Numbers, groups: Numbers, buffers: Buffers) -> int:
@@ -343,9 +343,9 @@ def reassign_pairs(
     state: GroupAssignment,
     buffers: Buffers,
 ) -> int:
-    """Let pairs of groups share out their jobs anew, most often such as have something too full.
+    """Reassign the jobs of pairs of groups anew, most often of pairs with an excess.
 
-    That is kept where no more of both is too full than before.
+    A new assignment is kept where the excess of both groups is no larger than before.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _KINDS = 8
 
 
 class CyclicState(NamedTuple):
-    """A cyclic schedule, and the incumbent. What is one number is alone in its list.
+    """A cyclic schedule, and the incumbent. A single number is stored as a list of length 1.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class CyclicState(NamedTuple):
     best_sequence, best_level, best_start, best_critical
         The incumbent; by job, whether it is on its critical circuit.
     best_value, value
-        Its period, and that of the schedule at hand.
+        Period of the incumbent, and of the current schedule.
     rng, steps, visits
         The state of the random numbers, how many steps were taken, and how many operations they visited.
     """
@@ -107,7 +107,7 @@ def shift_job(graph: Graph, state: CyclicState, trial: Period, j: int, by: int) 
     job, sequence, start, shifted, period = graph.job, state.sequence, state.start, trial.start, state.value[0]
     size = len(sequence)
     end = start[sequence[0]] + period
-    # The first one of the job to come, from which on its operations pass the cut.
+    # Position of the job's first operation that passes the end of the period, and with it all of its later ones.
     first = size
     for n in range(size):
         p = sequence[n]
@@ -172,7 +172,7 @@ def save_incumbent(graph: Graph, state: CyclicState, level: Numbers) -> None:
 
 
 def propose(graph: Graph, state: CyclicState, trial: Period, seed: int) -> tuple[int, bool, int, int, int]:
-    """Begin a trial with the schedule at hand and make a random change, in its sequence or of levels.
+    """Begin a trial with the current schedule and make a random change, in its sequence or of levels.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ __all__ = ["InsertionInput", "InsertionState", "gap", "occupy", "passed"]
 
 
 class InsertionInput(NamedTuple):
-    """What is known about jobs, server windows and GPUs. A *class* is all that a job asks for with its levels.
+    """Jobs, server windows and GPUs. Jobs of one *class* ask for the same, with the same levels.
 
     Parameters
     ----------
@@ -88,13 +88,14 @@ class InsertionInput(NamedTuple):
 
 
 class InsertionState(NamedTuple):
-    """What is inserted so far, and buffers. What is one number is alone in its list.
+    """Inserted jobs, and buffers. A single number is stored as a list of length 1, so that kernels can change it.
 
     Parameters
     ----------
     begin, end, after, before
-        By busy time: when it begins and ends, and its neighbours in the chain of its GPU or link. The first ones stand
-        for GPUs and links: the chain of each begins and ends there, with 0 for `end` and `beyond` for `begin`.
+        By busy time: when it begins and ends, and its neighbours in the chain of its GPU or link. The first entries are
+        sentinels, one per GPU and link: each chain is a ring through its sentinel, whose `end` is 0 and whose `begin`
+        is `beyond`.
     busy
         How many busy times there are.
     inserted, at, of_class, mark, partial
@@ -113,18 +114,18 @@ class InsertionState(NamedTuple):
     halt
         Where another thread makes it other than 0, insertion is given up.
     free, cap
-        By GPU, for the job that comes: when it would end the deepest block, and the deepest level under memory.
+        By GPU, for the next job: when it would end the deepest block, and the deepest level that memory admits.
     open
-        By server, for the job that comes: when a GPU would begin the deepest block, `beyond` where none admits it.
+        By server, for the next job: when a GPU would begin the deepest block, `beyond` where none admits it.
     taken
         By GPU: the last choice that took it.
     choice
         Number of the last choice.
     chosen, cursor, finish, rank, link_cursor
-        By slot of the job that comes: its GPU, a busy time before all that matters, when it would end the deepest
-        block, and slots by that; by link of a window a busy time before all that matters.
+        By slot of the next job: its GPU, a busy time from which to search, when it would end the deepest block, and
+        the slots sorted by that; by link of a window, a busy time from which to search.
     trial_level, trial_start
-        By operation of the job that comes.
+        By operation of the next job.
     best_gpu, best_level, best_start
         The same of the best window so far.
     """

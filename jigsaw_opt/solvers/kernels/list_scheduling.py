@@ -43,28 +43,28 @@ class ListInput(NamedTuple):
 
 
 class ListScheduleState(NamedTuple):
-    """A schedule, and buffers. What is one number is alone in its list.
+    """A schedule, and buffers. A single number is stored as a list of length 1, so that kernels can change it.
 
     Parameters
     ----------
     sequence, scheduled
         The operations in the order in which they start, a barrier behind the last one that it waits for, and how many.
     level, duration, start
-        By operation; durations of transfers are given. A transfer that has not started has the moment at which its
-        bucket is ready at all blocks that have.
+        By operation; durations of transfers are given. The start of a transfer that has not started is the time at
+        which its bucket is ready at all blocks that have started.
     begin, end
         By job: its first start, and its last barrier.
     free
         By GPU and link: the end of the last operation that uses it.
     skyline
-        By GPU: all work to come there; blocks replace their mean once they have levels.
+        By GPU: all work to come there, in microseconds; blocks count with their mean until they have levels.
     first, waiting, waits
         The blocks that wait at a GPU are a heap, ``waits[first[g]:first[g] + waiting[g]]``.
     queue, behind
         Jobs that wait at a link: a chain from ``queue[link]`` along `behind`, which ends with -1.
     left, at, unstarted, sent
-        By job: iterations that have not begun; of the one that has, the first operation, how many blocks have not
-        started, and how many transfers have.
+        By job: iterations that have not begun; in the current iteration, the first operation, the number of blocks that
+        have not started, and the number of transfers that have.
     priority
         By job: the priority of its operations.
     order, pending
@@ -202,8 +202,6 @@ def push(heap: Numbers, first: int, count: int, p: int, job: Numbers, priority: 
     """Insert a block into the binary heap of those that wait at a GPU.
 
     The block whose job has the smallest priority is at its top; at equal priorities it is the smallest number.
-
-    At its top is the block whose job is most urgent, of several the one with the smallest number.
 
     Parameters
     ----------
@@ -344,8 +342,6 @@ def pending_jobs(state: ListScheduleState, count: int, freed: int) -> int:
 
     Most of them came to the link in the order of their priority and each was put at the head of the queue, so it is
     read backwards: sorting then has little to do.
-
-    Most of them came to the link in order of their urgency, the last of them first in its queue.
 
     Parameters
     ----------

@@ -19,11 +19,11 @@ from jigsaw_opt.solvers.kernels.graph import Graph
 __all__ = ["Period", "blank_period", "least_period"]
 
 _ITERATIONS, _MOST_ITERATIONS = 8, 24
-"""After how many iterations an order is given up, and when the period of one that is kept is good enough."""
+"""Iterations after which an order beyond the limit is given up, and after which a period is good enough."""
 
 
 class Period(NamedTuple):
-    """A cyclic schedule whose period is sought. What is one number is alone in its list.
+    """A cyclic schedule whose period is sought. A single number is stored as a list of length 1.
 
     Parameters
     ----------

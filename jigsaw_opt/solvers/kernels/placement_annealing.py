@@ -58,8 +58,6 @@ def fullest(graph: PlacementGraph, state: PlacementState) -> int:
 
     Each of one to `_SAMPLES` doublings is as likely for the size of the sample; one sample in three goes by links.
 
-    Return -1 where that keeps to the target.
-
     Parameters
     ----------
     graph

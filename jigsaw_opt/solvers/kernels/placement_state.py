@@ -1,6 +1,6 @@
-"""Where workers are and which levels they take, without a timetable, on flat numbers.
+"""GPUs and levels of workers, without a timetable, on flat numbers.
 
-What does not change is `PlacementGraph`; `PlacementState` has GPUs and levels, and all loads that follow.
+`PlacementGraph` has all that does not change; `PlacementState` has GPUs and levels, and all loads that follow.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PlacementGraph(NamedTuple):
     base, stride
         By job: the level of its block of iteration i and slot s is ``level[base[j] + i * stride[j] + s]``.
     exchange
-        By job: load that it is on each link that it uses.
+        By job: load that it puts on each link that it uses, in microseconds.
     state_bytes
         By job.
     activation_bytes
@@ -92,7 +92,7 @@ class PlacementGraph(NamedTuple):
 
 
 class PlacementState(NamedTuple):
-    """Where all workers are.
+    """GPUs and levels of all workers, with the loads that follow. A single number is a list of length 1.
 
     Parameters
     ----------
@@ -111,13 +111,13 @@ class PlacementState(NamedTuple):
     load
         By GPU, then by link, in microseconds.
     target
-        What loads of GPUs should keep to, those of links, and how long a job may take by itself; all in microseconds.
+        Target of the loads of GPUs, target of those of links, and largest length of a job alone; in microseconds.
     link_price
-        Cost of a link's load by itself, as a share of the target, alone in its list.
+        Cost of a load of one target on a link; it is counted whether or not the load keeps to the target.
     moved, origin
-        Buffers: workers that move, and where they were; as many as two jobs have.
+        Buffers: workers that move, followed by their number as the last entry; and the GPUs where they were.
     rng
-        The state of the random numbers, alone in its list.
+        State of the random numbers.
     """
 
     gpu: Numbers

@@ -9,11 +9,11 @@ from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
 __all__ = ["SharingState", "SharingTable", "find_tight", "set_rates", "share_processors"]
 
 _LEAST_PACE = 1 / 16
-"""Share of its own pace below which a job rather waits."""
+"""Least rate at which a job runs, as a share of its rate alone; below it, the job waits."""
 _SHARING_COST = 1.1
-"""What a job takes of a GPU or link from those behind it, beside what it uses: operations do not fit without gaps."""
+"""Factor on the share of a GPU or link that a job takes from those behind it: operations do not fit without gaps."""
 _ROOM = 0.01
-"""Share of a GPU that is left below which no job looks at it that may be anywhere."""
+"""Least free share of a GPU for a job that may be anywhere."""
 _SAME = 1.0 + 1e-9
 """Factor within which two rates are the same."""
 

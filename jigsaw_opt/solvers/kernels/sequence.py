@@ -23,7 +23,7 @@ __all__ = [
 
 
 class SequenceState(NamedTuple):
-    """A schedule, another one that is tried, and the incumbent. What is one number is alone in its list.
+    """A schedule, another one that is tried, and the incumbent. A single number is stored as a list of length 1.
 
     Parameters
     ----------
@@ -33,11 +33,11 @@ class SequenceState(NamedTuple):
         By operation; levels of transfers and barriers are 0, and the cause is the operation that it waits for, -1 for
         none.
     next_sequence, next_start, next_cause
-        Another schedule that is tried; between two steps, sequence and starts of the one at hand.
+        Another schedule that is tried; between two steps, sequence and starts of the current one.
     best_sequence, best_level, best_start
         The incumbent.
     best_value, value
-        Its objective, and that of the schedule at hand.
+        Objective of the incumbent, and of the current schedule.
     rng, steps, visits
         The state of the random numbers, how many steps were taken, and how many operations they visited at most.
     position, tail

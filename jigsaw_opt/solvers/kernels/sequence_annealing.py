@@ -60,7 +60,7 @@ def evaluate_first(graph: Graph, state: SequenceState) -> None:
 
 
 def observed_job(graph: Graph, start: Numbers, seed: int) -> int:
-    """Return the job whose path an annealing looks at: the one that ends last, or a random one under weights.
+    """Return the job whose path is examined: the one that ends last, or a random one under weights.
 
     Of several that end last it is a random one, or else the first.
 
@@ -121,7 +121,7 @@ def propose(graph: Graph, state: SequenceState, j: int, step: int, seed: int) ->
     state
         The current schedule; the next sequence or the levels change.
     j
-        The job whose path to its end is looked at.
+        The job whose path to its end is examined.
     step
         Number of the step, with which operations that move are marked.
     seed

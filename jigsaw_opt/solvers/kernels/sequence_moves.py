@@ -31,8 +31,6 @@ def critical_operation(graph: Graph, level: Numbers, cause: Numbers, p: int, exc
     It is a block that may exchange levels, or else an operation that waits for one of another job. Reservoir sampling
     makes each of them as likely.
 
-    It is a block that may exchange levels, or else an operation that waits for one of another job.
-
     Parameters
     ----------
     graph

@@ -150,7 +150,7 @@ class MovingPolicy:
     def _gains(self, own: Sequence[RateJob], remaining: Mapping[str, int]) -> dict[str, float]:
         """Return the worth of an iteration of each job: by Smith's rule its part of the weight.
 
-        Of a makespan its work.
+        For a makespan, the worth of an iteration is its work.
         """
         if self._last:
             return {job.name: float(job.iteration_us * len(job.gpus)) for job in own}

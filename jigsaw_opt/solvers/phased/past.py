@@ -55,7 +55,7 @@ class BegunPhases:
     def resumed_us(self, job: Job) -> int:
         """Return when a job that may move and has begun may go on, wherever it is.
 
-        0 for others (specification: moves).
+        The result is 0 for other jobs (specification: moves).
         """
         if job.restart_us is None:
             return 0

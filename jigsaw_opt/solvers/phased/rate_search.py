@@ -62,7 +62,7 @@ class RateSearch:
     def first_order(self, jobs: Sequence[RateJob]) -> list[RateJob]:
         """Return the jobs by Smith's rule, with the time that a job takes of all its GPUs.
 
-        Of a makespan, longest first.
+        For a makespan, the longest job comes first.
         """
         if self._last:
             return sorted(jobs, key=lambda job: -job.alone_us)

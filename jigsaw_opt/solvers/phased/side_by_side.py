@@ -125,7 +125,7 @@ class SideBySide:
     def times_in_balance(self, plan: Plan) -> int | None:
         """Return how often a part may take place in a period without breaking the balance of its workers' level totals.
 
-        None where nothing limits it.
+        The result is None where nothing limits it.
         """
         limits = []
         for job in plan.jobs:

@@ -111,8 +111,6 @@ class PhaseFailures:
         """Return groups timed anew, and jobs that run in groups that cannot be timed any more.
 
         A group cannot be timed where a phase does not repeat, or a detour leads over a link of another group.
-
-        It does not where a phase does not repeat, or a detour leads over a link of another group.
         """
         found, lost = [], set[str]()
         links = [self._links(own, failed) for own in self._effects]

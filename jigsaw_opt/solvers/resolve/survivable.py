@@ -87,7 +87,7 @@ def _first_plans(instance: Instance, method: ControlledSolver, options: Options)
 
     In one of them every job is on one server; in the other, links are no faster than the ways around them.
 
-    Those of slow links are timed anew in their order with the links as they are.
+    The latter is timed anew in its order with the links as they are.
     """
     cluster = instance.cluster
     apart = altered(instance, cluster=cluster.without({link.name for link in cluster.links}))

@@ -61,9 +61,6 @@ class CandidateGenerator:
         The servers are those of one type and of all types together, or with `thorough` of each type in turn. A job too
         wide for a server takes servers near one another, the least used ones first.
 
-        Servers of one type and of all types together, or with `thorough` of each type in turn; a job too wide for a
-        server takes those near one another, the least used ones first.
-
         Parameters
         ----------
         placement
@@ -260,8 +257,6 @@ class CandidateGenerator:
 
         The servers are those of one type and of all types together; blocks come in the order in which each
         neighbourhood lists them.
-
-        Of servers of one type and of all types together; blocks in the order in which each neighbourhood lists them.
         """
         job, inside = self.data.operations.jobs[index], self.layout.on_server
         seen: set[tuple[int, ...]] = set()
@@ -281,8 +276,6 @@ class CandidateGenerator:
         """Return all buddy-allocated blocks for a job.
 
         Blocks of jobs of different widths lie inside one another or apart, so few jobs are in the way of each other.
-        Under a route policy there may be none, though other sets of servers are joined; then these are taken.
-
         Under a route policy there may be none, though other sets of servers are joined; then these are taken.
         """
         key = (job.slots, job.route_policy, tuple(servers))

@@ -60,12 +60,12 @@ class PlacementSearch:
     def rebalanced(
         self, before: SequencedSchedule, share: float, steps: int, stop: Callable[[int], bool]
     ) -> SequencedSchedule | None:
-        """Return a schedule in which the binding resource or job has changed, to be sequenced.
+        """Return a schedule in which the binding resource or job has changed, to be sequenced, or None.
 
-        None where nothing is found.
+        The schedule is None where there is nothing to change, or where the largest load cannot keep to the objective.
 
-        That is the largest load of a GPU or link where the objective is not much more. Otherwise one of the jobs on
-        the critical circuit goes to another server before all else.
+        The GPU or link of the largest load binds where the objective is not much more. Otherwise one of the jobs on the
+        critical circuit goes to another server before all else.
 
         Parameters
         ----------

@@ -82,8 +82,6 @@ class Chain(NamedTuple):
         The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready before that worker has
         it.
 
-        The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready before it has it.
-
         Parameters
         ----------
         data

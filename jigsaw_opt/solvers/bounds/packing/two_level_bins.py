@@ -102,7 +102,7 @@ class TwoLevelPacking:
     def packing(self, limit: int) -> Packing | None:
         """Return the packing of workers onto links within an objective of `limit`, in microseconds.
 
-        None where each job has room in one place: then its links say no more than those of the servers.
+        The result is None where each job has room in one place: then its links say no more than those of the servers.
         """
         asked, reaching = [], False
         for jobs in self._jobs:

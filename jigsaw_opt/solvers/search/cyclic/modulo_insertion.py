@@ -160,9 +160,7 @@ class ModuloInsertion:
     def _ruin_and_recreate(
         self, unassigned: Sequence[int], ejection_counts: Sequence[int], weights: Sequence[float], held: Collection[int]
     ) -> list[int]:
-        """Eject jobs where an unassigned one might go, insert that one and some of the others.
-
-        Return the unassigned jobs.
+        """Eject jobs where an unassigned one might go, and insert jobs again; return the unassigned jobs.
 
         Nothing changes where more than a few more would be unassigned, or such as have been ejected more often in sum.
         """

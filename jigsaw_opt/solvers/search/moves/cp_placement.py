@@ -45,7 +45,7 @@ class PlacementModel:
     def within(self, limit: int) -> list[Assignment] | None:
         """Return a placement whose loads, and lengths without contention, are within a limit.
 
-        None where none was found.
+        The result is None where no placement was found.
         """
         data = self.data
         model = cpsat_loads.build(data.operations, limit, self._places)

@@ -33,8 +33,6 @@ class Trials:
         """Make the next trials until there is a reason to stop, and return the best of them.
 
         At least one is made; all of them where `most` is None.
-
-        Returns the best of them.
         """
         context, found = self.context, None
         for outcome in islice(self._trials, most):
