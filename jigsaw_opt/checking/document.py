@@ -1,4 +1,4 @@
-"""What the document says of its instance and itself (specification: document, objective, bound, period)."""
+"""Rules for what a document says of its instance and itself (specification: document, objective, bound, period)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of some jobs and of what they share, on either horizon (specification: correct-plan)."""
+"""Rules for some jobs and for the resources that they share, on either horizon (specification: correct-plan)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class CheckedJob:
     Parameters
     ----------
     path
-        Of the job in the plan.
+        Path of the job in the plan.
     job, plan
         What was asked and what is claimed.
     terms

@@ -15,7 +15,7 @@ __all__ = ["ExchangeTerms", "RouteFinder"]
 
 @dataclass(frozen=True, slots=True)
 class ExchangeTerms:
-    """What every transfer of a placed job uses.
+    """The links, rate and latency of every transfer of a placed job.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class CheckedPhase:
     path
         Where its jobs stand in the plan.
     group, number
-        Of its group, and its own in the group.
+        Number of its group, and its own number in the group.
     phase
         What is claimed.
     period_us

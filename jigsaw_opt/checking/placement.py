@@ -1,4 +1,4 @@
-"""Where workers sit (specification: placement)."""
+"""Rules for the GPUs of workers (specification: placement)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What running blocks draw together under each power cap (specification: power)."""
+"""Rules for the watts that running blocks draw together under each power cap (specification: power)."""
 
 from __future__ import annotations
 

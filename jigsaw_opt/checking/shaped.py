@@ -1,4 +1,4 @@
-"""What is asked of a shaped job (specification: shaped-jobs, placement, duration, release, edges, barrier, period)."""
+"""Rules for a shaped job (specification: shaped-jobs, placement, duration, release, edges, barrier, period)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CheckedShapedJob", "OperationTerms", "checked_shape", "shaped"]
 
 @dataclass(frozen=True, slots=True)
 class OperationTerms:
-    """What is known of an operation of a shape once its slots are placed.
+    """The data of an operation of a shape once its slots are placed.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class CheckedShapedJob:
     Parameters
     ----------
     path
-        Of the job in the plan.
+        Path of the job in the plan.
     job, plan
         What was asked and what is claimed.
     servers

@@ -15,7 +15,7 @@ __all__ = ["ModelTerms", "model_terms", "transfer_duration"]
 
 @dataclass(frozen=True, slots=True)
 class ModelTerms:
-    """What the rules need to know of a model.
+    """The data of a model that the rules need.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def transfer_duration(payload: int, contributors: int, workers: int, rate: int, 
     latency_us
         Latency of one step of the ring, in microseconds.
     """
-    # The contributors reduce and all workers receive: ``(c - 1) / c + (w - 1) / w`` of the payload, over ``c w``.
+    # The contributors reduce and all workers receive: ``(c - 1) / c + (w - 1) / w`` of the payload, here over ``c w``.
     steps = (contributors - 1) * workers + (workers - 1) * contributors
     moving = Fraction(payload * steps * 10**6, contributors * workers * rate)
     return ceil(moving) + (contributors + workers - 2) * latency_us

@@ -1,4 +1,4 @@
-"""When blocks and transfers run (specification: duration, readiness, order, release, barrier, period)."""
+"""Rules for the times of blocks and transfers (specification: duration, readiness, order, release, barrier, period)."""
 
 from __future__ import annotations
 

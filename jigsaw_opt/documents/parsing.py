@@ -1,4 +1,4 @@
-"""From bytes to a tree of JSON values, with what `json` itself lets pass reported."""
+"""Parse bytes into a tree of JSON values, and report what `json` itself lets pass."""
 
 from __future__ import annotations
 

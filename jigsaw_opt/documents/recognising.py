@@ -1,4 +1,4 @@
-"""What a text looks like, for whoever gave it to a reader of something else."""
+"""Recognise the form of a text, for whoever gave it to a reader of something else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-([a-z]{1,20}(?:-[a-z]{1,20})?)
 
 
 class Form(NamedTuple):
-    """What a file may hold.
+    """A kind of content that a file may have.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class CyclicTask:
 
 @dataclass(frozen=True, slots=True)
 class CyclicTiming:
-    """When a job runs; from the first block to the last end within one period.
+    """The times of one job, which takes at most one period from its first block to its last end.
 
     Parameters
     ----------

@@ -29,9 +29,9 @@ class Pieces:
     Parameters
     ----------
     length_us
-        Of a block.
+        Duration of one block, in microseconds.
     gpus
-        On so many GPUs at most.
+        Largest number of GPUs that they may be on.
     """
 
     length_us: int
@@ -40,12 +40,12 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an iteration of jobs that are alike consists of.
+    """The pieces of an iteration of jobs that are alike.
 
     Parameters
     ----------
     weight
-        Of an iteration.
+        Weight of an iteration in the objective.
     counts
         Classes of pieces by number, and how many of each it has.
     most
@@ -66,7 +66,7 @@ class HoleProblem:
     graph
         The compiled job.
     lengths_us
-        Of its operations.
+        Durations of its operations, in microseconds.
     orders
         By slot, its blocks in the order that edges give them.
     gpus

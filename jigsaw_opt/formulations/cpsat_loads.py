@@ -1,4 +1,4 @@
-"""Whether all workers find a place without too much work on a GPU or link, as a CP-SAT model without starts.
+"""Decide whether all workers find a place without too much work on a GPU or link: a CP-SAT model without starts.
 
 A relaxation of both exact models, for lower bounds: within an objective of `limit`, every GPU has time for its
 blocks, every link for its transfers, every job for its iterations one after the other where it sits, and
@@ -115,7 +115,7 @@ class _TimeUnit:
 
 @dataclass
 class _WorkerCounts:
-    """Where the workers of a job are, and how many iterations each spends at each level.
+    """The GPUs of a job's workers, and the number of iterations that each spends at each level.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What formulations on CP-SAT build, and the empty model that they begin with."""
+"""The interface of formulations on CP-SAT, and the empty model that they begin with."""
 
 from __future__ import annotations
 

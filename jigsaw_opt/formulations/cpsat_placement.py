@@ -1,4 +1,4 @@
-"""Whether the workers of all jobs find a place, as a CP-SAT model without time.
+"""Decide whether the workers of all jobs find a place, by a CP-SAT model without time.
 
 Any placement and levels that obey placement, depth rules and memory extend to a plan, in either horizon: run all
 operations one after the other. So an instance has a plan exactly where this model has a solution. Iterations

@@ -16,7 +16,7 @@ __all__ = ["PowerUse"]
 
 
 class PowerUse:
-    """What blocks draw under each cap of a cluster.
+    """The watts that blocks draw under each cap of a cluster.
 
     Modulo a period, every block is laid down twice, a period apart, and lasts at most one. Between one and two periods
     those that run are then the ones that run at that moment of a period, each once, and before and after no others do.

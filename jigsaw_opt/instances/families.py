@@ -35,7 +35,7 @@ _DRAWN: Mapping[str, Callable[[int, Mapping[str, Any]], Recipe]] = {"crowded": c
 
 @dataclass(frozen=True, slots=True)
 class HiddenPlace:
-    """Where a drawn job fits: GPU and level of each worker, the level the same in every iteration."""
+    """A place where a drawn job fits: GPU and level of each worker, the level the same in every iteration."""
 
     gpus: tuple[Gpu, ...]
     levels: tuple[int, ...]

@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one layer asks of a GPU in a forward pass over one sample.
+    """The work and the memory of one layer in a forward pass over one sample.
 
     Parameters
     ----------

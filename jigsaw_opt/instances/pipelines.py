@@ -20,7 +20,7 @@ _ACTIVATIONS = 64 * 10**6
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Everything that an instance of a pipeline is made from.
+    """The recipe of an instance of pipelines.
 
     Parameters
     ----------

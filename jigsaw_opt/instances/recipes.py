@@ -1,4 +1,4 @@
-"""What the families of instances look like; a family is a tuple of recipes, and a new one is a new entry here."""
+"""Recipes of the families of instances; a family is a tuple of recipes, and a new one is a new entry here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COVERED, BALANCED, SHALLOW = FreeDepth(min_contributors=2), FreeDepth(balance=1)
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything but the seed that an instance is made from.
+    """The recipe of an instance: everything but the seed.
 
     Parameters
     ----------

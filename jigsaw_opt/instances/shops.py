@@ -16,7 +16,7 @@ __all__ = ["SHOPS", "Shop", "shop_instance"]
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """Everything that a shop is made from.
+    """The recipe of a shop.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where instances come from: a file, a name of the bundled library, or a family and a seed."""
+"""Load instances from their sources: a file, a name of the bundled library, or a family and a seed."""
 
 from __future__ import annotations
 

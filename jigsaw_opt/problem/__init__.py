@@ -1,4 +1,4 @@
-"""What there is: cluster, models, jobs, instance, plan, and compiled jobs with their operations."""
+"""The data of the problem: cluster, models, jobs, instance, plan, and compiled jobs with their operations."""
 
 from typing import TYPE_CHECKING
 

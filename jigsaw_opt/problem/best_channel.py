@@ -1,4 +1,4 @@
-"""How fast the transfers of a job can be at best, over all its placements on several servers."""
+"""The best rate and latency of a job's transfers, over all its placements on several servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BestChannel"]
 
 
 class _Grade(NamedTuple):
-    """What is left of the cluster when everything worse than `value` is taken away.
+    """The part of the cluster that is left when everything worse than `value` is taken away.
 
     `part` numbers the joined part of each server; in a server that is not `shared` the fabric is worse,
     so a job has at most one worker there.

@@ -1,4 +1,4 @@
-"""How long work may take: one limit for everything that a solve does, from compiling to the exact models.
+"""The time limit: one clock for everything that a solve does, from compiling to the exact models.
 
 A solve sets the limit with `limited`; every loop that grows with the instance calls `check_deadline`, which raises
 `OutOfTimeError` once the time is over or the solve is cancelled. Without a limit, `check_deadline` does nothing.

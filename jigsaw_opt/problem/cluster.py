@@ -182,7 +182,7 @@ class Cluster(CheckedPart, definition="cluster"):
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What the transfers of a placed job use (specification: ring).
+    """The links, rate and latency of a placed job's transfers (specification: ring).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What transfers that run at once leave each other on the links: three models, one interface."""
+"""Models of how transfers that run at once share the links: three of them, one interface."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 @runtime_checkable
 class LinkSharing(Protocol):
-    """How links are divided among the transfers that use them at one moment."""
+    """A model of how links are divided among the transfers that use them at one moment."""
 
     def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
         """Return the rate of every transfer.

@@ -1,4 +1,4 @@
-"""What no plan can beat, job by job: least work, least iteration, least time from a block to its iteration's end.
+"""Lower bounds job by job: least work, least iteration, least time from a block to its iteration's end.
 
 All of it holds for every placement and every choice of levels that the rules allow, so bounds,
 time windows and valid inequalities may rest on it.

@@ -57,7 +57,7 @@ class _Noting:
 
 @dataclass(frozen=True, slots=True)
 class Instance(_Noting, CheckedPart, definition="#"):
-    """What is to be scheduled. Fields as in the document ``jigsaw-instance/1``; none of them is changed afterwards."""
+    """The jobs and the cluster. Fields as in the document ``jigsaw-instance/1``; none of them is changed afterwards."""
 
     name: str
     cluster: Cluster

@@ -1,4 +1,4 @@
-"""When the operations of a plan took place on a machine: fields of the timelines in replay documents.
+"""The measured times of a plan's operations on a machine: fields of the timelines in replay documents.
 
 Times are microseconds after the moment when all processes began, or the phase did.
 """
@@ -100,7 +100,7 @@ class MeasuredJob:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What happened when.
+    """The measured times of jobs over some passes.
 
     Parameters
     ----------

@@ -262,7 +262,7 @@ def _usable(instance: Instance, workers: int) -> Cluster:
 
 
 class _ModelCompiler:
-    """What the jobs of one model have in common, worked out once."""
+    """The data that all jobs of one model share, worked out once."""
 
     def __init__(self, model: Model) -> None:
         self.levels = model.depth

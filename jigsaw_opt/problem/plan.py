@@ -90,7 +90,7 @@ class ShapedJobPlan:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What some jobs do: once, a number of times, or for ever.
+    """A timetable of some jobs that takes place once, a number of times, or for ever.
 
     Parameters
     ----------

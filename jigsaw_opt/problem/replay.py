@@ -1,4 +1,4 @@
-"""What a plan took on a machine, measured: fields as in ``jigsaw-replay/1`` and ``jigsaw-phased-replay/1``.
+"""The measured times of a plan on a machine: fields as in ``jigsaw-replay/1`` and ``jigsaw-phased-replay/1``.
 
 Times are microseconds after the moment when all processes began, or the phase did.
 """
@@ -126,7 +126,7 @@ class MeasuredPhase:
     Parameters
     ----------
     group, number
-        Of its group in the plan, and its own in the group.
+        Number of its group in the plan, and its own number in the group.
     repeats, repeated
         Repetitions of the plan, None where it lists all iterations or is cyclic; and how many of them there have been.
     summary
@@ -143,7 +143,7 @@ class MeasuredPhase:
     timeline
         From the moment when the phase began.
     restarts
-        Of the jobs that have moved to other GPUs or were absent.
+        Restarts of the jobs that have moved to other GPUs or were absent.
     """
 
     group: int
@@ -175,7 +175,7 @@ class MeasuredPhase:
 
 @dataclass(frozen=True, slots=True)
 class JobCycle:
-    """What a pass over the plan takes some jobs, from their end in one pass to that in the next, or in a finite plan.
+    """The time that a pass over the plan takes some jobs, from their end in one pass to that in the next.
 
     Parameters
     ----------

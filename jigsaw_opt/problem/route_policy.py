@@ -1,4 +1,4 @@
-"""What a route must keep (specification: route-policies)."""
+"""Route policies: conditions on routes (specification: route-policies)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FREE", "RoutePolicy"]
 
 @dataclass(frozen=True, slots=True)
 class RoutePolicy(CheckedPart, definition="route_policy"):
-    """What a route must keep (specification: route-policies). A part that is None asks for nothing.
+    """Conditions that a route must keep (specification: route-policies). A part that is None asks for nothing.
 
     Parameters
     ----------

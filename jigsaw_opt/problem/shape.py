@@ -15,7 +15,7 @@ Barrier = Literal["none", "slot", "job"]
 
 @dataclass(frozen=True, slots=True)
 class Slot(CheckedPart, definition="slot"):
-    """What sits on one GPU for the whole horizon, and the bytes of memory that it takes there all the time."""
+    """A part of a job that stays on one GPU for the whole horizon, and the memory that it takes there all the time."""
 
     name: str
     memory: int = 0
@@ -118,7 +118,7 @@ class MemoryInterval(CheckedPart, definition="hold"):
 
 @dataclass(frozen=True, slots=True)
 class Shape(CheckedPart, definition="shape"):
-    """What one iteration of a shaped job consists of.
+    """The slots, operations and edges of one iteration of a shaped job.
 
     Parameters
     ----------

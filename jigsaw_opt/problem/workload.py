@@ -248,7 +248,7 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StageTimes:
-    """How long one iteration of a model uses each resource, in microseconds (Muri, SIGCOMM 2022, section 3)."""
+    """Times for which one iteration of a model uses each resource, in microseconds (Muri, SIGCOMM 2022, section 3)."""
 
     load_us: int
     compute_us: int

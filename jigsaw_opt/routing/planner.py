@@ -9,7 +9,7 @@ __all__ = ["RoutePlanner"]
 
 
 class RoutePlanner:
-    """What every switch of a fabric works out from the same graph and the same failures.
+    """Compliant walks, as every switch of a fabric works them out from the same graph and the same failures.
 
     What is left of a least walk behind one of its nodes is the least walk from there. So one walk gives the next hops
     of all its nodes, and packets that are forwarded by next hops follow it.

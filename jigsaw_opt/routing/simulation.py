@@ -21,7 +21,7 @@ HOP_LIMIT = 255
 
 @dataclass(frozen=True, slots=True)
 class ReroutingOutcome:
-    """What became of the packets.
+    """The outcome of a simulation: what became of the packets.
 
     Parameters
     ----------

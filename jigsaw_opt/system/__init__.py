@@ -1,1 +1,1 @@
-"""What the package asks of the operating system: signals, and child processes that end with their parent."""
+"""Services of the operating system: signals, and child processes that end with their parent."""

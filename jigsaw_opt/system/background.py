@@ -32,9 +32,9 @@ class Background(Generic[T]):
     calls
         What is called, in this order.
     name
-        Of the threads.
+        Name of the threads.
     threads
-        So many calls run at once.
+        Number of calls that run at once.
     """
 
     def __init__(self, calls: Sequence[Callable[[], T]], name: str, threads: int = 1) -> None:
@@ -67,7 +67,7 @@ class Background(Generic[T]):
 
 
 class _Answer(Future[T]):
-    """What a call returns or raises: whatever leaves the block is raised from `result`."""
+    """The outcome of a call: whatever leaves the block is raised from `result`."""
 
     def __enter__(self) -> None:
         pass

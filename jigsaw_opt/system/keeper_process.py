@@ -1,4 +1,4 @@
-"""What runs in the process of a `Keeper`: it keeps a folder, a child and a sibling, and ends them with its parent.
+"""The program of a `Keeper`'s process: it keeps a folder, a child and a sibling, and ends them with its parent.
 
 Its parent holds the other end of its standard input, which ends with the parent however that comes about. It is run
 as a file of its own, with nothing but the standard library, as it has to start fast.

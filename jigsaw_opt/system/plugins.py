@@ -1,4 +1,4 @@
-"""What installed packages register by entry point; nothing is looked up before it is asked for."""
+"""Find and load what installed packages register by entry point; nothing is looked up before it is asked for."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class TraceSpan:
     Parameters
     ----------
     place
-        Of the event.
+        Place of the event in the document.
     name, category, start, duration, arguments, thread
         As the event has them.
     parent
@@ -106,12 +106,12 @@ class TraceSpan:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What was read.
+    """The spans and the work of a trace.
 
     Parameters
     ----------
     spans
-        Of the CPU, by their start.
+        Spans of the CPU, by their start.
     work
         What takes time, each with the span that it belongs to: what the GPU does, without communication; or, where
         there is no GPU, the outermost operations that hold no annotation, no module and no communication.

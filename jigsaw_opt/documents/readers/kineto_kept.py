@@ -62,7 +62,7 @@ _MULTIPLY = frozenset({"aten::mm", "aten::bmm", "aten::mul", "aten::mv", "aten::
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """What a trace says of a tensor that an operation reads."""
+    """The shape and type of a tensor that an operation reads."""
 
     shape: _Shape
     kind: str
@@ -140,7 +140,7 @@ def kept_bytes(nodes: Iterable[MadeNode], parameters: Iterable[_Shape]) -> int:
 
 
 class _Storages:
-    """Which storages are known, and which of them are kept."""
+    """The storages that are known, and those of them that are kept."""
 
     def __init__(self, parameters: Iterable[_Shape]) -> None:
         self.kept: dict[object, int] = {}

@@ -1,4 +1,4 @@
-"""Which spans of a trace of the PyTorch profiler are layers; docs/documents.md tells the rules."""
+"""Choose the spans of a PyTorch profiler trace that are layers; docs/documents.md tells the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one profiled step of a trace does in which layer."""
+"""The work of one profiled step of a trace, by layer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Part = tuple[str, int]
 
 
 class Owners:
-    """Which layer a span belongs to, as far as the whole trace says.
+    """The layer of each span, as far as the whole trace says.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Owners:
 
 
 class ProfiledStep:
-    """What one step does in which layer; spans, and then work, are given by their start.
+    """The work of one step by layer; spans, and then work, are given by their start.
 
     Parameters
     ----------

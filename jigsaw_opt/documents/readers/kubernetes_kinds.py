@@ -1,4 +1,4 @@
-"""What the kinds of jobs of Kubernetes say of one: its GPUs, when it was created, when it ran."""
+"""Read a job from any kind of Kubernetes job: its GPUs, when it was created, when it ran."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_NAME = 60
 
 
 class _Ask(NamedTuple):
-    """So many pods that run at a time, each with these needs."""
+    """A number of pods that run at a time, each with these needs."""
 
     pods: int
     needs: PodNeeds

@@ -1,4 +1,4 @@
-"""What a job of Kubernetes asks for beyond GPUs: their types, a queue, a priority, and whether it may be stopped."""
+"""Requests of a Kubernetes job beyond GPUs: their types, a queue, a priority, and whether it may be stopped."""
 
 from __future__ import annotations
 

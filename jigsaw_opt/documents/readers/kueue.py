@@ -70,7 +70,7 @@ class QuotaNode:
 
 @dataclass(frozen=True, slots=True)
 class KueueQueues:
-    """What was read.
+    """The queues and cohorts that were read.
 
     Parameters
     ----------

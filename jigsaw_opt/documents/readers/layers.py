@@ -1,4 +1,4 @@
-"""From measured layers to the segments of a model."""
+"""Merge measured layers into the segments of a model."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class PiperGraph:
     bandwidth
         Bytes of each per unit of time.
     micro_batches
-        Of a batch.
+        Number of micro-batches of a batch.
     """
 
     nodes: tuple[PiperNode, ...]

@@ -42,7 +42,7 @@ _NO_LIMIT = frozenset({"unlimited", "partition_limit", "infinite", "invalid"})
 
 
 class _SacctLine(NamedTuple):
-    """What a line says of a job: a duration, or why it is none."""
+    """The content of a line: a job's duration, or why the line is no job."""
 
     line: int
     submit_us: int

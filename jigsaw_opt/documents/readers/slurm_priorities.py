@@ -1,4 +1,4 @@
-"""What priorities of Slurm are made of: ``slurm.conf``, shares of accounts and users, priorities of QOS.
+"""The data that Slurm's priorities are made of: ``slurm.conf``, shares of accounts and users, priorities of QOS.
 
 `read_slurm_conf` reads ``slurm.conf``, or what ``scontrol show config`` and ``scontrol show partition`` print.
 `read_shares` reads what ``sacctmgr -P show assoc format=Account,User,ParentName,Share`` prints, and `read_qos` what

@@ -1,4 +1,4 @@
-"""What a record of Slurm asks for beyond numbers: types of GPU, other jobs that end first, and tasks of an array."""
+"""Requests of a Slurm record beyond numbers: types of GPU, other jobs that end first, and tasks of an array."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ _FORMATS = "known are the solution files of HiGHS (raw, of write_solution_style 
 
 @dataclass(frozen=True, slots=True)
 class EngineSolution:
-    """What a solution file says.
+    """The values and the objective in a solution file.
 
     Parameters
     ----------
     engine
-        Whose format it has.
+        Name of the engine whose format it has.
     objective
         Objective that it states, or None.
     values
@@ -44,7 +44,7 @@ class EngineSolution:
 
 
 class _Format(NamedTuple):
-    """Where the columns of a file stand."""
+    """The place of the columns in a file."""
 
     engine: str
     columns: Iterable[_Line]

@@ -300,7 +300,7 @@ class Row:
     lines
         Where problems are noted.
     number
-        Of the line, from 1.
+        Number of the line, from 1.
     cells
         By column.
     zone

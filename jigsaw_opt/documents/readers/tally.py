@@ -1,4 +1,4 @@
-"""What a reader of traces leaves out, counted by the reason why."""
+"""Counts of what a reader of traces leaves out, by the reason why."""
 
 from __future__ import annotations
 

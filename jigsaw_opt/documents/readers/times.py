@@ -40,7 +40,7 @@ class PointInTime(NamedTuple):
 
 
 class Zone:
-    """Whether the moments of a text have a zone; either all have one or none, or they cannot be compared."""
+    """The zone of the moments of a text: all have one or none does, or they cannot be compared."""
 
     def __init__(self) -> None:
         self._first: tuple[bool, str] | None = None

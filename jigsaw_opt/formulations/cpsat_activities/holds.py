@@ -69,7 +69,7 @@ def add_memory(
 
 
 class _Taken:
-    """What is taken of the memory of one GPU, in units."""
+    """The memory that is taken of one GPU, in units."""
 
     def __init__(self, model: cp_model.CpModel, axis: TimeAxis, unit: int) -> None:
         self.model, self.axis, self.unit = model, axis, unit
@@ -92,7 +92,7 @@ class _Taken:
 
 
 class _Span:
-    """How long a hold lasts in each iteration: a length within a period, and whole periods besides."""
+    """The length of a hold in each iteration: a part within a period, and whole periods besides."""
 
     def __init__(self, model: cp_model.CpModel, it: ShapedVariables, hold: NumberedHold, axis: TimeAxis) -> None:
         self.hold, self.modulo = hold, isinstance(axis, ModuloAxis)

@@ -1,4 +1,4 @@
-"""What every instance with shaped jobs can be done within: operations one after the other."""
+"""Upper bounds for instances with shaped jobs: all operations run one after the other."""
 
 from __future__ import annotations
 

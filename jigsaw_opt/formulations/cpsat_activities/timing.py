@@ -1,4 +1,4 @@
-"""When operations start: edges, barriers, and GPUs and links of their own (specification: edges-and-barrier)."""
+"""Constraints on starts: edges, barriers, and exclusive GPUs and links (specification: edges-and-barrier)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When an operation starts.
+    """The start of an operation.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Start:
 
 @dataclass(slots=True)
 class ShapedVariables:
-    """What the model has of one shaped job.
+    """The variables of one shaped job.
 
     Parameters
     ----------

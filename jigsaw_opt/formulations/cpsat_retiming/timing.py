@@ -1,4 +1,4 @@
-"""When the blocks and transfers of one job run (specification: readiness, order, barrier)."""
+"""Constraints on the starts of one job's blocks and transfers (specification: readiness, order, barrier)."""
 
 from __future__ import annotations
 

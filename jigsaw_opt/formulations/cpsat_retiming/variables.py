@@ -1,4 +1,4 @@
-"""What is given, and the variables of one job."""
+"""The data of a retiming problem, and the variables of one job."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RetimingTask:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What holds for all jobs.
+    """The horizon and the objective, which all jobs share.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which links the transfers of a job use, and how long that makes them (specification: ring, transfer)."""
+"""Constraints on the links of a job's transfers, and so on their durations (specification: ring, transfer)."""
 
 from __future__ import annotations
 

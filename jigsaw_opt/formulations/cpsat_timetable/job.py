@@ -1,4 +1,4 @@
-"""Everything that concerns one job alone: placement, levels, links, and the order of its operations."""
+"""The part of the model that concerns one job alone: placement, levels, links, and the order of its operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the workers sit, and at which levels (specification: placement, depth-rules, memory)."""
+"""Constraints on the GPUs and the levels of workers (specification: placement, depth-rules, memory)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Things that are alike, and one order in which they stand.
+"""Symmetry breaking: jobs, servers and GPUs that are alike stand in one order.
 
 Identical jobs end in their order. Servers that could be swapped have falling lists of workers by job, and so have the
 GPUs of one server. Every plan has a twin that is so ordered: renaming jobs does not change which ends there

@@ -1,4 +1,4 @@
-"""How large the part of one job in the program is, counted without building it."""
+"""The size of one job's part of the program, counted without building it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ProgramSize:
 
 
 class JobSize(NamedTuple):
-    """What the program's size depends on, of one job.
+    """The numbers of one job on which the program's size depends.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How large the program of an instance is, counted from its jobs and its cluster without building it."""
+"""The size of an instance's program, counted from its jobs and its cluster without building it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Things that are alike, and one order in which they stand; see the CP-SAT model for why every plan has such a twin."""
+"""Symmetry breaking: what is alike stands in one order. The CP-SAT model says why every plan has such a twin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When blocks and transfers run (specification: readiness, order, barrier)."""
+"""Constraints on the starts of blocks and transfers (specification: readiness, order, barrier)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs share GPUs by stages: a set-packing program over groups. `docs/policies.md` states the mathematics."""
+"""Choose jobs that share GPUs by stages: a set-packing program over groups. `docs/policies.md` has it in formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group of jobs achieves, whichever way its jobs take turns."""
+"""The throughput of a group of jobs, whichever way its jobs take turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Round(NamedTuple):
     time_us
         How long it takes.
     iterations
-        Of each job in it.
+        Number of iterations of each job in it.
     staircase
         Whether jobs that may stop their backward passes early do so.
     """

@@ -44,7 +44,7 @@ class GroupTimetable(NamedTuple):
     period_us
         Its length.
     iterations
-        Of each job in a period.
+        Number of iterations of each job in a period.
     staircase
         Whether the workers of jobs that may do so stop early.
     sequence
@@ -64,7 +64,7 @@ class GroupTimetable(NamedTuple):
 
 
 class _GroupStages(NamedTuple):
-    """Of an iteration: loading, computing on the first and on the last GPU, exchange."""
+    """Times of an iteration's stages: loading, computing on the first and on the last GPU, exchange."""
 
     load: int
     first: int
@@ -78,7 +78,7 @@ class _GroupStages(NamedTuple):
 
 
 class _GroupTrial(NamedTuple):
-    """What a timetable is made from, the least period that it may have, and who may load for whom within that."""
+    """The stages and iterations of a timetable to be tried, its least period, and the loaders that allow it."""
 
     least: int
     stages: tuple[_GroupStages, ...]

@@ -94,7 +94,7 @@ class Coschedule:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What an iteration of a job takes at least under its depth rule, on servers of one type.
+    """The least resources of an iteration of a job under its depth rule, on servers of one type.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class CoscheduledClasses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerPattern:
-    """What a group of servers of one type runs.
+    """The jobs that a group of servers of one type runs.
 
     Parameters
     ----------

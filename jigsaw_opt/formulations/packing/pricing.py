@@ -26,7 +26,7 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What things are worth, by type or class.
+    """Dual prices, by type or class.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class RingJob:
 
 @dataclass(frozen=True, slots=True)
 class BatchNetwork:
-    """What exchanges go over.
+    """The network that exchanges go over.
 
     Parameters
     ----------

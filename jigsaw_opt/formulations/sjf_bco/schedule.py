@@ -32,7 +32,7 @@ class BatchProgress:
     Parameters
     ----------
     batch
-        Whose jobs they are.
+        Jobs and servers.
     """
 
     def __init__(self, batch: Batch) -> None:

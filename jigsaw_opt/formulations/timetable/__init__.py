@@ -1,1 +1,1 @@
-"""What every statement of the timetable rests on, whatever its engine: sets, data and variables by their meaning."""
+"""The sets, data and variables that every timetable model has, whatever its engine."""

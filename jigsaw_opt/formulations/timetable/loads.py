@@ -1,4 +1,4 @@
-"""What the jobs put on a GPU or a link, for inequalities that every plan meets."""
+"""The load of jobs on a GPU or a link, for inequalities that every plan meets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Total = Callable[[Iterable[Any]], Any]
 
 
 class Load(NamedTuple):
-    """What one job puts on a resource: no work before `head`, none in the last `tail` before the job's end.
+    """The load of one job on a resource: no work before `head`, none in the last `tail` before the job's end.
 
     The job ends no earlier than `end`, wherever it is.
     """

@@ -16,7 +16,7 @@ __all__ = ["RoutedNetwork", "identical_jobs", "identical_servers"]
 
 
 class RoutedNetwork:
-    """What the routes have in common for all jobs.
+    """The routes of all jobs, and the links that are bridges.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is known before any search: size of the model, latest end, and the times of each job."""
+"""Data that is known before any search: size of the model, latest end, and the times of each job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTERVALS_OF_OPERATION = {"finite": 1, "cyclic": 2}
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is known of a job's times before any search, in microseconds.
+    """Bounds on a job's times that hold before any search, in microseconds.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From the description of a type and the values of a configuration to units of layers."""
+"""Build units of layers from the description of a type and the values of a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keys mean that a configuration leaves out: the values of ``transformers`` 5.24.0.
+"""The meaning of keys that a configuration leaves out: the values of ``transformers`` 5.24.0.
 
 None is for keys whose value then follows from others: heads of keys and values are as many as heads, and so on.
 """

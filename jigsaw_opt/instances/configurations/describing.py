@@ -1,4 +1,4 @@
-"""How a type of network is described: by its blocks, and by what the keys of its configuration mean."""
+"""The description of a type of network: its blocks, and the meaning of its configuration's keys."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ Head = tuple[Dense, ...]
 
 @dataclass(frozen=True, slots=True)
 class ModelType:
-    """What the configurations of a type mean.
+    """The meaning of the configurations of a type.
 
     Parameters
     ----------

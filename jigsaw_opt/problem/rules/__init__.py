@@ -1,1 +1,1 @@
-"""What an instance and its parts must keep, whether they are made in Python or read from a document."""
+"""The rules for an instance and its parts, whether they are made in Python or read from a document."""

@@ -1,4 +1,4 @@
-"""What the schema cannot say of a cluster (specification: cluster)."""
+"""Rules for a cluster that the schema cannot state (specification: cluster)."""
 
 from __future__ import annotations
 

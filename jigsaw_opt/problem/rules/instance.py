@@ -1,4 +1,4 @@
-"""What the schema cannot say of an instance (specification: instance).
+"""Rules for an instance that the schema cannot state (specification: instance).
 
 Its structure may be broken, so each check looks only at values of the right type. A part that is an object has checked
 itself when it was made.

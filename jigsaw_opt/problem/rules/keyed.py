@@ -75,7 +75,7 @@ def altered(part: _K, **changes: Any) -> _K:
 
 
 class NoKey(str):
-    """What stands in the place of a key that is no string, which no document has."""
+    """A stand-in for a key that is no string, which no document has."""
 
 
 def plain(value: Any, flat: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""What the schema cannot say of a layer profile."""
+"""Rules for a layer profile that the schema cannot state."""
 
 from __future__ import annotations
 

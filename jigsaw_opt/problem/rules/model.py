@@ -1,4 +1,4 @@
-"""What the schema cannot say of a model (specification: models)."""
+"""Rules for a model that the schema cannot state (specification: models)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python lets a tree hold that no document can: keys that stand twice, and characters that are none."""
+"""Checks of what Python lets a tree hold and no document can: keys that stand twice, and lone surrogates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the schema cannot say of route policies (specification: route-policies)."""
+"""Rules for route policies that the schema cannot state (specification: route-policies)."""
 
 from __future__ import annotations
 

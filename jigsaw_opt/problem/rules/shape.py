@@ -1,4 +1,4 @@
-"""What the schema cannot say of a shape (specification: shaped-jobs)."""
+"""Rules for a shape that the schema cannot state (specification: shaped-jobs)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a way to forward packets is."""
+"""The interface of a way to forward packets."""
 
 from __future__ import annotations
 
