@@ -38,7 +38,7 @@ class Gate:
     folder
         Where the older runs are.
     level
-        Of significance.
+        Level of significance.
     measures
         Names of what is compared, with commas between them; None for all.
 

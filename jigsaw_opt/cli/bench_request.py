@@ -25,7 +25,7 @@ def tasks_of(arguments: argparse.Namespace, problems: Problems) -> tuple[SweepTa
     Parameters
     ----------
     arguments
-        As they were given.
+        The arguments as they were given.
     problems
         What is wrong with other arguments; raised together with what is wrong with these.
 

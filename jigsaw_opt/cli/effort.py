@@ -29,7 +29,7 @@ def effort(arguments: argparse.Namespace, **others: Any) -> Options:
     Parameters
     ----------
     arguments
-        With ``time_limit``, ``work_limit``, ``seed`` and ``workers``.
+        The command line, with ``time_limit``, ``work_limit``, ``seed`` and ``workers``.
     others
         Other options, and what takes the place of the command line's.
 

@@ -174,7 +174,7 @@ def flush() -> None:
     Raises
     ------
     OSError
-        It takes no more, as on a full disk, or its reader has gone.
+        The stream takes no more, as on a full disk, or its reader has gone.
     """
     try:
         if sys.stdout is not None:

@@ -45,7 +45,7 @@ def costs_of_options(arguments: argparse.Namespace) -> PipelineCosts:
     Raises
     ------
     UsageError
-        They are no lists of numbers, or do not fit together.
+        The options are no lists of numbers, or do not fit together.
     """
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.stages import PipelineCosts

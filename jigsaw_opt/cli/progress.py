@@ -22,7 +22,7 @@ def progress(quiet: bool, verbose: bool, limit: float | None = None) -> Iterator
     Parameters
     ----------
     quiet, verbose
-        As on the command line.
+        The options of the command line.
     limit
         Seconds after which the solve ends, for the line.
     """

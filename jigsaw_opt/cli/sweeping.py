@@ -70,7 +70,7 @@ def run_sweep(
     Parameters
     ----------
     arguments
-        With ``output``, ``json`` and ``quiet``.
+        The command line, with ``output``, ``json`` and ``quiet``.
     tasks, engine, kind
         As in `sweep_into`.
     line

@@ -55,7 +55,7 @@ class GradientBuckets:
         Parameters
         ----------
         level
-            To which the backward pass will go.
+            Level at which the backward pass will end.
         ready
             Called in the thread of the backward pass, which goes on when it returns.
         """

@@ -100,7 +100,7 @@ def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0)
     trusted
         ``module:function`` that may be imported.
     seed
-        Of the initial parameters.
+        Seed of the initial parameters.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def build_network(
     trusted
         ``module:function`` that may be imported.
     seed
-        Of the initial parameters.
+        Seed of the initial parameters.
     place
         Where problems are said to be.
 

@@ -109,7 +109,7 @@ class GradientExchange:
         bucket
             1 to D.
         levels
-            Of all workers in this iteration.
+            The level of each worker in this iteration.
         gradients
             The flat buffer of the bucket: this worker's gradients if it contributes, whatever it holds otherwise;
             afterwards the contributors' average.

@@ -64,7 +64,7 @@ def following(
         ``HOST:PORT`` where all processes meet; the first worker of the plan's first job keeps it. None for the store
         of the default process group, which then has the workers of all jobs.
     process_group
-        Of the job's workers; None for the default group.
+        The group of the job's workers; None for the default group.
     timeout
         Longest wait for another process. One that was killed, so that it cannot leave the block, is missed after 30 s.
 
@@ -184,9 +184,9 @@ class PlanTurns:
     Parameters
     ----------
     order
-        Of all blocks and transfers.
+        The order of all blocks and transfers.
     place
-        Which worker this is.
+        The job and the worker of this process.
     store
         What all processes share, and whether it ends with this one.
     timeout

@@ -54,11 +54,11 @@ def measure_model(
     processes
         How many measure at once.
     seed
-        Of parameters and data.
+        Seed of parameters and data.
     warm_up, repeats
         Rounds before measuring, and rounds measured.
     cuts
-        Of a model of the user's own that is not in units; None for 4, and for all others.
+        Cuts of a model of the user's own that is not in units; None for 4, and for all others.
     trusted
         ``module:function`` that may be imported.
 

@@ -42,9 +42,9 @@ def saved_by_segment(
     forward
         Returns a loss; calls what it is given with the index of a segment before that one begins.
     parameters
-        Those of the model.
+        The parameters of the model.
     segments
-        Their number.
+        Number of segments.
 
     Returns
     -------

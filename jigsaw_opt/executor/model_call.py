@@ -58,11 +58,11 @@ def loss_of(model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, An
     model
         Any module.
     inputs
-        As `arguments_of` takes them.
+        The inputs, as `arguments_of` takes them.
     targets
-        For `loss`.
+        The targets that `loss` takes.
     loss
-        Of the outputs and the targets; None where the outputs have their own, as those of `transformers`.
+        Loss of the outputs and the targets; None where the outputs have their own, as those of `transformers`.
 
     Raises
     ------

@@ -55,14 +55,14 @@ def own_function(name: str, arguments: Mapping[str, Any], place: Place) -> Calla
     arguments
         What it will be called with, by name.
     place
-        Of the entry that names it, with the arguments.
+        Where the entry that names it stands, with the arguments.
 
     Raises
     ------
     UsageError
         It is not there.
     InvalidInputError
-        It does not take the arguments.
+        The function does not take the arguments.
     PluginError
         The module raised.
     """

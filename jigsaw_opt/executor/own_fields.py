@@ -37,7 +37,7 @@ def fields_of(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> dict[str, 
     made
         The mapping or object.
     spellings
-        Of each name; the last one that is there counts.
+        Spellings of each name; the last one that is there counts.
     """
     found: dict[str, Any] = {}
     for field, names in spellings.items():

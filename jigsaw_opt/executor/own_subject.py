@@ -69,7 +69,7 @@ def call_own(
     InvalidInputError
         It is not trusted, or does not take the arguments.
     PluginError
-        It raised; the message has its line.
+        The function raised; the message has its line.
     """
     report = Report()
     check_trust(name, trusted, ("$", "zoo"), report)

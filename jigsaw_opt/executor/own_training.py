@@ -39,7 +39,7 @@ class OwnModel(LeveledModel):
     module
         What is trained.
     loss
-        Of the module's outputs and the targets; None where the outputs have their own.
+        Loss of the module's outputs and the targets; None where the outputs have their own.
     parts
         How the module is cut. Trained parameters of a loss belong to bucket 1.
     """
@@ -92,7 +92,7 @@ class OwnRecipe:
     clip_grad_norm
         Largest norm of all gradients; None for any.
     seed
-        From which its generators began.
+        The seed from which its generators began.
     """
 
     optimiser: Optimizer
@@ -168,7 +168,7 @@ class OwnReplica:
     model
         On its device.
     source
-        Of its batches.
+        The source of its batches.
     generators
         States from which its draws go on, whoever else draws in this process.
     device
@@ -224,11 +224,11 @@ class WorkerPlace:
     Parameters
     ----------
     rank, world
-        Which worker, of how many.
+        Number of the worker, and of how many.
     device
         Where it lives.
     group
-        Of all workers; None for one alone.
+        The group of all workers; None for one alone.
     """
 
     rank: int
@@ -250,9 +250,9 @@ def own_training(
     entry, place
         The `executor` entry of a model, and where it stands.
     worker
-        For which worker.
+        The worker that the training is for.
     seed
-        Of the job.
+        Seed of the job.
 
     Raises
     ------
@@ -261,7 +261,7 @@ def own_training(
     UsageError
         What it returns is no training, or the model cannot be cut so.
     PluginError
-        It raised; the message has the line.
+        The function raised; the message has the line.
     """
     name = entry["train"]
     device, group = worker.device, worker.group

@@ -43,9 +43,9 @@ class LostProcessError(RunFailedError):
     Parameters
     ----------
     rank
-        Which one.
+        Number of the process.
     exit_code
-        As `multiprocessing` tells it: minus the number of a signal.
+        Exit code as `multiprocessing` tells it: minus the number of a signal.
     """
 
     def __init__(self, rank: int, exit_code: int) -> None:

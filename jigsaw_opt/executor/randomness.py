@@ -45,7 +45,7 @@ def begin_draws(number: int) -> None:
     Parameters
     ----------
     number
-        At least 0; numpy takes its last 32 bits.
+        A number of at least 0; numpy takes its last 32 bits.
     """
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]

@@ -43,7 +43,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     Raises
     ------
     UsageError
-        With everything in the request that is out of range or does not fit together.
+        The request is out of range or does not fit together; the error lists everything.
     CheckFailedError
         The plan breaks a rule.
     InvalidInputError

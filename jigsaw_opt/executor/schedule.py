@@ -35,7 +35,7 @@ class LevelSchedule:
     warm_up
         Iterations at full depth before the rule begins (SPB's "start epoch", in iterations).
     seed
-        Of the permutations and draws.
+        Seed of the permutations and draws.
     min_contributors
         Workers at full depth under ``free``, 1 to `workers`; every bucket has at least so many contributors.
     mean_depth

@@ -39,9 +39,9 @@ class TrainingRecipe:
     optimiser
         A name in `OPTIMISERS`.
     options
-        Of the optimiser, as in ``{"lr": 0.1, "momentum": 0.9}``.
+        Options of the optimiser, as in ``{"lr": 0.1, "momentum": 0.9}``.
     seed
-        Of the data; initial parameters have their own.
+        Seed of the data; initial parameters have their own.
     """
 
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
@@ -111,7 +111,7 @@ class Worker:
     Parameters
     ----------
     number
-        Which worker of its job it is, from 0; decides its data.
+        Number of the worker in its job, from 0; decides its data.
     replica
         Its own copy of the model, which it moves to `device`, and its data.
     recipe
@@ -184,7 +184,7 @@ class Worker:
         bucket
             1 to D, in this order in each iteration; one that `block` announces, only after that.
         levels
-            Of all workers of the job in this iteration.
+            The level of each worker of the job in this iteration.
         exchange
             The job's.
         """
@@ -276,7 +276,7 @@ def launch(
     worker
         A worker in this process.
     levels
-        Of all workers of its job in this iteration.
+        The level of each worker of its job in this iteration.
     exchange
         The job's.
     transfers
@@ -285,7 +285,7 @@ def launch(
     Returns
     -------
     loss : Tensor
-        Of this worker's batch.
+        The loss of this worker's batch.
     sent : list of Future
         One a bucket; all must be done before its next block.
     """

@@ -33,7 +33,7 @@ def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob],
     entry
         The event, as `entry_of` gives it.
     state
-        Of the cluster before the event.
+        The state of the cluster before the event.
     refuses
         Says why the policy cannot run a job that the performance model knows, or None.
     report
@@ -77,9 +77,9 @@ def check_addition(
     cluster
         Without it.
     server, links
-        As a journal holds them; None for a server that is wrong in itself.
+        The two as a journal holds them; None for a server that is wrong in itself.
     place
-        Of the two.
+        Where the two stand.
     report
         Takes the problems.
     """

@@ -270,7 +270,7 @@ def entry_of(event: object, report: Report) -> Plain:
     Parameters
     ----------
     event
-        Not to be trusted: it may be anything, and so may what it holds.
+        An event that is not to be trusted: it may be anything, and so may what it holds.
     report
         Takes the problems; where there are any, the object is of no use but for what they do not name.
     """
@@ -337,7 +337,7 @@ def decode_event(tree: Plain) -> ClusterEvent:
     Parameters
     ----------
     tree
-        Not to be trusted.
+        Plain values that are not to be trusted.
 
     Raises
     ------

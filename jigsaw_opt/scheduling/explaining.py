@@ -58,9 +58,9 @@ class LiveExplanation:
     reason
         In whole sentences, of which the first goes on from the job's name.
     kind
-        Of the first remedy; ``link`` where enough GPUs are free, and no route joins so many of them; ``memory`` where
-        none of them takes it; ``aside`` where the
-        policy failed with it; ``unknown`` where nothing that was tried would start it; empty of one that runs.
+        Kind of the first remedy; ``link`` where enough GPUs are free, and no route joins so many of them; ``memory``
+        where none of them takes it; ``aside`` where the policy failed with it; ``unknown`` where
+        nothing that was tried would start it; empty for a job that runs.
     remedies
         What would start it, the likeliest reasons first.
     influences
@@ -119,7 +119,7 @@ def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds:
     state
         The state of the scheduler; no decision is under way.
     name
-        Of the job; it is active.
+        Name of the job; it is active.
     twin
         Makes a scheduler with the same state.
     seconds

@@ -173,7 +173,7 @@ class LivePolicy:
         Raises
         ------
         InvalidInputError
-            It does not take it, with every problem.
+            The policy does not take the memory; the error lists every problem.
         """
         scheduler = self._fresh()
         scheduler.restore(memory, observation, place)

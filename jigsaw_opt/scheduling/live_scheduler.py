@@ -64,7 +64,7 @@ class LiveScheduler:
     performance
         How fast jobs run on a cluster; by default from `models`, or without any an iteration a second.
     seed
-        For policies that draw lots.
+        Seed of policies that draw lots.
     round_us, restart_us
         Microseconds between decisions of a policy that decides again and again, and of a start on other GPUs.
     journal
@@ -244,7 +244,7 @@ class LiveScheduler:
         Parameters
         ----------
         state
-            Not to be trusted.
+            What `state` gave, which is not to be trusted.
 
         Raises
         ------

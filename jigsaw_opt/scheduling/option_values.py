@@ -19,7 +19,7 @@ class OpenValues(tuple[str, ...]):
     Parameters
     ----------
     listed
-        Those that a comparison of settings tries.
+        The values that a comparison of settings tries.
     kind
         What other values are, in words that follow "is".
     fits

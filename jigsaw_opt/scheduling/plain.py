@@ -158,7 +158,7 @@ def checked(value: Plain, shape: Shape) -> Plain:
     Raises
     ------
     InvalidInputError
-        It has not, with every problem and its path from ``$``.
+        The value does not have the shape; the error lists every problem with its path from ``$``.
     """
     report = Report()
     conforms(value, shape, "$", report)

@@ -80,7 +80,7 @@ class ClusterSetting:
     restart_us
         Time without progress when a job starts on other GPUs, its first start included.
     seed
-        For policies that draw lots.
+        Seed of policies that draw lots.
     """
 
     cluster: Cluster
@@ -343,7 +343,7 @@ class Resumable(Scheduler, Protocol):
         Parameters
         ----------
         state
-            Not to be trusted: it comes from a file. `jigsaw_opt.scheduling.plain.checked` tells its shape.
+            A state from a file, not to be trusted. `jigsaw_opt.scheduling.plain.checked` checks its shape.
         observation
             What the policy would see if it were asked now; `Observation.known` are the jobs that it has been told of.
 
@@ -481,7 +481,7 @@ def find(name: str) -> Policy:
     UsageError
         No policy, or more than one, has that name; or what has it is no policy.
     PluginError
-        It does not load.
+        The policy does not load.
     """
     policy: Policy = load(GROUP, "policy", name, _OWN)
     require_members("policy", name, policy, ("name", "display_name", "options", "start"))

@@ -89,16 +89,16 @@ class PolicyAtWork:
         Parameters
         ----------
         memory
-            Not to be trusted.
+            What the policy gave to remember, which is not to be trusted.
         observation
             What it would see if it were asked now.
         place
-            Of the memory in its document.
+            Where the memory stands in its document.
 
         Raises
         ------
         InvalidInputError
-            It does not take it, with every problem.
+            The policy does not take the memory; the error lists every problem.
         JigsawError
             It cannot be put aside.
         """

@@ -126,11 +126,11 @@ def decode_state(
     Parameters
     ----------
     tree
-        Not to be trusted.
+        Plain values that are not to be trusted.
     inputs
         Digest of the arguments of the scheduler that it is for.
     setting, perform
-        Of that scheduler.
+        Those of that scheduler.
 
     Raises
     ------

@@ -18,7 +18,7 @@ class Team:
     Parameters
     ----------
     jobs
-        Their numbers.
+        Numbers of the jobs.
     gpus
         GPUs that they share.
     type

@@ -43,7 +43,7 @@ def require_size(cluster: Cluster, text: str) -> None:
     Raises
     ------
     UsageError
-        It has none, or more than a million; called `text`.
+        The cluster, called `text`, has no GPU, or more than a million.
     """
     require_count(cluster.gpu_count, text)
 

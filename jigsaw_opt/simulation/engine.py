@@ -159,9 +159,9 @@ class Simulation:
         Parameters
         ----------
         state
-            Not to be trusted.
+            What `state` gave, which is not to be trusted.
         place
-            Of it in its document.
+            Where the state stands in its document.
 
         Raises
         ------

@@ -27,7 +27,7 @@ class JobTime:
     job
         Its name.
     queued_us
-        From its submission to its first start.
+        Microseconds from its submission to its first start.
     running_us
         In which it held GPUs.
     paused_us

@@ -63,7 +63,7 @@ class SimulationSummary:
     foreground_jobs
         Jobs submitted that are in the foreground.
     mean_foreground_slowdown, worst_foreground_slowdown
-        Of foreground jobs that ended, `run_slowdown`.
+        Mean and greatest `run_slowdown` of the foreground jobs that ended.
     mean_foreground_completion_h, mean_background_completion_h
         Hours from submission to end of either kind; None of background jobs where there is no foreground.
     background_gpu_hours
@@ -294,7 +294,7 @@ def quantile(values: Sequence[float], share: float) -> float | None:
     values
         The values, in any order.
     share
-        From 0 to 1.
+        A share from 0 to 1.
     """
     if not values:
         return None

@@ -29,9 +29,9 @@ def with_models(workload: Workload, performance: Performance, models: Sequence[s
     performance
         Knows the models.
     models
-        Their names.
+        Names of the models.
     seed
-        Of the draw.
+        Seed of the draw.
 
     Raises
     ------

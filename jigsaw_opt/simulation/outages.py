@@ -50,7 +50,7 @@ class RandomEvents:
     links_us
         Mean time for which a link is up; None where no link fails.
     seed
-        With the name of a part, what its stream follows from.
+        Seed from which, with the name of a part, the stream of that part follows.
     """
 
     mtbf_us: int

@@ -78,11 +78,11 @@ class OwnRequest:
     Parameters
     ----------
     name
-        Of the instance.
+        Name of the instance.
     cluster
-        As `grid` reads it.
+        The cluster, as `grid` reads it.
     jobs
-        At least one.
+        The jobs, at least one.
     measured
         Models by name, each a tree as `encode_model` writes it.
     bandwidth
@@ -114,7 +114,7 @@ def own_job(text: str) -> OwnJob:
     Raises
     ------
     UsageError
-        It reads otherwise.
+        The words do not say a job.
     """
     found = _WORDS.fullmatch(text.strip())
     if found is None or (found["unit"] is None and "." in found["amount"]):
@@ -131,7 +131,7 @@ def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool 
     Parameters
     ----------
     jobs
-        Those that were read.
+        The jobs that were read.
     words
         The deadlines.
     complete
@@ -340,7 +340,7 @@ def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model])
     Raises
     ------
     InvalidInputError
-        It breaks a rule of the document.
+        The instance breaks a rule of the document.
     """
     horizon: Horizon = "cyclic" if request.objective == "period" else "finite"
     builder = InstanceBuilder(request.name, horizon=horizon, objective=request.objective)

@@ -29,7 +29,7 @@ def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures 
     cluster
         Whose servers and links fail.
     seed
-        Of what is drawn.
+        Seed of what is drawn.
 
     Raises
     ------

@@ -50,7 +50,7 @@ def past_answers(
     moments
         At how many moments, all at which jobs waited, of the last `PAST_DAYS` days.
     seed
-        Of all draws.
+        Seed of all draws.
     stop
         Is asked after each simulation whether to be content with the answers that there are.
     """

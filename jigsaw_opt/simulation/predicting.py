@@ -48,7 +48,7 @@ def predict_starts(
     samples
         How many simulations.
     seed
-        Of all draws. The first simulations of a seed are the same whatever `samples` is.
+        Seed of all draws. The first simulations of a seed are the same whatever `samples` is.
     stop
         Is asked after each simulation whether to be content with those that there are.
 

@@ -104,7 +104,7 @@ def read_settings(asked: Iterable[Mapping[str, Any]]) -> list[Setting]:
     Parameters
     ----------
     asked
-        Of each simulation, the arguments of `simulate` by name; ``workload``, ``cluster`` and ``policy`` among them.
+        For each simulation the arguments of `simulate` by name; ``workload``, ``cluster`` and ``policy`` among them.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def changed(setting: Setting, **parts: Any) -> Setting:
     Parameters
     ----------
     setting
-        As it was read.
+        The setting as it was read.
     parts
         Any of ``policy``, ``contention``, ``failures``, ``round_s`` and ``restart_s``, as `simulate` takes them, and
         ``time_limits``, as `with_time_limits` does.

@@ -39,7 +39,7 @@ def check_state(tree: Plain, setting: Setting, idle_rounds: int, place: Place) -
     idle_rounds
         The most rounds in which nothing runs.
     place
-        Of the state in its document.
+        Where the state stands in its document.
 
     Raises
     ------

@@ -55,9 +55,9 @@ class RunTimes:
         random
             Draws.
         periods
-            Of which period of the past, from 0 to 1, the run times of each group are in this simulation, to which this
-            adds: jobs of a group that wait have run times of jobs that were submitted one after the other, since
-            people submit alike jobs together. None for jobs of all times.
+            For each group the period of the past, from 0 to 1, from which its run times are drawn in this simulation;
+            entries are added. Waiting jobs of a group have run times of jobs that were submitted one after the other,
+            since people submit alike jobs together. None for jobs of all times.
         """
         lasted_us = max(run_us + 1, self._drawn(job, run_us, random, periods))
         if job.time_limit_us is not None:
@@ -124,7 +124,7 @@ def arrivals(jobs: Sequence[TraceJob], now_us: int, days: int, random: Random) -
     Parameters
     ----------
     jobs
-        Those that were submitted up to now, in order of submission.
+        The jobs that were submitted up to now, in order of submission.
     now_us
         The time.
     days

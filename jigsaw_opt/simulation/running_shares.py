@@ -26,7 +26,7 @@ class RunningShares:
     shares
         The factor of each share, which links that are up join; who changes them asks for new paces.
     running
-        Their jobs by number.
+        The jobs of the shares by number.
     dead
         Links that are down.
     """

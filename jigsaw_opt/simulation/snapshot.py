@@ -34,7 +34,7 @@ def snapshot(simulation: Simulation, inputs: str) -> bytes:
     Parameters
     ----------
     simulation
-        Between two calls of ``run``.
+        The simulation, between two calls of ``run``.
     inputs
         What it was started with, as text that tells equal inputs from others.
 
@@ -69,7 +69,7 @@ def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulat
         The simulation of the same inputs at its beginning. It becomes that of the snapshot; after an error it must not
         be used.
     inputs
-        As it was started with.
+        The inputs that the simulation was started with.
     source
         What problems call it.
 

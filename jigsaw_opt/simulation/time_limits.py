@@ -25,7 +25,7 @@ def with_time_limits(workload: Workload, words: str, performance: Performance) -
     Parameters
     ----------
     workload
-        As it was read. Jobs without a limit stay without, unless limits are exact.
+        The workload as it was read. Jobs without a limit stay without, unless limits are exact.
     words
         One of `TIME_LIMITS`.
     performance

@@ -29,7 +29,7 @@ class TraceQueue:
     queue
         The jobs that waited and ran.
     past
-        Those that had ended.
+        The jobs that had ended.
     remarks
         What was left aside, in a sentence each.
     """

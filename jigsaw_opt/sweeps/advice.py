@@ -56,7 +56,7 @@ class PolicyFigures:
     policy
         In words.
     seeds
-        Those that gave a result.
+        The seeds that gave a result.
     error
         What the first simulation failed with that did; empty where none did.
     figures
@@ -159,7 +159,7 @@ class Advisor:
     Raises
     ------
     UsageError, InvalidInputError
-        With everything that is wrong with what they name.
+        Something that they name is wrong; the error lists everything.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[s
     setting
         What is simulated.
     policies
-        Those that decide, in words.
+        The policies that decide, in words.
     """
     words, jobs = setting.words, setting.workload.jobs
     hours = (jobs[-1].submit_us - jobs[0].submit_us) / 3_600_000_000
@@ -106,7 +106,7 @@ def seeds_told(seeds: Sequence[int], figures: Iterable[MeanInterval]) -> str:
     Parameters
     ----------
     seeds
-        At least one.
+        The seeds, at least one.
     figures
         Means over them, of measures that no clock of this machine makes.
     """

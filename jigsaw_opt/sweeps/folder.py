@@ -69,7 +69,7 @@ def require_own(folder: Path) -> None:
     Raises
     ------
     UsageError
-        They would be lost.
+        Other files would be lost.
     """
     table = next((name for name in TABLES if exists(folder / name)), None)
     if table is not None and not exists(folder / ROWS):

@@ -72,9 +72,9 @@ class JobChanges:
     Parameters
     ----------
     jobs
-        Those that end under both policies.
+        Number of jobs that end under both policies.
     later
-        Those of them that end later than before.
+        Number of these jobs that end later than before.
     hit
         Those of the tenth of `jobs` that is hit worst which end later: `later` at most.
     hit_later_h
@@ -126,7 +126,7 @@ def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes) -> 
     Parameters
     ----------
     jobs
-        Of the workload.
+        Jobs of the workload.
     before, after
         Times of these jobs under either policy.
     """

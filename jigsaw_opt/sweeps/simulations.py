@@ -50,7 +50,7 @@ def simulations(
     Raises
     ------
     UsageError, InvalidInputError
-        With everything that is wrong with any combination.
+        Some combination is wrong; the error lists everything.
     """
     combinations = product(workload, policy, seed)
     settings = read_settings({**more, "workload": w, "policy": p, "seed": s} for w, p, s in combinations)

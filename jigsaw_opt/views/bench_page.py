@@ -77,7 +77,7 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
     Parameters
     ----------
     rows
-        As `jigsaw bench` keeps them.
+        The rows as `jigsaw bench` keeps them.
     older
         Where older runs of the same tasks are, and how these compare with them.
     """

@@ -46,7 +46,7 @@ class FailureDescription:
     instance
         What the plan is for.
     objective
-        Of the plan.
+        Objective of the plan.
     """
 
     def __init__(self, instance: Instance, objective: int) -> None:

@@ -31,7 +31,7 @@ def failures_html(
     instance
         What the plan is for.
     objective
-        Of the plan.
+        Objective of the plan.
     found
         Effects, with repairs where there are any.
     """

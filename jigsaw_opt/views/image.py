@@ -47,7 +47,7 @@ def drawn_image(
     title
         What the file says of itself.
     form
-        Of the file. Text in SVG is text, in the fonts of whoever looks at it.
+        Form of the file. Text in SVG is text, in the fonts of whoever looks at it.
     draw
         Draws into the axes; it is called with those of each panel, the uppermost first.
     dots_per_inch

@@ -39,8 +39,9 @@ _Job = JobPlan | ShapedJobPlan | MeasuredJob
 class Interval(NamedTuple):
     """One block or transfer on a lane, or a phase on that of a job.
 
-    `number` is the worker of a block and the bucket of a transfer; where the job has a shape, that of the operation in
-    it; of a phase its number among all. `level` is 0 for a transfer and a phase; a block of a shape has level 1 of 1.
+    `number` is the worker of a block and the bucket of a transfer; where the job has a task graph, that of its
+    operation; of a phase its number among all. `level` is 0 for a transfer and a phase, and 1 for a block of a task
+    graph.
     Times are microseconds; `job` and `iteration` count from 0.
     """
 
@@ -150,17 +151,17 @@ class Picture:
 
     @property
     def depths(self) -> list[int]:
-        """Number of levels of each job; 1 where it has a shape."""
+        """Number of levels of each job; 1 where it has a task graph."""
         return [self.instance.models[job.model].depth if isinstance(job, Job) else 1 for job in self.instance.jobs]
 
     @property
     def operations(self) -> list[tuple[str, ...]]:
-        """Names of the operations of each job that has a shape, blocks first; of others none."""
+        """Names of the operations of each job that has a task graph, blocks first; of others none."""
         return [shape.operations for shape in self._shapes]
 
     @property
     def edges(self) -> list[list[tuple[int, int, int]]]:
-        """Edges of each job that has a shape, by numbers of its operations: before, after and lag; of others none."""
+        """Edges of each task-graph job, by numbers of its operations: before, after and lag; of others none."""
         found = []
         for shape in self._shapes:
             number = {name: k for k, name in enumerate(shape.operations)}

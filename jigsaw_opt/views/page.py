@@ -35,7 +35,7 @@ def filled(name: str, title: str, data: object) -> str:
     name
         Name of its file.
     title
-        Of the window.
+        Title of the window.
     data
         What ``JSON.parse`` gives the page.
     """

@@ -30,7 +30,7 @@ def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, s
     Parameters
     ----------
     rows
-        As `jigsaw simulate --sweep` keeps them: with measures, or with an ``error``.
+        The rows as `jigsaw simulate --sweep` keeps them: with measures, or with an ``error``.
     assumed
         What the figures rest on, each with its name.
     """

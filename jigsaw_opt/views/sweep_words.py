@@ -23,7 +23,7 @@ class Standing(NamedTuple):
     best
         Whether no policy has a better mean.
     change
-        From the first of the best policies in per cent, paired by seed; None for that one.
+        Change from the first of the best policies in per cent, paired by seed; None for that one.
     """
 
     mean: MeanInterval

@@ -31,7 +31,7 @@ class HostedBurst(HostedStages):
     Parameters
     ----------
     groups
-        Those of `stage_groups`.
+        The groups of `stage_groups`.
     """
 
     def __init__(

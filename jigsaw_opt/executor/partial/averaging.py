@@ -129,13 +129,13 @@ class GradientAverage:
     Parameters
     ----------
     runs
-        From the output to the input.
+        Runs of parameters from the output to the input.
     exchange
-        Of the workers.
+        The exchange of the workers.
     levels
-        Of all workers.
+        The level of each worker.
     level
-        Of this one.
+        The level of this worker.
     agree
         Called first in the thread of transfers; raises where the processes do not do the same, and nothing is sent.
     turn
@@ -168,7 +168,7 @@ class GradientAverage:
         Raises
         ------
         UsageError
-            It had been complete before, so that a part of it has been sent.
+            The run had been complete before, so that a part of it has been sent.
         """
         at = self._run_of.get(parameter)
         if at is not None and self._runs[at].bucket <= self._level:

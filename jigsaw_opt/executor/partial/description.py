@@ -24,7 +24,7 @@ class LevelReach:
     gradient_bytes
         Bytes of their gradients.
     share
-        Of the time of the whole backward pass; None where none could be timed, for no output has a graph.
+        Share of the time of the whole backward pass; None where none could be timed, for no output has a graph.
     """
 
     level: int
@@ -41,7 +41,7 @@ class Description:
     Parameters
     ----------
     levels
-        From 1.
+        What each level reaches, from level 1.
     unused
         Trained numbers that no first pass used, so that they belong to the deepest level alone.
     """

@@ -22,9 +22,9 @@ class ForwardPass:
     Parameters
     ----------
     iteration
-        To which it belongs.
+        The iteration to which it belongs.
     levels
-        Of all workers.
+        The level of each worker.
     beyond
         Trained parameters that this worker's level does not reach.
     synchronise

@@ -101,7 +101,7 @@ def own_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     Parameters
     ----------
     group
-        Of this process and others; None for the default group.
+        A group of this process and others; None for the default group.
     """
     whole = _whole(group)
     if whole not in _groups:

@@ -71,13 +71,13 @@ class PartialBackprop(ModuleWrapper):
     granularity
         Iterations for which the levels stay.
     seed
-        Of the levels that are drawn.
+        Seed of the levels that are drawn.
     broadcast_buffers
         Whether all processes get the buffers of the first one in each iteration.
     debug
         0, or after how many iterations, again and again, the parameters of all processes are compared.
     process_group
-        Those who train; None for the default group.
+        The group of those who train; None for the default group.
 
     Attributes
     ----------

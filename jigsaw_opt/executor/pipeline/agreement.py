@@ -97,7 +97,7 @@ def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.Pr
     Raises
     ------
     UsageError
-        They differ, so that inputs and targets would not belong together.
+        The batches differ, so that inputs and targets would not belong together.
     """
     digest = sha256()
     for tensor in (*inputs, targets):

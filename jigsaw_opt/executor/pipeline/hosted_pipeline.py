@@ -27,7 +27,7 @@ class HostedPipeline(HostedStages):
     Parameters
     ----------
     groups
-        Those of `stage_groups`.
+        The groups of `stage_groups`.
     """
 
     def __init__(

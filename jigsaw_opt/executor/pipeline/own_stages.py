@@ -45,9 +45,9 @@ class OwnStages:
     loss
         Mean loss of outputs and targets.
     optimiser, schedule
-        Of the stages' parameters; a schedule goes on after each step.
+        Those of the stages' parameters; a schedule goes on after each step.
     source
-        Of the batches, the same in all processes.
+        The source of the batches, the same in all processes.
     notes
         What is to be told of the model.
     """
@@ -89,7 +89,7 @@ def own_stages(
     UsageError
         What it returns is no model in so many stages, or something is missing.
     PluginError
-        It raised; the message has the line.
+        The function raised; the message has the line.
     """
     name, arguments = entry["train"], {**given, **entry["arguments"]}
     function, device = own_function(name, arguments, place), given["device"]
@@ -141,12 +141,12 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
         Names of the first module of each stage but the first, in a `Sequential`, or of a run of modules that begins
         with it, as in ``3-4``; none where it has a module a stage.
     stages
-        Their number.
+        Number of stages.
 
     Raises
     ------
     UsageError
-        It does not have so many stages.
+        The model does not have so many stages.
     """
     named = list(model.named_children()) if isinstance(model, (nn.Sequential, nn.ModuleList)) else []
     if cuts:

@@ -39,7 +39,7 @@ class StageHost:
     entry
         How the stages are built.
     clock, device
-        Of this process.
+        The clock and the device of this process.
 
     Attributes
     ----------

@@ -29,11 +29,11 @@ class StageWorker:
     Parameters
     ----------
     number
-        Of the process.
+        Number of the process.
     own
         Its stages.
     seed
-        Of what is drawn.
+        Seed of what is drawn.
     device
         Where it is.
 
@@ -55,7 +55,7 @@ class StageWorker:
         micro_batches
             What the batch is to be split into.
         number
-            Of the batch; None for that of the next step.
+            Number of the batch; None for that of the next step.
 
         Raises
         ------

@@ -56,11 +56,11 @@ class StashedStage:
         Parameters
         ----------
         number
-            Of the minibatch.
+            Number of the minibatch.
         inputs
-            Of the stage.
+            Inputs of the stage.
         loss
-            Of its output, at the last stage; None elsewhere.
+            Loss of its output, at the last stage; None elsewhere.
 
         Raises
         ------
@@ -87,16 +87,16 @@ class StashedStage:
         Parameters
         ----------
         number
-            Of the minibatch.
+            Number of the minibatch.
         gradient
-            Of the stage's output; None at the last stage.
+            Gradient of the stage's output; None at the last stage.
 
         Returns
         -------
         version : int
             How many updates the weights had that it was run with.
         gradient : Tensor or None
-            Of the stage's input; None at the first stage.
+            The gradient of the stage's input; None at the first stage.
         """
         kept = self._flying.pop(number)
         trained = [name for name, weight in kept.weights.items() if weight.requires_grad]

@@ -130,11 +130,11 @@ class TimedStage(PipelineStage):
     module
         The stage, on its device.
     index, stages
-        Which stage it is, of how many.
+        Number of the stage, and of how many.
     device
         Where it is.
     log
-        Of this process.
+        Log of this process.
     group
         The processes of the pipeline, in its order; None for all.
     recomputes
@@ -268,9 +268,9 @@ def pipeline_runtime(
     Parameters
     ----------
     stages
-        Of this process.
+        The stages of this process.
     layout
-        Of the whole pipeline.
+        Layout of the whole pipeline.
     loss
         The mean loss over a micro-batch.
     log

@@ -44,7 +44,7 @@ def profile_replica(
     warm_up, repeats
         Rounds before measuring, and rounds measured; both at least 1.
     number
-        Of the worker; decides its data.
+        Number of the worker; decides its data.
     most
         Rounds measured at most, where times differ much; None for three times `repeats`.
     """

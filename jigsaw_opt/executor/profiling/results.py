@@ -74,7 +74,7 @@ class LevelProfile:
     Parameters
     ----------
     level
-        From 1.
+        Number of the level, from 1.
     block
         Its time.
     memory_bytes
@@ -94,7 +94,7 @@ class ModelProfile:
     Parameters
     ----------
     segments
-        From the input to the output.
+        Profiles of the segments from the input to the output.
     levels
         Level ``d`` takes in the last ``d`` segments.
     state_bytes

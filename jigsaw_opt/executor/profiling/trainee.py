@@ -28,7 +28,7 @@ class Trainee:
     Parameters
     ----------
     names
-        Of the segments, from the input to the output.
+        Names of the segments, from the input to the output.
     starts
         Modules at whose first calls the second segment, the third and so on begin.
     parts

@@ -34,7 +34,7 @@ def alone_part(instance: Instance, plan: Plan, names: Collection[str]) -> PhaseP
     instance, plan
         A plan that is correct for the instance and not phased.
     names
-        Of the jobs.
+        Names of the jobs.
     """
     numbers = tuple(number for number, job in enumerate(instance.jobs) if job.name in names)
     own = altered(instance, jobs=tuple(instance.jobs[number] for number in numbers))

@@ -65,9 +65,9 @@ class HostedReplica:
         step
             The block.
         levels
-            Of all workers of its job.
+            The level of each worker of its job.
         link_order, clock
-            Of this run.
+            Those of this run.
         starts
             Moment before which each transfer does not start, by bucket.
         """

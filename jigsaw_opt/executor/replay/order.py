@@ -106,7 +106,7 @@ class ReplayOrder:
     gpus
         GPUs with a process, where the plan is part of a larger one; None for those of the plan.
     schedule
-        What the processes of a job with a shape do; None where there is no such job.
+        What the processes of a task-graph job do; None where there is no such job.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class ReplayOrder:
     ranks : tuple of tuple of int
         By job, the rank of each worker or slot.
     depths : tuple of int
-        By job, the number of levels; 0 of a job with a shape.
+        By job, the number of levels; 0 of a task-graph job.
     period_us : int
         Time from one pass to the next.
     cyclic : bool
@@ -350,7 +350,7 @@ def used_gpus(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan]) -> tu
 
 
 def _links(instance: Instance, jobs: Sequence[JobPlan | ShapedJobPlan], serial: bool) -> list[tuple[int, ...]]:
-    """Return links of each job's transfers that wait for their turn; none of a job with a shape."""
+    """Return links of each job's transfers that wait for their turn; none of a task-graph job."""
     routes = Routes(instance.cluster)
     server_of = {server.name: index for index, server in enumerate(instance.cluster.servers)}
     found: list[tuple[int, ...]] = []

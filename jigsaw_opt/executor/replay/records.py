@@ -43,7 +43,7 @@ class Part:
     Parameters
     ----------
     blocks, transfers
-        Of the workers that it hosts.
+        Those of the workers that it hosts.
     origins_us
         When each pass of a finite plan began.
     passes
@@ -53,7 +53,7 @@ class Part:
     saves
         Start and end of the writing of each checkpoint, one behind the other.
     steps
-        Of the stages that it hosts, one behind the other.
+        Steps of the stages that it hosts, one behind the other.
     """
 
     blocks: list[BlockRecord]

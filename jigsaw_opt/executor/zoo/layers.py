@@ -19,7 +19,7 @@ class Bottleneck(nn.Module):
     width
         Channels inside; the output has four times as many.
     stride
-        Of the middle convolution.
+        Stride of the middle convolution.
     """
 
     expansion = 4

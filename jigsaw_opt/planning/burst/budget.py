@@ -49,9 +49,9 @@ def budget_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     Parameters
     ----------
     costs
-        Of the layers.
+        Costs of the layers.
     limit
-        Of the amplification of the job.
+        Limit of the amplification of the job.
 
     Raises
     ------

@@ -24,9 +24,9 @@ def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     Parameters
     ----------
     costs
-        Of the layers.
+        Costs of the layers.
     limit
-        Of the amplification of a layer.
+        Limit of the amplification of a layer.
 
     Raises
     ------
@@ -36,6 +36,8 @@ def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
         If `limit` is no finite number above 0.
     """
     require_limit(limit)
+    # labels[k]: least (time, GPU time), in microseconds, of the layers so far where the last one has option k. A step
+    # from option k adds the same to every path that ends there, so the least label of each option is enough.
     labels: list[_Label] = [(0.0, 0.0)]
     back: list[list[int]] = []
     for at, layer in enumerate(costs.layers):

@@ -19,7 +19,7 @@ _BYTES_PER_SECOND = 10**6
 
 
 def burst_instance(plan: BurstPlan, name: str, horizon: Horizon) -> Instance:
-    """Return the instance of a plan: a server with a GPU for each that there is, and one job with a shape.
+    """Return the instance of a plan: a server with a GPU for each that there is, and one task-graph job.
 
     Operations follow one another as in the planner's costs: forward passes ``F0``, ``F1``, … with activations moved in
     between, then backward passes the other way, each with its synchronisation and the gradients moved on. A layer on
@@ -31,7 +31,7 @@ def burst_instance(plan: BurstPlan, name: str, horizon: Horizon) -> Instance:
     plan
         The plan.
     name
-        Of the instance.
+        Name of the instance.
     horizon
         ``finite`` for the makespan of an iteration, ``cyclic`` for the least period.
     """

@@ -24,7 +24,7 @@ class BurstPlan:
     Parameters
     ----------
     costs
-        Of the layers.
+        Costs of the layers.
     choice
         By layer, the place of its option among its options.
     """

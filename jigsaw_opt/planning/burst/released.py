@@ -22,9 +22,9 @@ def released_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     Parameters
     ----------
     costs
-        Of the layers.
+        Costs of the layers.
     limit
-        Of the amplification of a layer.
+        Limit of the amplification of a layer.
 
     Raises
     ------

@@ -32,7 +32,7 @@ _REMOVALS = 0.2
 _GREEDY = 0.5
 """How often a gap goes, and how often jobs come back to the GPUs that have most time left."""
 _SPREAD = 0.5
-"""How often jobs that are put back go to other GPUs than the one before; together, gangs interlock."""
+"""How often jobs that are put back go to other GPUs than the one before; on the same ones, wide jobs interlock."""
 _MOST_OUT = 8
 """Jobs that are taken out at once."""
 _FEWEST_TRIES = 40

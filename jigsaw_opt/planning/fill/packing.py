@@ -67,7 +67,7 @@ class BackgroundJob:
     graph
         The compiled job.
     weight
-        Of an iteration.
+        Weight of an iteration.
     gpus
         Where it is; empty where it is nowhere.
     """

@@ -51,7 +51,7 @@ class Limits:
     Parameters
     ----------
     options
-        Of a solve; time or work is limited.
+        Options of a solve; its time or work is limited.
     """
 
     def __init__(self, options: Options) -> None:
@@ -143,7 +143,7 @@ class VectorSearch:
     kept
         Iterations of foreground jobs by name.
     limits
-        Of all solves together.
+        Limits of all solves together.
     """
 
     def __init__(self, loads: Loads, alone: Plan, kept: dict[str, int], limits: Limits) -> None:

@@ -139,6 +139,7 @@ class ChainBound:
         assert self.least_us is not None, "some cut fits"
         # The answer is seldom far above the work of all devices.
         high = self.least_us
+        # A limit that cannot be kept is a new bound: the least makespan is above it.
         while not completes(high):
             check_deadline()
             self.least_us, high = high + 1, high + high // 8 + 1
@@ -160,6 +161,8 @@ class ChainBound:
         modes = self.table.configuration.modes
 
         def extend(number: int, begin: int, passed: int, ends: list[int], again: list[bool]) -> Iterator[Cut]:
+            # `passed` is `A` of the stages so far. An end is taken only if the stages behind it can be completed,
+            # so no branch is a dead end, and every cut that the conditions allow is found once.
             if number == self._stages_count:
                 yield Cut(tuple(ends), tuple(again))
                 return
@@ -181,12 +184,16 @@ class ChainBound:
         """Return by stage and begin the largest `A` that can be completed within a limit."""
         import numpy as np
 
+        # found[k][p]: largest `A` before stage k, which begins at position p, with which stages k.. can still end in
+        # time. Behind the last stage only the last position is an end, and there `A` may be all of the limit.
         end = np.full(self._last + 1, -NEVER, dtype=np.int64)
         end[self._last] = limit_us
         found = [end]
         for number in reversed(range(self._stages_count)):
             best = np.full(self._last + 1, -NEVER, dtype=np.int64)
             for stages in self._stages[number].values():
+                # Row: begin, column: end. `A` has to meet the stage's own condition and, with what the stage adds to
+                # the round trip, those of the stages behind it.
                 both = np.minimum(limit_us - stages.asked_us, found[-1][None, :] - stages.added_us)
                 both[stages.least_us > limit_us] = -NEVER
                 np.maximum(best, both.max(axis=1), out=best)
@@ -200,6 +207,7 @@ class ChainBound:
         table, most = self.table, self._micro_batches
         if table.choices.memory is None:
             return np.where(table.positions.within, most, 0)
+        # A stage that computes again holds the input of each micro-batch, and all activations of one at a time.
         held = np.broadcast_to(table.sent_bytes[:, None], table.forward_us.shape) if again else table.activation_bytes
         room = table.choices.memory - table.static_bytes - (table.activation_bytes if again else 0)
         places = np.where(held > 0, room // np.maximum(1, held), np.where(room >= 0, most, 0))
@@ -231,6 +239,7 @@ class ChainBound:
                 back = table.backward_us + again * table.forward_us
                 trip = np.minimum(NEVER, added[again] + behind[None, :])
                 work = count * (table.forward_us + back)
+                # The three conditions in the head of this module, without `A`.
                 filled = trip + work - np.minimum(places, count) * table.forward_us - back
                 turns = -(-count // np.maximum(1, places))
                 longer = (turns - 1) * table.weight_us

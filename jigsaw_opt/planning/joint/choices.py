@@ -69,7 +69,7 @@ class PipelineChoices:
         Raises
         ------
         UsageError
-            With all that is wrong.
+            Some choices are wrong; the error lists them all.
         """
         wrong = []
         if self.devices < 1:

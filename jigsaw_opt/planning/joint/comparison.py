@@ -26,7 +26,7 @@ class ScheduleRow:
     Parameters
     ----------
     name
-        Of the schedule.
+        Name of the schedule.
     makespan_us
         Length of a step, in microseconds.
     bubble
@@ -59,8 +59,8 @@ def baseline_us(plan: JointPlan, name: str) -> int | None:
     plan
         Whose devices, micro-batches and memory hold.
     name
-        Of the schedule, which has two stages a device if it has to; ``slowest-stage`` for the shortest one of those
-        with a single stage.
+        Name of the schedule, which has two stages a device if it has to; ``slowest-stage`` for the shortest one of
+        those with a single stage.
 
     Returns
     -------

@@ -44,7 +44,7 @@ def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: flo
     budget
         The limits; the search ends once only the share `until` of them is left, or nothing gets better.
     seed
-        Of what is random.
+        Seed of what is random.
     """
     search = _CutSearch(bound, budget, until)
     starts = bound.starts()

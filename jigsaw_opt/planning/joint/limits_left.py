@@ -22,7 +22,7 @@ class LimitsLeft:
     Parameters
     ----------
     options
-        With the limits of everything together.
+        Options with the limits of everything together.
     """
 
     def __init__(self, options: Options) -> None:

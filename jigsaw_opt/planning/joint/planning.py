@@ -60,7 +60,7 @@ class JointPlan:
     cut
         The stages.
     pipeline
-        They and their costs.
+        The stages and their costs.
     orders
         By device, its passes.
     instance, plan
@@ -107,7 +107,7 @@ def plan_pipeline(
     options
         Limits of everything together, seed and threads.
     name
-        Of the instance.
+        Name of the instance.
     report
         Receives the progress of the searches for orders.
 

@@ -58,8 +58,8 @@ class StageTable:
     choices, configuration, positions
         What they are of.
     forward_us, backward_us, weight_us
-        Of a micro-batch; the backward pass without its part for the weights where that is apart, also of stages that
-        run both parts in one pass (`first_stage`): bounds hold for these too.
+        Passes of a micro-batch; the backward pass without its part for the weights where that is apart, also of stages
+        that run both parts in one pass (`first_stage`): bounds hold for these too.
     transfer_us
         By position, how long sending takes across it, one way.
     static_bytes

@@ -45,7 +45,7 @@ class StageTrips:
     work_us, least_us
         What the makespan has to be beside the round trip before, and what it has to be in any case.
     filled_us
-        That less `trip_us`, as their memory limits forward passes before the first backward pass.
+        What the makespan has to be less `trip_us`, as memory limits forward passes before the first backward pass.
     turns, held_us
         How often a place in memory is taken, and how long it is held beyond the round trip but for the last time.
     """
@@ -82,6 +82,7 @@ def completes(stages: Sequence[StageTrips], limit_us: int) -> bool:
     shortest = int(stages[0].behind_us[0])
     kept = [_within(it, limit_us) for it in stages]
     levels = min(_LEVELS, max(1, _MOST_STATES // max(1, sum(len(it.begin) for it in kept))))
+    # Level v: the round trip from a position on is at least v steps longer than the shortest one from there.
     step = max(1, shortest // (_SPREAD * levels))
     last = len(stages[0].behind_us) - 1
     # By level and position, the longest round trip before it.
@@ -97,6 +98,8 @@ def completes(stages: Sequence[StageTrips], limit_us: int) -> bool:
             asked = np.maximum(asked, it.turns * np.minimum(trip, NEVER // it.turns) + it.held_us)
             passed = np.minimum(limit_us - asked, longest[level, it.end] - it.added_us)
             possible = passed >= 0
+            # Differences from the shortest round trip add up. Rounding each down, and lowering those above the last
+            # level to it, only weakens the conditions: what is impossible here is impossible.
             at = np.minimum(levels - 1, level + higher[possible]), it.begin[possible]
             np.maximum.at(before, at, passed[possible])
         longest = before

@@ -34,7 +34,7 @@ class Level:
     machines
         How many of the level below (of GPUs, on the innermost one) it joins.
     bandwidth
-        Between them, in bytes per second.
+        Bytes per second between them.
     """
 
     machines: int

@@ -32,7 +32,7 @@ class LevelStage:
     Parameters
     ----------
     begin, end
-        It begins behind the prefix before `begin` and ends with prefix `end`.
+        The stage begins behind the prefix before `begin` and ends with prefix `end`.
     replicas
         How many machines of the level have a copy.
     time_s
@@ -53,7 +53,7 @@ class LevelTable:
     costs
         Costs of stages on this level.
     within
-        Which prefix can become which.
+        Matrix that says which prefix can become which.
     rows
         Where parts begin that are asked for.
     replicate
@@ -127,9 +127,11 @@ class LevelTable:
 
         check_deadline()
         best = np.full((self.machines, len(self.within)), np.inf)
+        # Entries of fewer machines are complete before they are read: a last stage takes at least one machine.
         for machines in range(1, self.machines + 1):
             now = best[machines - 1]
             if machines <= self._most:
+                # One stage has all machines; or, below, a last stage has some, and the part before it the others.
                 now[:] = self.costs.alone(machines, row)
             for replicas in range(1, min(self._most, machines - 1) + 1):
                 fits = self.costs.fits_behind_another(replicas, machines)
@@ -145,6 +147,7 @@ class LevelTable:
             fits = self.costs.fits_behind_another(replicas, machines)
             before = self.best[begin][machines - replicas - 1]
             for prefix in range(end):
+                # The same operations on the same numbers as in `_solve`: floats are equal exactly.
                 reached = self.within[prefix, end] and max(before[prefix], last[prefix]) == time
                 if reached and (fits is None or fits[prefix, end]):
                     return prefix, replicas

@@ -30,7 +30,7 @@ class Stage:
     forward_us, backward_us
         The same in microseconds, pass by pass.
     parameter_bytes, activation_bytes
-        Of all its layers.
+        Sums over all its layers.
     output_bytes
         What the next stages read of it and of those before; 0 for the last one.
     time_s

@@ -32,11 +32,11 @@ class AsyncStage:
     Parameters
     ----------
     forward_us, backward_us
-        Of a minibatch on one copy, with its share of the exchange of gradients.
+        Passes of a minibatch on one copy, with its share of the exchange of gradients.
     replicas
         Copies.
     parameter_bytes, activation_bytes
-        Of one version of the weights, and what a minibatch holds from its forward to its backward pass.
+        Bytes of one version of the weights, and of what a minibatch holds from its forward to its backward pass.
     transfer_us
         How long sending to the next stage takes, and back from it; 0 for the last one.
     state_bytes
@@ -63,9 +63,9 @@ class AsyncSchedule:
     minibatches
         In a period.
     pace_us
-        From one minibatch to the next.
+        Microseconds from one minibatch to the next.
     latency_us
-        From the begin of a minibatch to its end.
+        Microseconds from the begin of a minibatch to its end.
     noam
         Minibatches under way in the paper: workers over copies of the first stage, rounded up, for each of these.
     in_flight
@@ -97,7 +97,7 @@ def asynchronous(
     stages
         First to last.
     name
-        Of the instance.
+        Name of the instance.
     in_flight
         Minibatches under way at most, which may slow the pace; None for as many as the least pace takes, and at least
         the paper's NOAM for each copy of the first stage.
@@ -107,7 +107,7 @@ def asynchronous(
     Returns
     -------
     AsyncSchedule
-        At the pace of the slowest stage, or the least pace of the building block that keeps `in_flight`.
+        The schedule at the pace of the slowest stage, or the least pace of the building block that keeps `in_flight`.
 
     Raises
     ------

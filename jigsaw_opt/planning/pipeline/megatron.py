@@ -48,8 +48,8 @@ def megatron_layout(parts: ModelParts, layout: PipelineLayout, kinds: Sequence[t
     Raises
     ------
     UsageError
-        With all that Megatron would refuse: modules of no known kind, stages that are elsewhere, an order other than
-        one embedding, transformer layers, heads of several tokens and one loss.
+        Megatron would refuse it; the error lists all: modules of no known kind, stages that are elsewhere, an order
+        other than one embedding, transformer layers, heads of several tokens and one loss.
     """
     wrong = []
     unknown = [name for part in parts for name in part if not _kind(name, kinds)]

@@ -79,7 +79,7 @@ def require_memory(pipeline: PipelineProblem, orders: Orders, schedule: str) -> 
     Raises
     ------
     InfeasibleError
-        They do.
+        Some GPU holds more than it has; the message has the worst one.
     """
     peak = peak_bytes(pipeline, orders)
     if max(peak) > pipeline.room:

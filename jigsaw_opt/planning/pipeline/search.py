@@ -30,7 +30,7 @@ def search_schedule(
     pipeline
         The pipeline.
     name
-        Of its instance.
+        Name of its instance.
     horizon
         Whether the makespan of an iteration is to be least, or the period.
     options, report

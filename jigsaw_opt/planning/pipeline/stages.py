@@ -72,7 +72,7 @@ class PipelineCosts:
         Raises
         ------
         UsageError
-            With all that is wrong.
+            Some lists do not fit together; the error names them all.
         """
         count, wrong = len(self.forward_us), []
         for name in (
@@ -129,7 +129,7 @@ class PipelineProblem:
     Parameters
     ----------
     costs
-        Of the stages.
+        Costs of the stages.
     layout
         GPUs of the stages and number of micro-batches.
     memory
@@ -181,7 +181,7 @@ class PipelineProblem:
 
 
 def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) -> Instance:
-    """Return the instance of a pipeline: a server with a GPU for each, and one job with a shape.
+    """Return the instance of a pipeline: a server with a GPU for each, and one task-graph job.
 
     A pass is a block called ``F3.0``: its kind, micro-batch and stage. Sending is a delay, since the server's fabric is
     nobody's alone. On the cyclic horizon the barrier is `slot`: a GPU begins the next iteration once it is done with
@@ -192,7 +192,7 @@ def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) ->
     pipeline
         The pipeline.
     name
-        Of the instance.
+        Name of the instance.
     horizon
         ``finite`` for the makespan of an iteration, ``cyclic`` for the least period.
     """

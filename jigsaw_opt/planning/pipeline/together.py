@@ -33,13 +33,13 @@ def add_pipeline(
     pipeline
         The pipeline.
     name
-        Of the job.
+        Name of the job.
     gpu_type
         The GPUs that its costs are of, and that it may have; None for those of the cluster where all are alike.
     iterations
         How many; with a cyclic horizon, in a period.
     weight
-        Of the job.
+        Weight of the job.
 
     Raises
     ------

@@ -171,11 +171,14 @@ class _PiperProgram:
         self.fewest, self.most = behind[self.kept].astype(int), graph.devices - before[self.kept].astype(int)
         self.members = sets.members[self.kept]
         self.work, self.memory = sets.work[self.kept], sets.memory[self.kept]
+        # best[k, n, s]: least time of the nodes behind kept set k on at most n devices, where the data-parallel degrees
+        # add up to at most s. The sum tells how many micro-batches are in flight in the first of these stages.
         shape = (len(self.kept), graph.devices + 1, self.sum + 1)
         if shape[0] * shape[1] * shape[2] > _MOST_CELLS:
             raise UsageError(f"{shape[0]} contiguous parts on {graph.devices} devices are too many")
         degrees = sorted({degree for node in graph.nodes for degree in node.options if degree <= graph.devices})
         self.costs = {degree: StageCosts(graph, degree) for degree in degrees}
+        # Each copy of a stage takes the same number of micro-batches.
         self.copies = [d for d in range(1, self.sum + 1) if graph.micro_batches % d == 0]
         self.best = np.full(shape, np.inf)
         self.least = inf
@@ -233,6 +236,7 @@ class _PiperProgram:
             reached = np.maximum(rest, times[:, None, flight]).min(axis=0)
             np.minimum(best[first : most + 1, copies:], reached, out=best[first : most + 1, copies:])
         best[best > self.limit] = np.inf
+        # Devices may be left over, and degrees may add up to less.
         np.minimum.accumulate(best, axis=0, out=best)
         np.minimum.accumulate(best, axis=1, out=best)
 

@@ -38,7 +38,7 @@ class StageCosts:
     graph
         The workload.
     degree
-        Of tensor parallelism.
+        Degree of tensor parallelism.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class StageCosts:
         members
             By stage (row), whether it has a node (column).
         outside
-            Their `outside_bytes`.
+            What `outside_bytes` returns for them.
         copies
             The degree of data parallelism.
         most

@@ -64,6 +64,8 @@ class _ContiguousProgram:
         self.number = {own: at for at, own in enumerate(closed)}
         self.touching = _touching(groups)
         self.shorter: dict[int, list[tuple[int, int]]] = {}
+        # best[c, a, k]: least maximum load, in nanoseconds, of closed set k on at most c CPUs and a accelerators.
+        # Closed sets come in order of size, so those that are left when something is cut off an end are solved before.
         shape = (groups.graph.cpus + 1, groups.graph.accelerators + 1, len(closed))
         self.best = np.full(shape, _NEVER, dtype=np.int64)
         self.best[:, :, 0] = 0
@@ -114,6 +116,7 @@ class _ContiguousProgram:
                     value = min(value, best[cpus, accelerators - 1, at])
                     if len(before):
                         value = min(value, _larger(best[cpus, accelerators - 1, before], loads).min())
+                # What exceeds the load of a known placement is in no better one.
                 best[cpus, accelerators, at] = value if value <= self.limit else _NEVER
 
     def _parts(self, at: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -147,6 +150,8 @@ class _ContiguousProgram:
                     size + groups.bytes[at],
                     sent + self._change(own, more, at),
                 )
+                # Work and memory only grow with a set, so they prune. What is moved does not: it falls once all groups
+                # that an output joins are on the device.
                 fits = state[0] <= limit and state[2] <= groups.graph.memory
                 if not fits and state[1] > limit:
                     continue
@@ -170,8 +175,10 @@ class _ContiguousProgram:
         """Return how much more is moved where a set takes a group."""
         change = 0
         for mask, time in self.touching[at]:
+            # The group is the first one of the output's on the device: it is moved from now on.
             if not mask & own:
                 change += time
+            # All groups of the output are on the device: it is moved no more.
             if not mask & ~more:
                 change -= time
         return change

@@ -49,7 +49,7 @@ class Placed:
     bound_ns
         No placement of its kind has less.
     devices
-        Those that have any operator.
+        The devices that have any operator.
     """
 
     max_load_ns: int

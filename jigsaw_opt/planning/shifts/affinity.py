@@ -101,7 +101,7 @@ def time_shifts(
     grid_us
         Microseconds of a cell; None for one that keeps circles small.
     seed
-        Of the search.
+        Seed of the search.
     """
     links = shared_links(jobs, bandwidths)
     grid = grid_us or choose_grid(jobs, links)

@@ -46,9 +46,9 @@ class Comparison:
     placements
         Number of candidates.
     alone_us
-        With the links alone.
+        Times with the links alone.
     fair_us, shifted_us
-        With links shared fairly: the mean over several random starts, and with the time shifts.
+        Times with links shared fairly: the mean over several random starts, and with the time shifts.
     ratios
         Plans with links one at a time: a common period, and the best ratios.
     """
@@ -96,7 +96,7 @@ def compare(
     InvalidInputError
         The horizon is finite.
     UsageError
-        Its cluster has power caps, a job has a shape, or no candidate has a GPU of its own
+        Its cluster has power caps, a job has a task graph, or no candidate has a GPU of its own
         for each worker.
     OutOfTimeError
         No plan was found within the limits.

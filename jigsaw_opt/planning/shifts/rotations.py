@@ -61,7 +61,7 @@ class RotationProblem:
     Attributes
     ----------
     jobs
-        Those on the links, most demand first.
+        The jobs on the links, most demand first.
     choices
         By job, so many rotations suffice: one by ``gcd`` of its cycle with the common cycle of its neighbours is the
         same as none, since the others fall on themselves by then; the first job need not be rotated at all.
@@ -121,11 +121,15 @@ class RotationProblem:
         if job not in shares:
             return np.full(choices, float(np.maximum(load - 1.0, 0.0).mean()))
         cells, share = self.demands[job].cells, shares[job]
+        # The perimeter is a whole number of the job's cycles. A row of `folded` is a cycle; its cells have the demand
+        # less the bandwidth, as a share of the bandwidth.
         folded, total = load.reshape(-1, cells) - 1.0, np.zeros(choices)
         sums: dict[int, NDArray[Any]] = {}
         for first, after, key in self.demands[job].runs:
             if key not in sums:
                 by_cell = np.maximum(folded + share[first], 0.0).sum(axis=0)
+                # Prefix sums, over two rounds, of the excess that each cell has if the job adds this demand to it. A
+                # stretch that is rotated by k cells lies at cells first + k to after + k: a difference of two entries.
                 sums[key] = np.concatenate(([0.0], np.cumsum(np.tile(by_cell, 2))))
             total += sums[key][after : after + choices] - sums[key][first : first + choices]
         return np.maximum(total / len(load), 0.0)
@@ -156,7 +160,7 @@ def best_rotations(problem: RotationProblem, seed: int = 0, most_nodes: int = MO
     problem
         Jobs and links.
     seed
-        Of the starts of the coordinate search.
+        Seed of the starts of the coordinate search.
     most_nodes
         Nodes of the branch and bound that are expanded; where they do not suffice, the bound is the least open one.
     """
@@ -202,6 +206,8 @@ def _branch(problem: RotationProblem, best: tuple[float, dict[int, int]], most_n
             if bounds[at] < best[0]:
                 best = float(bounds[at]), rotations | {job: at}
             return
+        # Children that cannot be better than the best solution are dropped. Of the others only the next one is in the
+        # heap: its bound is the least of its family.
         order = [int(k) for k in bounds.argsort(kind="stable") if bounds[k] < best[0] - _EXACT]
         if order:
             children.append(([float(bounds[k]) for k in order], order, rotations))

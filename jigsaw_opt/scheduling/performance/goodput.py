@@ -198,7 +198,7 @@ class Goodput(Epochs):
         Parameters
         ----------
         job, gpu_type, configurations
-            Which job, and on what.
+            The job, and the type and configurations of GPUs that it could have.
         done
             Its work done.
         seen

@@ -57,7 +57,7 @@ def performance_of(
     UsageError
         There is no such kind, it needs another source, or it takes no speeds.
     InvalidInputError
-        With everything that is wrong in the source.
+        The source is wrong; the error lists every problem.
     """
     require_kind(kind)
     refuse_speeds(kind, speeds)

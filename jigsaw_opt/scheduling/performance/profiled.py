@@ -224,7 +224,7 @@ def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTi
     UsageError
         There is no source.
     InvalidInputError
-        With everything that is wrong in the document.
+        The document is wrong; the error lists every problem.
     """
     if source is None:
         raise UsageError(

@@ -94,7 +94,7 @@ class SecondsByType(Seconds):
     cluster
         Whose GPUs they are.
     speeds
-        Of all its types.
+        Speeds of all its types.
     """
 
     def __init__(self, cluster: Cluster, speeds: TypeSpeeds) -> None:

@@ -225,11 +225,11 @@ class JobPriority:
         job
             The job.
         waited_us
-            For how long it could have run.
+            Microseconds for which it could have run.
         fair_share
             The factor of its user.
         limit_us
-            For how long it may run.
+            Microseconds for which it may run.
         """
         factors = {
             "Age": self.age(waited_us),

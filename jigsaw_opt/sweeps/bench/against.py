@@ -28,7 +28,7 @@ class Change:
     Parameters
     ----------
     solver, time_limit, measure
-        Which.
+        The solver, its time limit in seconds, and the measure.
     instances, better, worse
         Number of instances; of those where the median over seeds of the ratio is below 1, and above 1.
     ratio
@@ -63,7 +63,7 @@ class Against:
     Parameters
     ----------
     level
-        Of significance, for all changes together.
+        Level of significance, for all changes together.
     pairs, unpaired
         Numbers of new runs with an old one of the same task, and without.
     hosts
@@ -96,7 +96,7 @@ def against(
     new
         The rows that are judged.
     level
-        Of significance: how likely chance alone makes any change count as a regression, at most.
+        Level of significance: how likely chance alone makes any change count as a regression, at most.
     measures
         Some of `COMPARED`; all by default.
     """

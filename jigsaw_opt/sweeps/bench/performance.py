@@ -28,7 +28,7 @@ def time_profile(rows: Sequence[Row], near: float) -> dict[str, list[float]]:
     Parameters
     ----------
     rows
-        Those of all solvers.
+        The rows of all solvers.
     near
         The time is the one until an objective of at most the best of the instance and this share of it;
         infinite where the run never has one.

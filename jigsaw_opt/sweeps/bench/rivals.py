@@ -23,7 +23,7 @@ class Winner:
     Parameters
     ----------
     measure, time_limit, solver
-        Which.
+        The measure, the time limit in seconds, and the solver.
     instances
         Number of instances that it has runs of.
     rivals
@@ -44,9 +44,9 @@ def winners(rows: Sequence[Row], level: float = 0.05) -> list[Winner]:
     Parameters
     ----------
     rows
-        As `jigsaw bench` keeps them.
+        The rows as `jigsaw bench` keeps them.
     level
-        Of significance, for all rivals of a winner together.
+        Level of significance, for all rivals of a winner together.
     """
     best = best_objectives(rows)
     values: Mapping[str, Callable[[Row], float]] = {

@@ -44,7 +44,7 @@ class Cell:
     Parameters
     ----------
     set, solver, time_limit
-        Which.
+        The set of instances, the solver, and its time limit in seconds.
     instances, runs, with_plan, proven, errors
         Numbers of instances and of rows; of rows with a plan, with a proof of optimality or infeasibility,
         with an error.
