@@ -65,12 +65,38 @@ def test_what_slurm_jobs_ask_for() -> None:
         "5": (("v100",), "v100", None, None, None),
     }
     assert workload.remarks == {
-        "dependencies of the kind singleton, which are not read": 1,
+        "dependencies of the kind singleton, which are not read without JobName": 1,
         "dependencies of the kind after, which are not read": 1,
         "jobs with a constraint that names no type of GPU of the trace, which is not read": 1,
         "jobs that name no type of GPU, which may run on any": 1,
         "jobs that name no type of GPU, which are taken to need those on which jobs of their partition ran": 1,
     }
+
+
+def test_singletons_of_slurm_wait_for_earlier_jobs_of_their_name_and_user() -> None:
+    head = "JobID|State|Submit|Start|End|AllocTRES|ReqTRES|User|JobName|SubmitLine\n"
+    ran, waits = f"{START}|2026-01-31T09:00:00|gres/gpu=1|", "Unknown|Unknown||gres/gpu=1"
+    lines = [
+        f"{job}|COMPLETED|2026-01-31T07:0{job}:00|{ran}|{user}|{name}|sbatch {words} b.sh\n"
+        for job, user, name, words in (
+            ("1", "ann", "train", ""),
+            ("2", "ann", "train", ""),
+            ("5", "ann", "train", "-d singleton"),
+            ("4", "ann", "train", "-d singleton,afterok:1"),
+            ("3", "ann", "other", "--dependency=singleton"),
+            ("6", "ann", "train", ""),
+            ("7", "bob", "train", "-dsingleton"),
+        )
+    ]
+    lines += [
+        f"{job}|PENDING|2026-01-31T07:0{job[0]}:00|{waits}|ann|train|sbatch -d singleton b.sh\n"
+        for job in ("8_[1-2]", "8_5", "9")
+    ]
+    workload = read_trace("slurm", head + "".join(lines), "t")
+    assert {job.name: job.after for job in workload.jobs} == dict.fromkeys("12367") | {"4": ("1", "2"), "5": ("4",)}
+    waiting = {job.name: job.after for job in workload.unfinished}
+    assert waiting == dict.fromkeys(("8_1", "8_2"), ("5", "6")) | {"8_5": None, "9": ("8", "8_5")}
+    assert workload.remarks == {}
 
 
 def test_what_slurm_states_of_a_job() -> None:

@@ -53,7 +53,6 @@ def test_records_of_slurm_of_many_kinds() -> None:
         "jobs with parts of GPUs (MIG), each of which counts as one GPU: 1",
         "jobs that name no type of GPU, which may run on any: 8",
         "further components of heterogeneous jobs, each counted with its job: 1",
-        "columns that are not read (JobName): 1",
     ]
 
 

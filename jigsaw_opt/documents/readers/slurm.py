@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from jigsaw_opt.documents.readers.slurm_requests import LAST, requests_of, settle_requests
+from jigsaw_opt.documents.readers.slurm_requests import LAST, requests_of, settle_requests, wait_in_turn
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
 from jigsaw_opt.documents.readers.times import duration_us
@@ -27,7 +27,7 @@ __all__ = ["read_slurm", "resembles"]
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 _ASKED = ("JobID", "State", "Submit", "Start", "End", "Elapsed", "AllocTRES", "ReqTRES")
 _TEXTS = {"user": "User", "account": "Account", "queue": "Partition", "qos": "QOS"}
-_STATED = ("Timelimit", *_TEXTS.values(), "Priority", LAST)
+_STATED = ("Timelimit", *_TEXTS.values(), "Priority", "JobName", LAST)
 _COMPONENT = re.compile(r"(?P<job>[^+]+)\+[0-9]+")
 _ARRAY = re.compile(r"(?P<array>[^_]+)_\[(?P<tasks>[0-9,:-]+)(?:%[0-9]+)?\]")
 """Tasks of an array that have not started stand in one record."""
@@ -87,7 +87,10 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
         if name and records.pop(name, None) is not None:
             table.tally.remark("earlier records of a job passed over, as its last one counts (sacct -D)")
         records[name] = _record(name, row, table.tally)
-    settled = settle_requests({name: one.stated for name, one in records.items() if one.stated}, table.tally)
+    found = {name: one.stated for name, one in records.items() if one.stated}
+    settled = settle_requests(found, table.tally)
+    for name, after in wait_in_turn(found, sorted(found, key=lambda name: records[name].submit_us)):
+        settled[name]["after"] = after or None
     records = {name: one._replace(stated=settled.get(name, {})) for name, one in records.items()}
     return from_first(table.workload_of(source, _jobs(records, table.tally), accept), table.zoned)
 

@@ -11,12 +11,12 @@ from jigsaw_opt.documents.readers.table import Row
 from jigsaw_opt.documents.readers.tally import Tally
 from jigsaw_opt.problem.gpu_types import matching_types
 
-__all__ = ["LAST", "requests_of", "settle_requests", "types_in"]
+__all__ = ["LAST", "requests_of", "settle_requests", "types_in", "wait_in_turn"]
 
 LAST = "SubmitLine"
 """The column of commands, in which a bar may stand; other columns stand before it."""
 _TYPED = re.compile(r"gres/gpu:(?P<type>[^=]+)")
-_SHORT = {"d": "dependency", "C": "constraint", "a": "array", "G": "gpus"}
+_SHORT = {"d": "dependency", "C": "constraint", "a": "array", "G": "gpus", "J": "job-name"}
 _GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
 _FEATURE = re.compile(r"[A-Za-z0-9_.\-]+")
 _LIMIT = re.compile(r"%([0-9]{1,9})")
@@ -65,7 +65,35 @@ def requests_of(
         "array": task["array"] if task else None,
         "array_limit": int(limit[1]) or None if task and limit else None,
         "features": tuple(_FEATURE.findall(constraint)),
+        "singleton": _singleton(dependency, row.stated("JobName") or options.get("job-name"), row, tally),
     }
+
+
+def wait_in_turn(
+    found: Mapping[str, Mapping[str, Any]], in_order: Iterable[str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield jobs that wait for earlier ones of their name and user (``singleton``), each with all that it waits for.
+
+    A job that waits in turn stands for those before it, so that long queues need few names.
+
+    Parameters
+    ----------
+    found
+        What `requests_of` gives of each record that is a job, by the name of the record.
+    in_order
+        The names of these records, in order of submission.
+    """
+    last: dict[object, list[str]] = {}
+    for name in in_order:
+        key, is_in_turn = found[name]["singleton"]
+        if key is None:
+            continue
+        array, before = found[name]["array"], last.setdefault(key, [])
+        if is_in_turn:
+            yield name, tuple(dict.fromkeys((*(found[name]["after"] or ()), *(it for it in before if it != array))))
+            before[:] = [it for it in before if it == array]
+        # One record may be of many tasks, as 7_[1-4]; the first component names a heterogeneous job.
+        before.append(array if array and name.endswith("]") else name.partition("+")[0])
 
 
 def settle_requests(found: Mapping[str, Mapping[str, Any]], tally: Tally) -> dict[str, dict[str, Any]]:
@@ -84,7 +112,7 @@ def settle_requests(found: Mapping[str, Mapping[str, Any]], tally: Tally) -> dic
     Returns
     -------
     dict
-        The same without ``features``.
+        The same without ``features`` and ``singleton``.
     """
     types = dict.fromkeys(name for one in found.values() for name in (one["ran_on"], *(one["gpu_types"] or ())) if name)
     limits = {one["array"]: one["array_limit"] for one in found.values() if one["array_limit"]}
@@ -106,7 +134,7 @@ def settle_requests(found: Mapping[str, Mapping[str, Any]], tally: Tally) -> dic
         elif asked is None and len(types) > 1:
             tally.remark("jobs that name no type of GPU, which may run on any")
         settled[name] = {**one, "gpu_types": asked, "array_limit": limits.get(one["array"])}
-        del settled[name]["features"]
+        del settled[name]["features"], settled[name]["singleton"]
     return settled
 
 
@@ -142,6 +170,14 @@ def _types_of_options(options: Mapping[str, str]) -> Iterator[str]:
                 yield kind.lower()
 
 
+def _singleton(text: str, job_name: str | None, row: Row, tally: Tally) -> tuple[tuple[str, str | None] | None, bool]:
+    """Return the name and user of a job, where the name is known, and whether it waits for earlier ones of both."""
+    is_in_turn = "singleton" in text.lower()
+    if is_in_turn and job_name is None:
+        tally.remark("dependencies of the kind singleton, which are not read without JobName")
+    return (None if job_name is None else (job_name, row.stated("User"))), is_in_turn
+
+
 def _after(text: str, task: re.Match[str] | None, tally: Tally) -> Iterator[str]:
     """Yield the jobs and arrays that must have ended, as in ``afterok:7:8,aftercorr:9``."""
     matches = list(_AFTER.finditer(text))
@@ -153,7 +189,5 @@ def _after(text: str, task: re.Match[str] | None, tally: Tally) -> Iterator[str]
             yield from (f"{name}_{task['task']}" for name in names)
         else:
             tally.remark(f"dependencies of the kind {match['kind'][:20]}, which are not read")
-    if text.lower().startswith("singleton"):
-        tally.remark("dependencies of the kind singleton, which are not read")
     if len(matches) > 1 and "?" in text:
         tally.remark("dependencies of which any one is enough, of which all are waited for here")
