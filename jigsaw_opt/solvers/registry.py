@@ -36,7 +36,7 @@ _OWN = {"phased": "jigsaw_opt.solvers.phased:PHASED"}
 
 
 class _Described(Protocol):
-    """What every solver says of itself."""
+    """Description that every solver gives of itself."""
 
     @property
     def name(self) -> str:

@@ -40,7 +40,7 @@ class Status(StrEnum):
 
 
 class StoppedBy(StrEnum):
-    """Why the solver stopped."""
+    """Reasons why a solver stops."""
 
     PROOF = "proof"
     """Optimality or infeasibility is proven."""
@@ -84,7 +84,7 @@ Report = Callable[[Event], None]
 
 
 class ExactModel(NamedTuple):
-    """Whether a solver built its exact model; `reason` says why not, and is empty where it did."""
+    """Report on whether a solver built its exact model; `reason` says why not, and is empty where it did."""
 
     built: bool
     reason: str = ""
@@ -128,7 +128,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class MoveRecord:
-    """What the calls of one move of the search came to.
+    """Record of the calls of one move of the search.
 
     Parameters
     ----------

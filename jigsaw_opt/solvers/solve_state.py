@@ -47,7 +47,7 @@ __all__ = ["NO_BOUND", "SolveState", "first_bound"]
 
 T = TypeVar("T")
 _SECONDS_OF_BLOCK = 3e-5
-"""What checking and writing a block of a plan takes on a slow core."""
+"""Seconds that a slow core needs to check and write a block of a plan."""
 NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound"))
 """Bound, and what proves it, where the time was over before there was any."""
 

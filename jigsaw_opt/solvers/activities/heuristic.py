@@ -28,11 +28,11 @@ _PLACEMENTS = 8
 _MOST_LISTED = 100_000
 """Once schedules by rules had so many operations in all, there is no other placement."""
 _STEP_OPERATIONS, _MOST_STEPS = 60_000, 200
-"""Schedules by blurred rules have so many operations in all; so many there are at most."""
+"""Largest total number of operations of the schedules by blurred rules, and largest number of these schedules."""
 _BLURRED_AHEAD = 0.85, 1.2
 """Range of the random factor on how far GPUs may go ahead."""
 _MOVED = 0.5
-"""Of these, so many of the schedules of instances with data-parallel jobs move one of these jobs."""
+"""Share of these schedules that move a data-parallel job, where there is one."""
 _MODULO_WORK, _MODULO_TRIES, _MOST_MODULO = 400_000, 24, 200
 """Modulo schedules take time by the square of the activities: as many as make this, so many of one period, and at most
 so many in all."""

@@ -19,17 +19,17 @@ __all__ = ["Annealing"]
 _SECONDS_OF_VISIT = 2e-8
 """Deterministic seconds of an activity visited."""
 _SECONDS_OF_LISTING = 1e-5
-"""Such seconds of an activity in a list schedule."""
+"""Deterministic seconds of an activity in a list schedule."""
 _SHORTEST, _SHORTEST_ANEW, _LONGEST = 0.1, 1.0, 10.0
-"""Such seconds of a run: at first from the incumbent or a list schedule, and after many in vain."""
+"""Deterministic seconds of a run: the first from the incumbent, the first from a list schedule, and the longest."""
 _SHARE = 0.1
-"""The first run from a list schedule has such a share of what is left of the limits, if that is more."""
+"""Share of what is left of the limits that the first run from a list schedule takes, if that is more."""
 _DRAWS, _FAR = 6, 0.06
-"""The best of so many list schedules is annealed, if its period is within such a share of the incumbent's."""
+"""Number of list schedules whose best is annealed, and how far its period may exceed the incumbent's, as a share."""
 _HOT = (0.05, 0.15, 0.5)
-"""What the first steps of a run may well lose, in mean durations of activities; by chance one of these."""
+"""Initial temperatures of a run, in mean durations of activities; one of them is drawn at random."""
 _STEPS, _PATIENCE = 100, 400
-"""By square of the number of activities, steps of a run at most, and steps in vain after which it ends."""
+"""Per square of the number of activities: most steps of a run, and steps without success that end the search."""
 
 
 class Annealing:

@@ -177,7 +177,7 @@ class _ListRun:
 
 
 class _PowerInUse:
-    """What is drawn under each power cap.
+    """Power that is drawn under each power cap.
 
     Parameters
     ----------
@@ -213,7 +213,9 @@ class _PowerInUse:
 
 
 class _Openings:
-    """How far each GPU may go ahead: activities that open a hold and are done, while what comes next there is not.
+    """Check of how far each GPU may go ahead.
+
+    It counts activities that are done and have opened a memory interval, while what comes next there is not done.
 
     Parameters
     ----------
@@ -279,7 +281,7 @@ def _waits(flat: FlatActivities, successors: list[list[tuple[int, int]]]) -> dic
 
 
 class _ReserveSafety:
-    """Whether the rest of the reserve can still be done behind an activity."""
+    """Check that the rest of the reserve can still be done behind an activity."""
 
     def __init__(self, flat: FlatActivities, reserves: Sequence[list[int]]) -> None:
         self.flat, self.reserves = flat, reserves

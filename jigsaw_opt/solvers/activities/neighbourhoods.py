@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["WindowSearch"]
 
 _FIRST_SIZE, _MOST_SIZE, _LEAST_SIZE = 30, 400, 8
-"""Activities of a window: at first, at most, at least."""
+"""Numbers of activities of a window: the first, the largest, the smallest."""
 _EFFORT = 0.3
 """Deterministic seconds for a window."""
 _SECONDS_OF_EFFORT = 15.0
-"""What such a second may take at most where no work is counted."""
+"""Seconds of the clock that a deterministic second may take at most, where no work is counted."""
 _PATIENCE = 300
 """Windows in a row without a better plan after which it ends."""
 

@@ -116,7 +116,7 @@ def _taken_by(operations: Operations, workers: Sequence[PlacedWorkers]) -> tuple
 
 
 class _SlotPlacing:
-    """What is known of slots and GPUs beforehand."""
+    """Data about slots and GPUs that all draws of a placement share."""
 
     def __init__(self, operations: Operations) -> None:
         self.operations, cluster = operations, operations.cluster

@@ -20,7 +20,7 @@ _LEAST_AHEAD, _MOST_AHEAD = 0.9, 3.0
 
 
 class Rule(NamedTuple):
-    """How a list schedule is made.
+    """Rule by which a list schedule is made.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _SETTINGS: Mapping[str, Setting] = {"mip_heuristic_run_root_reduced_cost": False
 
 @dataclass(frozen=True, slots=True)
 class SetPackingOutcome:
-    """What an integer program has found.
+    """Outcome of an integer program.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """What jobs of one model, width, depth rule, policy and number of iterations ask for; such jobs share one object.
+    """Demand of jobs of one model, width, depth rule, policy and number of iterations; such jobs share one object.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ _BACKTRACK_STEPS = 20_000
 
 
 class _Board:
-    """What the jobs placed so far take of every GPU and link."""
+    """Loads and memory that the jobs placed so far take of every GPU and link."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout

@@ -25,7 +25,7 @@ class GpuClass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """What jobs of the same model, width, rule and route policy have in common; times in microseconds.
+    """Data that jobs of the same model, width, rule and route policy have in common; times in microseconds.
 
     Parameters
     ----------

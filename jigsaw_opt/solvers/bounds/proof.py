@@ -32,7 +32,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Why no plan has an objective below a value. Its fields are plain values: `dataclasses.asdict` makes it JSON.
+    """Proof that no plan has an objective below a value.
+
+    Its fields are plain values, so that `dataclasses.asdict` makes it JSON.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class Bound(NamedTuple):
 
 
 class BoundContext:
-    """What the relaxations of one run share: the instance, what follows from it, and what they build together.
+    """Data that the relaxations of one run share: the instance, what follows from it, and what they build together.
 
     Parameters
     ----------

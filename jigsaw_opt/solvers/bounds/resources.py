@@ -31,7 +31,7 @@ class WorkInterval(NamedTuple):
 
 
 class ResourceDemand(NamedTuple):
-    """What one job asks of a resource.
+    """Demand of one job on a resource.
 
     Parameters
     ----------

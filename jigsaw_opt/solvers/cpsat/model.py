@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["build_model", "engine_for", "is_small", "largest_objective", "propagate_strongly", "run_engine"]
 
 _MANY_INTERVALS = {"finite": 2_000, "cyclic": 4_000}
-"""From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
+"""Number of intervals from which probing and repeated presolve take seconds before the search, and gain it little."""
 _PRESOLVED_NUMBERS = 2**40
 """With larger limits the engine's presolve loses solutions by a microsecond (seen in OR-Tools 9.15 at 2^52)."""
 

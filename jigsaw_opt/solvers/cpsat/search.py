@@ -28,13 +28,13 @@ __all__ = ["explore", "fits", "solve_exactly"]
 _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
 _MOST_SHAPED_INTERVALS = 100_000
-"""With shaped jobs it takes gigabytes above so many."""
+"""The same limit for jobs with a task graph."""
 _MOST_CHANNELS = 20_000
-"""The model with shaped jobs has a condition for each combination of servers."""
+"""Largest number of conditions in the model of task graphs, which has one for each combination of servers."""
 _MOST_READINESS = 2_000_000
-"""So many conditions of one constraint each take gigabytes, too: models of thousands of segments."""
+"""Largest number of readiness conditions; more of them take gigabytes, too, as in models of thousands of segments."""
 _INTERVALS_PER_SECOND = 5_000
-"""Building takes about a second for so many of them on a slow core."""
+"""Intervals that a slow core builds in about a second."""
 _CYCLIC_STARTS = 3
 """Seeds that the heuristic is tried from on a cyclic horizon."""
 _TARGETS_SHARE = {"finite": 0.5, "cyclic": 0.8}

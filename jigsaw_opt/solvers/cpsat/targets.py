@@ -22,7 +22,7 @@ __all__ = ["Targets"]
 _LEAST_EFFORT, _MOST_EFFORT, _EFFORTS = {"finite": 0.15, "cyclic": 0.3}, 6.0, 2.0
 """Deterministic seconds for a target: at first, at most, and by what factor more after each that is left open."""
 _SECONDS_OF_EFFORT = 15.0
-"""What a deterministic second may take at most where no work is counted; in presolve it sometimes stands still."""
+"""Seconds of the clock that a deterministic second may take, since in presolve the latter sometimes stands still."""
 
 
 class Targets:

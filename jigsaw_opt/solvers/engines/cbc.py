@@ -20,7 +20,7 @@ __all__ = ["CbcSearch", "parameter_problems"]
 
 _TOLERANCE = "1e-9"
 _PATIENCE_SECONDS = 0.4
-"""After an interrupt, CBC has so long to write its solution."""
+"""Seconds that CBC has to write its solution after an interrupt."""
 _LOWER_BOUND = re.compile(r"^Lower bound:\s+(\S+)$", re.MULTILINE)
 
 _KEPT = ("allowableGap", "cutoff", "dualTolerance", "increment", "integerTolerance", "primalTolerance", "ratioGap")

@@ -25,7 +25,7 @@ from {__name__} import main
 main(names)
 """
 _NICE = 5
-"""How far the process steps back behind those that solve."""
+"""Niceness of the process, which runs beside those that solve."""
 
 
 def start(recipes: Sequence[CompilationRecipe]) -> subprocess.Popen[bytes]:

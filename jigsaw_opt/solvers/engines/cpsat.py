@@ -102,7 +102,7 @@ def _set(parameters: cp_model.SatParameters, name: str, value: Parameter) -> Non
 
 
 class OrtoolsSolver:
-    """What all solvers on CP-SAT say of themselves."""
+    """Description that all solvers on CP-SAT share."""
 
     __slots__ = ()
     engines: ClassVar[tuple[str, ...]] = ("cpsat",)

@@ -17,7 +17,7 @@ __all__ = ["Ending", "MipSearch", "MipTask", "ProgramOutcome"]
 
 
 class Ending(Enum):
-    """How a search ended."""
+    """Ways in which a search ends."""
 
     SOLVED = "solved"
     """No solution is better than the best one found by a step or more."""
@@ -28,7 +28,7 @@ class Ending(Enum):
 
 
 class ProgramOutcome(NamedTuple):
-    """What an engine has found out about a program.
+    """Outcome of a run of an engine on a program.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class ChainStep:
 
 
 class _Obstacle(NamedTuple):
-    """What kept an activity from its start for a time; `by` is None where memory was full."""
+    """Obstacle that kept an activity from its start for a time; `by` is None where memory was full."""
 
     start_us: int
     end_us: int
@@ -62,7 +62,7 @@ class _Obstacle(NamedTuple):
 
 
 class _Cause(NamedTuple):
-    """Why an operation starts when it does.
+    """Cause of the start of an operation.
 
     `since` is the moment from which its own job lets it start, `before` what it waits for until then: another
     activity of the job and its shift, or None for the release. `obstacles` are other jobs on its GPUs and links then.

@@ -21,7 +21,7 @@ __all__ = ["JobChange", "changes"]
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """What one change does to a job.
+    """Effect of one change on a job.
 
     Parameters
     ----------

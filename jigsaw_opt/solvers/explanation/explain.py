@@ -56,7 +56,7 @@ class WaitTotal:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTime:
-    """Where the time of one worker or slot goes.
+    """Breakdown of the time of one worker or slot.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class WorkerTime:
 
 @dataclass(frozen=True, slots=True)
 class JobExplanation:
-    """Where the time of a job goes.
+    """Breakdown of the time of a job.
 
     Parameters
     ----------

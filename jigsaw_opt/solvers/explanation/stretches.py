@@ -20,7 +20,7 @@ StretchKind = Literal["release", "before", "phase", "seam"]
 
 @dataclass(frozen=True, slots=True)
 class PhaseTime:
-    """What a job does in a phase.
+    """Breakdown of the time of a job in a phase.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class JobStretches:
-    """Where the time of a job goes, phase by phase.
+    """Breakdown of the time of a job, phase by phase.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class JobStretches:
 
 @dataclass(frozen=True, slots=True)
 class _JobPart:
-    """What a job does in one phase."""
+    """Part of a job in one phase."""
 
     group: int
     number: int

@@ -22,7 +22,7 @@ __all__ = ["Flat"]
 _PATIENCE = 400_000
 """Operations that are scheduled before compiled functions are asked for: a fraction of a second."""
 _CROWD = 50
-"""So many jobs that wait at a link take as long as an operation, whenever the link is free."""
+"""Number of jobs waiting at a link that take as long as an operation, each time that the link becomes free."""
 _LEAST_LEFT = 2.0
 """Seconds that a solve must have left for that: importing numba takes one of them, and more beside a large instance."""
 _MOMENT, _MOMENT_OF_CROWD = 0.5, 1.5

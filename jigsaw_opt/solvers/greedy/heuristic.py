@@ -170,12 +170,12 @@ class _Order(Enum):
 
 
 PLAIN_TRIALS = len(_Order)
-"""So many of the `trials` come before the local search."""
+"""Number of the `trials` that come before the local search."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """What the local search changes, by job.
+    """Keys that the local search changes, by job.
 
     Parameters
     ----------

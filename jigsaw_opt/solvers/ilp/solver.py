@@ -44,13 +44,13 @@ MOST_EXPORTED = 5_000_000
 _MOST_SEARCHED = 250_000
 """Above so many coefficients the search finds nothing better than the heuristic's plan."""
 _SHARE_OF_ROOM = 2**20
-"""Deadlines are put off by one part in so many: an engine in floats loses plans that fill their windows exactly."""
+"""Deadlines are relaxed by one over this: an engine in floats loses plans that fill their windows exactly."""
 _EXACT_FLOATS = 2**53
 """Above, an engine's bound proves nothing: on weighted sums so large it was seen well above the optimum."""
 _MOST_STEPS = 10**12
 """An exported program has at most so many: a quarter of a step is more than an engine's usual tolerance of 1e-6."""
 _RELATIVE_ERROR = 1e-9
-"""What an engine's bound may be off, as a share of the largest objective of interest."""
+"""Error that an engine's bound may have, as a share of the largest objective of interest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _model(
 
 
 class _Grid:
-    """How finely the engine can tell objectives apart.
+    """Resolution at which the engine can tell objectives apart.
 
     Parameters
     ----------

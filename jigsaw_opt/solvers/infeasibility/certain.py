@@ -146,7 +146,10 @@ def _has_place(job: OperationGraph, servers: Sequence[Server]) -> bool:
 
 
 class _Resident(NamedTuple):
-    """What workers or a slot of a job keep on GPUs of some types all the time; beside it comes `least` on each GPU."""
+    """Memory that workers or a slot of a job keep on GPUs of some types all the time.
+
+    On each GPU, `least` comes on top of it.
+    """
 
     job: str
     gpu_types: frozenset[str]

@@ -19,9 +19,9 @@ __all__ = ["is_listed_first", "solve_either"]
 _MANY_OPERATIONS = 1_000_000
 """Above so many operations a plan that lists them takes long, and a phased one is made as well."""
 _SHARE = 0.3
-"""Of the time, for the phased plan."""
+"""Share of the time for the phased plan."""
 _OPERATIONS_A_SECOND = 150_000
-"""Of a plan that lists them: so many are scheduled, checked and written by a slow core."""
+"""Operations of a listed plan that a slow core schedules, checks and writes in a second."""
 
 
 def solve_either(

@@ -27,7 +27,7 @@ __all__ = ["bounded_instance", "conflicts_alone", "phased_bound"]
 
 _AMPLE = 2**53 - 1
 _BOUND_SHARE = 0.1
-"""Of a time limit, for the bound."""
+"""Share of a time limit for the bound."""
 
 
 def phased_bound(instance: Instance, options: Options, started: float) -> Bound:

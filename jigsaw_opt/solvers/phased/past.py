@@ -25,7 +25,7 @@ __all__ = ["BegunPhases", "as_now", "first_start_us", "kept_jobs", "past_at", "p
 
 @dataclass(frozen=True, slots=True)
 class BegunPhases:
-    """What has begun before a moment.
+    """Phases that have begun before a moment.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class RunningJobs(NamedTuple):
 
 @dataclass(slots=True)
 class GroupProgress:
-    """How far the jobs of a group are.
+    """Progress of the jobs of a group.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class GroupProgress:
 
 
 class RunningRule(Protocol):
-    """Says which jobs of a group run."""
+    """Rule that says which jobs of a group run."""
 
     def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
         """Return the jobs that run from now on; none before a moment that is waited for.

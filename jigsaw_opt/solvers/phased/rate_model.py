@@ -20,11 +20,11 @@ from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 __all__ = ["RateModel", "kind_of"]
 
 _ITERATIONS = 16
-"""Of the job with most of them; levels are averaged over so many, and the others have fewer in proportion."""
+"""Iterations over which levels are averaged, of the job with most iterations; others have fewer in proportion."""
 _MOST_MOVING = 4_000_000
-"""Jobs times GPUs up to which jobs move: each may be anywhere at any moment."""
+"""Largest product of jobs and GPUs for which jobs move, since each may be anywhere at any time."""
 _MOST_OPTIONS = 8
-"""Sets of GPUs on several servers that a job which may move is offered."""
+"""Largest number of sets of GPUs on several servers that are offered to a job which may move."""
 _AMPLE = 2**53 - 1
 
 

@@ -15,12 +15,12 @@ from jigsaw_opt.solvers.phased.timer import PhaseTimer
 __all__ = ["RateSearch"]
 
 _PATIENCE = 30
-"""Steps a job without a better value, after which a search ends."""
+"""Number of steps per job without a better value after which a search ends."""
 _TEMPERATURE, _COOLING = 0.02, 0.05
-"""What a step may lose at first, as a share of what a job loses on average by the others; what is less by each step
-a job, as a share."""
+"""Initial temperature, as a share of the mean loss of a job by the others; and the share by which it falls in as many
+steps as there are jobs."""
 _SHARE = 0.25
-"""Of the time that is left, for one search."""
+"""Share of the time that is left for one search."""
 _RELOCATED, _AGAIN = 0.4, 0.9
 """Share of steps that give a job other GPUs, and share of these with GPUs that were offered to it before."""
 _TRIED = 6

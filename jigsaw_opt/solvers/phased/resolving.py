@@ -40,9 +40,9 @@ __all__ = ["resolve_phased"]
 _MOST = 4
 """Iterations of a job in a period where jobs that fit into memory together are found."""
 _REST_SHARE = 0.5
-"""Of a time limit, for what begins with the old placements, where a plan from scratch may follow."""
+"""Share of a time limit for plans on the old placements, where a plan from scratch may follow."""
 _LEAST_SECONDS = 0.2
-"""For a cyclic plan of a phase, whatever the limit."""
+"""Seconds that a cyclic plan of a phase has at least, whatever the limit."""
 
 
 def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, options: Options | None = None) -> Result:

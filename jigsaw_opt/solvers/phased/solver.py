@@ -45,18 +45,18 @@ __all__ = ["PHASED", "is_long", "solve_phased"]
 
 _MOST = 4
 _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
-"""What places jobs on the cyclic horizon, and how many iterations of a job there are in a period at most."""
+"""Solvers that place jobs on the cyclic horizon, each with the most iterations of a job in a period."""
 _PLACING_SHARE = 0.4
-"""Of what is left, for placing by `auto`, which takes part only within a time limit."""
+"""Share of the time that is left for placing by `auto`, which takes part only within a time limit."""
 _MOVING_SHARE = 0.8
-"""Of what is left, for phases of jobs that move where there is no other plan yet."""
+"""Share of the time that is left for phases of jobs that move, where there is no other plan yet."""
 _SEARCHED = "local search"
 _PROMISING = 1.02
 """Factor of the best objective so far up to which all policies are tried with what local search finds."""
 _ROUNDS = 4
-"""Of local search, behind all policies."""
+"""Number of rounds of local search after all policies."""
 _READING_SECONDS = 1.0
-"""For reading compiled functions from the disk, a quarter of a time limit at most."""
+"""Seconds for reading compiled functions from the disk, at most a quarter of a time limit."""
 
 
 def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
@@ -328,7 +328,7 @@ def _improve(groups: Sequence[_GroupSearch], bound: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Phased:
-    """What `solve_phased` says of itself."""
+    """Description of `solve_phased` as a method."""
 
     name: str = "phased"
     display_name: str = "phases that repeat, for jobs too long to list all iterations; finite horizon"

@@ -25,7 +25,7 @@ from jigsaw_opt.solvers.solve_state import SolveState
 __all__ = ["PhaseTimer", "UntimedError"]
 
 _LEAST_SECONDS = 1.0
-"""For a placement or a cyclic plan without which a group has no phases at all, where the limit's grace allows it."""
+"""Seconds for a placement or cyclic plan without which a group has no phases, where the limit's grace allows it."""
 _INSTANT = 0.001
 _ANY = 2**62
 """Period with which any cyclic plan is good enough."""

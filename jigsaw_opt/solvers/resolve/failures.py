@@ -58,7 +58,7 @@ class TransferChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PhaseLoss:
-    """What a failure does to a phase.
+    """Effect of a failure on a phase.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class PhaseLoss:
 
 @dataclass(frozen=True, slots=True)
 class FailureEffect:
-    """What the failure of one part, or of two at once, does.
+    """Effect of the failure of one part, or of two at once.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ __all__ = ["Fix", "breaches", "has_begun", "misplaced", "placements_of", "proble
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What must hold in the new plan.
+    """Parts of the old plan that must hold in the new one.
 
     Parameters
     ----------

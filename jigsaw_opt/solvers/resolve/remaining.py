@@ -26,7 +26,7 @@ _Iteration = TypeVar("_Iteration", WorkerIteration, ShapedIteration)
 
 @dataclass(frozen=True, slots=True)
 class RemainingWork:
-    """What is left at a moment.
+    """Instance and plan that are left at a moment.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def shifted(operations: Operations, decisions: Sequence[JobDecision], moment: in
 
 
 class _JobClock:
-    """How far a job has come."""
+    """Progress of a job while its operations are timed anew."""
 
     def __init__(self, operations: Operations, job: OperationGraph, old: JobDecision) -> None:
         self.job, self.old = job, old

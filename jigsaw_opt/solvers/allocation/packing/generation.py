@@ -41,7 +41,7 @@ Recipe = tuple[int, int, tuple[tuple[tuple[str, ...], int], ...]]
 
 @dataclass(slots=True)
 class Memory:
-    """What one packing leaves to the next of the same types and models.
+    """Timetables and patterns that one packing leaves to the next of the same types and models.
 
     Parameters
     ----------

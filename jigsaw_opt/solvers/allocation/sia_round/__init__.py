@@ -29,7 +29,7 @@ _WINDOWS = ((2**12, 32), (2**15, 64), (2**17, 96))
 
 @dataclass(frozen=True, slots=True)
 class RoundSolution:
-    """What a round decides.
+    """Decision of a round.
 
     Parameters
     ----------

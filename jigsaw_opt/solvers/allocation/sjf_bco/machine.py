@@ -36,7 +36,7 @@ class BatchOutcome:
 
 
 class Estimates:
-    """What the algorithms know of a batch beforehand.
+    """Estimates that the algorithms have of a batch beforehand.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ def _unit_prices(count: int) -> Iterator[PriceVector]:
 
 
 class _PricedWork(NamedTuple):
-    """What the work of jobs of one class costs at a price vector.
+    """Cost of the work of jobs of one class at a price vector.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_p
 __all__ = ["LINK_TRANSFERS", "link_resources"]
 
 _MOST_CUTS = 32
-"""In a cluster of more links, single links are not tried."""
+"""Largest number of links of a cluster whose single links are tried."""
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:

@@ -35,7 +35,7 @@ Label = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """What a job does on the GPU or the link that it shares.
+    """A step of a job on the GPU or the link that it shares.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ _FILTER = 1e-9
 
 
 class DualTerm(NamedTuple):
-    """What a job complete at ``e`` is charged for its work in an interval: ``share * max(0, inside - late(e - end))``.
+    """Charge of a job complete at ``e`` for its work in an interval: ``share * max(0, inside - late(e - end))``.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _SLICES = 12
 _ROUNDS = 200
 """Largest number of times that a program is solved for its cutting planes."""
 _ROWS = 50
-"""Most inequalities that are added in a round; the ones that are broken most."""
+"""Largest number of inequalities that are added in a round: those that are violated most."""
 _TOLERANCE = 1e-5
 """Inequalities that are broken by less, as a share of the latest end, are left alone."""
 _STEP_WORK = 1e-7

@@ -14,7 +14,7 @@ CELLS = 2**14
 
 
 class Item(NamedTuple):
-    """What may go into a bin.
+    """Kind of item that may go into a bin.
 
     Parameters
     ----------

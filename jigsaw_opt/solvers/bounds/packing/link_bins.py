@@ -30,7 +30,7 @@ __all__ = ["LINK_BINS", "LinkPacking", "link_packings"]
 
 
 class LinkPacking:
-    """Whether the links that leave groups of servers can carry all jobs that need several groups.
+    """Test whether the links that leave groups of servers can carry all jobs that need several groups.
 
     Parameters
     ----------

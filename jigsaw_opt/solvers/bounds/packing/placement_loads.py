@@ -24,7 +24,7 @@ _ATTEMPTS = ((0, 0.5), (1, 3.5))
 
 
 class PlacementTest:
-    """Whether all workers find a place where no GPU, link or job has more to do than the objective leaves time for.
+    """Test whether all workers find a place where no load of a GPU, link or job exceeds the objective.
 
     Parameters
     ----------

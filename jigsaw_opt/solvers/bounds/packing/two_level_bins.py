@@ -55,7 +55,7 @@ _FINEST = 2**20
 
 
 class TwoLevelPacking:
-    """Whether the links that leave groups of servers, and groups in these, can carry all jobs that need several groups.
+    """Test whether links of groups of servers, and of groups in these, can carry all jobs that need several groups.
 
     Parameters
     ----------
