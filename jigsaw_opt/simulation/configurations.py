@@ -141,6 +141,7 @@ class _Type:
     def _leaving(self, server: int, count: int) -> list[int] | None:
         """Return the smallest jobs of a server whose GPUs make `count` with those free, or None."""
         room = len(self._free[server])
+        # Only smaller jobs leave, so that none is driven out by what it has driven out, and placing ends.
         on_it = [k for k, gpus in self.held.items() if len(gpus) < count and self._server_of[gpus[0]] == server]
         leaving: list[int] = []
         for index in sorted(on_it, key=lambda k: len(self.held[k])):

@@ -58,6 +58,7 @@ class Running:
         active, share = self.active, self.active.share
         assert share is not None
         held = now_us - self.settled_us
+        # Jobs that share GPUs count for equal parts of them.
         service = held * len(share.gpus) // len(share.jobs)
         if self.checkpoint_us is not None:
             self._save(share, self.checkpoint_us, now_us)
@@ -83,6 +84,7 @@ class Running:
         until = self.pace.until
         goal = self.active.work if until is None else min(until, self.active.work)
         left = max(0, goal - self.active.done)
+        # Rounded up to a whole microsecond: by then all of the work is done.
         return max(self.settled_us, self.ready_us) - (-left // self.pace.rate)
 
     def plain(self) -> Plain:

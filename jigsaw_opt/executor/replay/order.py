@@ -302,6 +302,8 @@ class ReplayOrder:
             return None
         window = turn + turns[own].shift
         for place in count(own - 1, -1):
+            # Back through the turns of this window, and of those before it (`place` below 0), to one that is carried
+            # out: an earlier run may have done it, or its job may not have begun.
             earlier, other = window + place // len(turns), turns[place % len(turns)]
             if earlier < 0:
                 return None

@@ -170,6 +170,7 @@ def _best_holes(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) ->
     for holes in _mixtures(alone, each_us, factor):
         work = holes.sum_of(_work(holes.short, each_us), _work(holes.long, each_us))
         own_us = holes.sum_of(holes.short, holes.long) + holes.number * alone.block_us
+        # Work a microsecond of this mixture against the best one, in exact integers.
         gain = work * period_us - most * own_us
         if best is None or gain > 0 or (gain == 0 and own_us * best.number < period_us * holes.number):
             best, most, period_us = holes, work, own_us
@@ -187,6 +188,7 @@ def _mixtures(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> I
             spare_us = allowed_us - count * (short - least_us)
             if spare_us < 0 or long < each_us[-1]:
                 continue
+            # Each long hole takes the difference of both lengths from what the slow-down allows.
             most = min(count, spare_us // (long - short)) if long > short else 0
             for longer in sorted({min(1, most), most}):
                 if longer or short >= each_us[-1]:
@@ -198,6 +200,7 @@ def _lengths(least_us: int, each_us: Sequence[int], most_us: int) -> list[int]:
 
     The least length for each job is among them.
     """
+    # Work rises only where one more iteration of a job fits, so no other lengths than these can be corners.
     multiples = {k * own for own in each_us for k in range(ceil_div(least_us, own), most_us // own + 1)}
     corners: list[int] = []
     for length in sorted({least_us, *multiples}):

@@ -212,6 +212,8 @@ class Loads:
         while low < most and not self._stop():
             middle = (low + most + 1) // 2
             alone = restricted(self.instance, {name: middle})
+            # Only a bound above the period proves that so many do not fit. As a plan with one iteration less is a
+            # plan as well, no larger number fits then.
             if lower_bound(compile_instance(alone)).value <= self.allowed_us:
                 low = middle
             else:

@@ -128,6 +128,7 @@ class BackgroundJob:
             The period in microseconds, by whole multiples of which starts are moved.
         """
         names = tuple(operations.cluster.gpu_name(*gpu) for gpu in self.gpus)
+        # A plan's times are at least 0; all of them move by whole periods, which changes nothing of the pattern.
         later = -min(min(self.done[0].starts) // period_us, 0) * period_us
         shaped, rows = [], []
         for pattern, starts in self.done:
@@ -151,7 +152,7 @@ class FilledPeriod:
     Parameters
     ----------
     operations
-        The instance with an iteration of each background job, cut.
+        The compiled instance with one iteration of each background job.
     kept
         The foreground.
     gaps
@@ -210,6 +211,7 @@ class FilledPeriod:
         job = self.jobs[index]
         if not job.may_be(slot, server.gpu_type):
             return False
+        # Blocks of a GPU take turns, so of activations only the largest of one worker counts, once.
         fixed, largest = self.kept.memory(gpu)
         taken = [job.bytes_at(slot)]
         taken += [self.jobs[j].bytes_at(self.jobs[j].gpus.index(gpu)) for j in self.at[gpu]]
@@ -298,6 +300,8 @@ class FilledPeriod:
         queue = [it for index in own if (it := self._next(index, ready[index])) is not None]
         heapq.heapify(queue)
         while queue:
+            # What was found before a GPU or link of it changed is out of date: it is found anew, and its place in the
+            # queue may be another. So only iterations whose end is known to be the least are put in.
             candidate = heapq.heappop(queue)
             index = candidate.job
             if candidate.stamp == self._stamp(index):
@@ -336,6 +340,7 @@ class FilledPeriod:
         starts = [ready] * len(pattern.order)
         self.steps += len(pattern.order)
         for operation in pattern.order:
+            # Operations of the iteration that share a GPU or link wait for one another, so all fit beside one another.
             moment = max([ready, *(starts[before] + us for before, us in pattern.waits[operation])])
             calendars = [self.calendar(resource) for resource in pattern.resources[operation]]
             found = union(calendars, self.period_us).earliest(moment, pattern.lengths[operation])

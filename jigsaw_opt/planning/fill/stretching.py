@@ -47,7 +47,7 @@ class KeptPlan:
     Parameters
     ----------
     operations
-        The instance of the foreground alone, cut.
+        The compiled instance of the foreground alone.
     plan
         Its plan.
 

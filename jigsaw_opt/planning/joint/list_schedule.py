@@ -114,6 +114,7 @@ class _Scheduling:
         while events:
             now, gpu = heappop(events)
             device = self.devices[gpu]
+            # The device has begun something else meanwhile; it is looked at again when that ends.
             if device.free_at > now:
                 continue
             chosen = self._choose(device, now)

@@ -122,6 +122,8 @@ def asynchronous(
     noam = ceil_div(workers, first) * first
     pace, starts, latency = _least_pace(stages, in_flight)
     allowed = max(noam, ceil_div(latency, pace)) if in_flight is None else in_flight
+    # A copy takes a minibatch every `replicas` paces, and keeps its weights and activations from the begin of the
+    # forward pass to the end of the backward pass: so many minibatches at once.
     versions = tuple(
         ceil_div(back + stage.backward_us - there, stage.replicas * pace)
         for stage, (there, back) in zip(stages, _by_stage(starts, len(stages)), strict=True)
@@ -133,6 +135,7 @@ def asynchronous(
     room = max(1, *peak) if memory is None else memory
     if max(peak) > room:
         raise InfeasibleError(f"stage {peak.index(max(peak))} holds {max(peak)} bytes on a GPU, which has {room}")
+    # After so many minibatches each stage is at its first copy again: the least number that repeats as a whole.
     count = lcm(*(stage.replicas for stage in stages))
     instance = _instance(stages, name, count, allowed, versions, room)
     plan = _plan(instance, stages, starts, count, pace)
@@ -212,9 +215,11 @@ def _instance(
                     transfers += added[0]
                     edges += added[1]
         edges.append(Edge(f"F{batch}.{last}", f"B{batch}.{last}"))
+        # Minibatch `batch + allowed` begins when this one has ended; it is in iteration `lag` from this one.
         lag, later = divmod(batch + allowed, count)
         edges.append(Edge(f"B{batch}.0", f"F{later}.0", lag))
     shape = Shape(tuple(slots), tuple(blocks), tuple(transfers), tuple(edges), "none", tuple(holds))
+    # A byte a microsecond, so that sizes of transfers are their times.
     cluster = Cluster((Server("server", "gpu", len(slots), memory, 10**6, 0),))
     return Instance(name, cluster, {}, (ShapedJob("pipeline", shape, 1),), "cyclic", "period")
 
