@@ -49,7 +49,7 @@ class Problem:
     Parameters
     ----------
     path
-        Where it is, as in ``$.jobs[2].model``, or the name of a file.
+        Place of the problem, as in ``$.jobs[2].model``, or the name of a file.
     message
         What is wrong, in the user's terms.
     hint

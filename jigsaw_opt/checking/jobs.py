@@ -109,7 +109,7 @@ class Pairing:
         jobs, plans
             What was asked, of this instance or changed, and what is claimed.
         root
-            Where the list ``jobs`` of the plan stands.
+            Path of the plan's list ``jobs``.
         """
         waiting = {job.name: job for job in jobs}
         paired = []

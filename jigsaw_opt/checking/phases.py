@@ -37,7 +37,7 @@ class CheckedPhase:
     Parameters
     ----------
     path
-        Where its jobs stand in the plan.
+        Path of its jobs in the plan.
     group, number
         Number of its group, and its own number in the group.
     phase

@@ -44,7 +44,7 @@ class Violation:
     rule
         Name of the rule in the specification.
     path
-        Where in the plan, as in ``$.jobs[0].iterations[1].blocks[0]``.
+        Path in the plan, as in ``$.jobs[0].iterations[1].blocks[0]``.
     message
         What is wrong there, in the user's terms.
     """

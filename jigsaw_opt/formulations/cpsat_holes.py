@@ -68,11 +68,11 @@ class HoleProblem:
     lengths_us
         Durations of its operations, in microseconds.
     orders
-        By slot, its blocks in the order that edges give them.
+        ``orders[slot]``: its blocks in the order that edges give them.
     gpus
-        How many there are; those without a slot have one hole, the whole period.
+        Number of GPUs; those without a slot have one hole, the whole period.
     pieces
-        By class.
+        Classes of pieces, by number.
     jobs
         What iterations consist of. Where one has several pieces, that these wait for one another is left out.
     least_us, most_us

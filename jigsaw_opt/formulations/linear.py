@@ -35,11 +35,11 @@ class LinearProgram:
     Parameters
     ----------
     costs, lower, upper
-        By column; infinities stand for absent bounds.
+        Objective coefficient and bounds of each column; infinities stand for absent bounds.
     integer
-        By column, whether it takes whole values only.
+        Whether each column takes whole values only.
     row_lower, row_upper
-        By row.
+        Bounds of each row.
     rows, columns, values
         Coefficients of A: ``values[k]`` stands in row ``rows[k]`` and column ``columns[k]``, each place at most once.
     """
@@ -114,7 +114,7 @@ class ProgramBuilder:
         entries
             Their coefficients; rows are counted from the first of this family.
         lower, upper
-            By row; a single one is that of all of them.
+            Bounds of each row; a single one is that of all of them.
         """
         import numpy as np
 

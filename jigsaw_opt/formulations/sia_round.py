@@ -30,7 +30,7 @@ class SiaRound:
     Parameters
     ----------
     cost
-        By job and configuration, ``(jobs, configurations)``; infinite where a job cannot use a configuration.
+        ``cost[job, configuration]``; infinite where the job cannot use the configuration.
     gpus
         GPUs of each type that a configuration takes, ``(configurations, types)``.
     capacity
@@ -115,7 +115,7 @@ def configurations(servers: int, width: int) -> tuple[tuple[int, int], ...]:
     Parameters
     ----------
     servers
-        How many there are of this type.
+        Number of servers of this type.
     width
         GPUs of each.
     """
@@ -181,7 +181,7 @@ def build(
     Parameters
     ----------
     goodput
-        By job and configuration, normalised; 0 where a job cannot use a configuration.
+        ``goodput[job, configuration]``, normalised; 0 where the job cannot use the configuration.
     gpus, capacity
         As in `SiaRound`.
     power

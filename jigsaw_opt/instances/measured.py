@@ -30,7 +30,7 @@ class MeasuredSetting:
     fabric_bandwidth
         Bytes per second between GPUs of one server.
     workers, iterations, depth
-        Of every job; `depth` is a name in `CHOICES` of depth rules.
+        Workers, iterations and depth rule of every job; `depth` is a name in `CHOICES` of depth rules.
     objective
         ``period`` makes the horizon cyclic.
     """

@@ -35,9 +35,9 @@ class Pipeline:
     kept
         Micro-batches whose activations fit into the memory of a device beside its stages.
     barrier, objective
-        Of the job and the instance; ``period`` makes the horizon cyclic.
+        Barrier of the job, and objective of the instance; ``period`` makes the horizon cyclic.
     servers
-        Over how many servers the GPUs are spread, joined by a switch.
+        Number of servers over which the GPUs are spread, joined by a switch.
     jobs
         Number of pipelines, with weights 1, 2, and so on.
     """

@@ -89,7 +89,7 @@ def estimate(
     Parameters
     ----------
     units
-        From input to output.
+        Units from input to output.
     batch
         Samples a worker and iteration.
     gpus
@@ -97,7 +97,7 @@ def estimate(
     segments
         1 to the number of units.
     parameter_bytes
-        Of one parameter, and of its gradient.
+        Bytes of one parameter, and of its gradient.
     """
     bounds = even_bounds([unit.flops for unit in units], segments)
     return tuple(_segment(units[low:high], batch, gpus, parameter_bytes) for low, high in pairwise(bounds))

@@ -36,7 +36,7 @@ class Recipe:
     fabric
         Bytes per second between GPUs of a server; None for what their type has.
     bandwidth, latency_us
-        Of a server's link: bytes per second, microseconds.
+        Bytes per second and latency in microseconds of a server's link.
     networks
         Networks to draw from, as (name, batch); empty for small made-up models.
     segments

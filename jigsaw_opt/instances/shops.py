@@ -25,7 +25,7 @@ class Shop:
     flow
         Whether they do so in the same sequence; otherwise each in one of its own.
     barrier, objective
-        Of the job and the instance; ``period`` makes the horizon cyclic.
+        Barrier of the job, and objective of the instance; ``period`` makes the horizon cyclic.
     jobs
         Number of jobs with so many orders each, which share the machines; their weights are 1, 2, and so on.
     """

@@ -33,7 +33,7 @@ class Activity:
     job, iteration
         Index of its job among those added, and the iteration.
     duration_us
-        How long it takes, in microseconds.
+        Its duration, in microseconds.
     gpus, links
         GPUs, and indices of links, that it occupies all that time.
     release_us
@@ -157,7 +157,7 @@ class ActivityNetwork:
         graph
             The compiled job.
         gpus
-            By slot.
+            GPU of each slot.
         within_slots
             As in `ShapedGraph.precedences`; there are very many where a slot has many blocks.
 

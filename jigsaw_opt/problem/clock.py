@@ -28,7 +28,7 @@ class Clock:
     Parameters
     ----------
     seconds
-        Of wall-clock time from now on, or None for no limit.
+        Seconds of wall-clock time from now on, or None for no limit.
     cancel
         Ends the time when it is set.
     grace

@@ -30,7 +30,7 @@ class Server(CheckedPart, definition="server"):
     name, gpu_type
         Its name and the type of its GPUs.
     gpus
-        How many GPUs it has.
+        Number of its GPUs.
     gpu_memory
         Bytes of memory of each GPU.
     fabric_bandwidth
@@ -120,7 +120,7 @@ class Cluster(CheckedPart, definition="cluster"):
     servers, switches, links
         Its parts; switches are names.
     route_policies
-        By name, what routes of the jobs that name it must keep; None where none are stated.
+        Conditions on the routes of the jobs that name them, by name; None where none are stated.
     power_caps
         Limits on what running blocks draw; None where none are stated.
     """

@@ -192,7 +192,7 @@ class ExchangeSample:
     Parameters
     ----------
     sharing
-        How many ran at once on the link.
+        Number of exchanges that ran at once on the link.
     size
         Bytes of each.
     time_us

@@ -239,7 +239,7 @@ def chosen_depth(name: str, workers: int, deepest: int, iterations: int) -> Dept
     name
         The choice.
     workers, deepest, iterations
-        Of the job: its workers, the levels of its model, its iterations, each at least 1.
+        Workers of the job, levels of its model, and iterations of the job, each at least 1.
     """
     if name != "rotation":
         return {"full": FullDepth, "staircase": StaircaseDepth, "free": FreeDepth}[name]()

@@ -66,7 +66,7 @@ class LayerGraph:
     Parameters
     ----------
     layers
-        In the order of the profile.
+        The layers in the order of the profile.
     edges
         Numbers of two layers, the second of which reads the output of the first; without a cycle.
     batch

@@ -69,7 +69,7 @@ class MeasuredJob:
     Parameters
     ----------
     name, gpus
-        As in the plan.
+        Name and GPUs, as in the plan.
     first_iteration
         Number of the first iteration, from 0; above 0 where a run was resumed.
     iterations
@@ -105,11 +105,11 @@ class Timeline:
     Parameters
     ----------
     passes
-        How often the plan was carried out; a pass over a cyclic plan is one period.
+        Number of times that the plan was carried out; a pass over a cyclic plan is one period.
     origins_us
         When each pass of a finite plan began; empty for a cyclic one, whose passes overlap.
     jobs
-        In the instance's order.
+        Jobs in the instance's order.
     """
 
     passes: int

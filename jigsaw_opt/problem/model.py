@@ -46,7 +46,7 @@ class Model(CheckedPart, definition="model"):
     state_factor
         Bytes held for weights, gradients and optimiser state per byte of parameters.
     executor
-        How the executor builds the model; solvers ignore it.
+        Description from which the executor builds the model; solvers ignore it.
     power_w
         Watts that a GPU draws while it runs a block, by GPU type; 0 on types that are not named.
     """

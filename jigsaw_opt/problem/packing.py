@@ -24,9 +24,10 @@ class ServerType:
     server
         One of them.
     count
-        How many there are.
+        Number of such servers.
     bandwidth, latency_us
-        Of the link from each to a switch that joins all of them without contention of its own; bandwidth 0 for none.
+        Bytes a second and latency of the link from each to a switch that joins all of them without contention of its
+        own; bandwidth 0 for none.
     """
 
     server: Server
@@ -70,7 +71,7 @@ class ValueStep:
     Parameters
     ----------
     share
-        How far the step reaches, as a share of the class: 1 is every job at the rate that it has alone.
+        End of the step, as a share of the class: 1 is every job at the rate that it has alone.
     slope
         What a unit of progress is worth on this step, times the weight of the class.
     """
@@ -94,7 +95,7 @@ class QueuedJobs:
     model, workers
         Name of their model, and the workers of each.
     count
-        How many are queued.
+        Number of queued jobs.
     weight
         What a unit of normalised progress of one of them is worth. The progress of a job is its rate divided by
         the rate that it has alone at full depth on the fastest type of GPU that can run it.

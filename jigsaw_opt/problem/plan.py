@@ -95,11 +95,11 @@ class Phase:
     Parameters
     ----------
     start_us
-        When its first repetition begins, in microseconds; what its jobs state counts from there.
+        Start of its first repetition, in microseconds; the times of its jobs count from there.
     period_us
         Microseconds from one repetition to the next; None where it takes place once.
     repeats
-        How often it takes place; None for ever.
+        Number of repetitions; None for ever.
     jobs
         What each job does in one repetition, in the instance's order.
 

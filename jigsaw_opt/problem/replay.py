@@ -89,7 +89,7 @@ class KindError:
     Parameters
     ----------
     count
-        How many were measured.
+        Number of measured passes.
     planned_us, measured_us
         Median durations.
     error
@@ -132,7 +132,7 @@ class MeasuredPhase:
     summary
         Its period and its operations, predicted against measured; None where an earlier run did all of it.
     predicted_end_us
-        When the phase ends by the plan.
+        End of the phase by the plan.
     measured_begin_us, measured_end_us
         When it begins and ends by what was measured, counted as in the plan. Repetitions that are left out count with
         the measured period, restarts with their ``restart_us``. None where that is not known, or where an earlier run
@@ -141,7 +141,7 @@ class MeasuredPhase:
         From the end of the phase before to its begin, in which workers were saved, let go, built and warmed up; part of
         no end. None of the first phase, and where an earlier run did all of the one before.
     timeline
-        From the moment when the phase began.
+        Measured times, from the moment when the phase began.
     restarts
         Restarts of the jobs that have moved to other GPUs or were absent.
     """
@@ -180,7 +180,7 @@ class JobCycle:
     Parameters
     ----------
     iterations
-        How many they have in a pass.
+        Number of their iterations in a pass.
     planned_us, measured_us
         Microseconds by the plan, and as measured; None where the run was too short to tell.
     """
@@ -202,7 +202,7 @@ class Baseline:
     Parameters
     ----------
     policy, summary, timeline
-        How, and what was found.
+        The policy, and the measured times under it.
     together
         What the foreground takes in the plan, beside the others; None of other policies.
     """
@@ -228,11 +228,11 @@ class Replay:
     phases
         Group by group; one of a plan that lists all iterations or is cyclic.
     parameters_sha256
-        By job and worker, digest of its parameters at the end; empty where the run was interrupted.
+        Digest of the parameters at the end, by job and worker; empty where the run was interrupted.
     baseline
         None where none was asked for.
     kinds
-        Of a pipeline, errors by kind of pass (``F``, ``B``, ``W``) and of what is ``sent``; empty of other jobs.
+        Errors by kind of pass (``F``, ``B``, ``W``) of a pipeline, and of what is ``sent``; empty for other jobs.
     cycles
         By job, what a pass takes it, where some jobs are beside others in the foreground; else empty.
     """

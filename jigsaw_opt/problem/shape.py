@@ -100,7 +100,7 @@ class MemoryInterval(CheckedPart, definition="hold"):
     start, end
         The blocks, which may be the same.
     bytes
-        How many.
+        Number of bytes.
     slot
         The slot, where either block has several; None elsewhere.
     """
@@ -166,9 +166,9 @@ class ShapedJob(CheckedPart, definition="job"):
     route_policy
         Which policy of the cluster its routes keep; None for none.
     executor
-        How the executor builds the stages of a pipeline; solvers ignore it.
+        Description from which the executor builds the stages of a pipeline; solvers ignore it.
     restart_us
-        As of other jobs.
+        As for other jobs.
     """
 
     name: str

@@ -46,9 +46,10 @@ class ShapedGraph:
     job
         The job.
     gpu_types
-        By slot, the types of GPU that may hold it.
+        ``gpu_types[slot]``: the types of GPU that may hold the slot.
     takes_part
-        By operation, the numbers of its slots: those of a block, source and target, or all among which it is.
+        ``takes_part[operation]``: numbers of its slots, which are those of a block, source and target, or all in the
+        ring.
     edges
         Every edge of the shape by number: before, after and lag. The edge of each operation to itself is among them.
     holds

@@ -46,11 +46,11 @@ class TraceJob:
     name
         Its name, unique in its workload.
     submit_us
-        When it is submitted, from the beginning of the workload.
+        Time of its submission, from the beginning of the workload.
     model
         Name of its model, which the performance model knows.
     gpus
-        How many GPUs it asks for.
+        Number of GPUs that it asks for.
     iterations
         Iterations at full depth on the GPUs that it asks for; None for as many as its model needs,
         where the performance model knows how many those are.
@@ -63,9 +63,9 @@ class TraceJob:
     foreground
         Whether it goes before all jobs that are not.
     time_limit_us
-        How long it may run at most, as its user said when it was submitted.
+        Longest time that it may run, as its user said when it was submitted.
     start_us, end_us
-        When the trace says that it first started and at last ended, from the beginning of the workload.
+        Its first start and its last end by the trace, from the beginning of the workload.
     user, account, queue, qos
         Who submitted it, on whose account, to which queue (a partition, a virtual cluster), with what quality of
         service.
@@ -124,7 +124,7 @@ class TraceJob:
         Parameters
         ----------
         name, submit_us, gpus
-            As of any job.
+            Name, submission and GPUs, as for any job.
         duration_us
             Microseconds on the GPUs that it asks for; 0, which logs in seconds write for less than one, is a second.
         """
@@ -270,13 +270,13 @@ class Workload:
     stages
         Stage times by model, where the trace itself gives them.
     left_out
-        How many jobs of the trace are not among `jobs`, by the reason why.
+        Number of jobs of the trace that are not among `jobs`, by the reason why.
     remarks
         What else was decided in reading the trace, with how often.
     unfinished
         Those of the jobs left out that wait or run, where the trace tells of them: how long they last is not known.
     first_us
-        When time 0 is, in microseconds since 1970, where the trace has dates.
+        Time 0 in microseconds since 1970, where the trace has dates.
     zoned
         Whether these dates have a zone; else they are those of a local clock.
 
@@ -324,9 +324,9 @@ def left_out_told(left_out: Mapping[str, int], kept: int) -> str:
     Parameters
     ----------
     left_out
-        How many jobs were left out, by reason.
+        Number of jobs that were left out, by reason.
     kept
-        How many were not.
+        Number of jobs that were not.
     """
     total = sum(left_out.values())
     if not total:

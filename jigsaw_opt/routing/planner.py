@@ -32,13 +32,13 @@ class RoutePlanner:
         Parameters
         ----------
         flow
-            Where it leads, and its policy.
+            Ends of the flow, and its policy.
         here
             A node, not the end of a compliant walk, and the state of the policy there.
         dead
             Links that it does not use.
         left
-            How many links it may have; None for any number.
+            Most links that the walk may have; None for any number.
 
         Returns
         -------

@@ -22,9 +22,9 @@ class TrafficFlow:
     policy
         What their walks must keep.
     start_us
-        When the first packet is sent.
+        Time at which the first packet is sent, in microseconds.
     packets
-        How many there are, at least 1.
+        Number of packets, at least 1.
     gap_us
         Microseconds from one to the next, at least 1.
     """
@@ -44,7 +44,7 @@ class LinkChange:
     Parameters
     ----------
     time_us
-        When.
+        Time of the change, in microseconds.
     link
         Its name.
     up
@@ -87,15 +87,15 @@ class Packet:
     label
         Number of its flow, which hashes read.
     sent_us
-        When it was sent.
+        Time at which it was sent, in microseconds.
     node, state
-        Where it is, and the state of its policy there.
+        Number of the node where it is, and the state of its policy there.
     used
         Links that it has crossed.
     met
         Failed links that it was told of: what a switch with D2R writes into its header.
     recomputations
-        How often a switch worked out a new walk for it.
+        Number of times that a switch worked out a new walk for it.
     walk
         Pairs of node and state that it has been at.
     strayed

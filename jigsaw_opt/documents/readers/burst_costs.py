@@ -55,7 +55,7 @@ class LayerOption:
     Parameters
     ----------
     gpus
-        How many.
+        Number of GPUs.
     gpu_us
         Forward and backward pass together, as measured.
     forward_us, backward_us

@@ -48,7 +48,7 @@ class ProfiledLayer:
     shape
         Shape of the input of a sample.
     weights
-        How many it has.
+        Number of its weights.
     total_us, forward_us, backward_us
         Microseconds of both passes, and of each.
     """

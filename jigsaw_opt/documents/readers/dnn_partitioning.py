@@ -64,7 +64,7 @@ class Operator:
     number
         Its `id`.
     accelerator_ns, cpu_ns
-        How long it takes there; `accelerator_ns` is None where no accelerator runs it.
+        Duration there, in nanoseconds; `accelerator_ns` is None where no accelerator runs it.
     bytes
         What it takes of an accelerator's memory.
     backward
@@ -72,7 +72,7 @@ class Operator:
     group
         Nodes of one group sit together.
     output_ns
-        How long moving its output between an accelerator and the memory of the host takes.
+        Time of moving its output between an accelerator and the memory of the host, in nanoseconds.
     """
 
     number: int
@@ -93,7 +93,7 @@ class OperatorGraph:
     operators, edges
         The graph.
     accelerators, cpus
-        How many of each there are.
+        Number of either.
     memory
         Bytes of an accelerator.
     """

@@ -82,9 +82,10 @@ def read_kineto(
         Patterns as of a shell for the names of layers; without one the outermost annotations, or modules where there
         are fewer than two annotations, are layers.
     parameter_bytes
-        Of layers by name; others take the sizes of their gradients, which need ``record_shapes=True``.
+        Bytes of parameters, by name of a layer; others take the sizes of their gradients, which need
+        ``record_shapes=True``.
     activation_bytes
-        Of layers by name; those of others are estimated from shapes, and told to be.
+        Bytes of activations, by name of a layer; those of others are estimated from shapes, which is told.
     source
         What problems call the text.
     tell

@@ -59,7 +59,7 @@ def numbered_layers(
     chosen
         Names by the spans that are layers.
     numbers
-        Of the calls, by span.
+        Numbers of the calls, by span.
     """
     most: Counter[str] = Counter()
     for span, name in chosen.items():

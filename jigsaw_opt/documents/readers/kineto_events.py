@@ -116,7 +116,7 @@ class Trace:
         What takes time, each with the span that it belongs to: what the GPU does, without communication; or, where
         there is no GPU, the outermost operations that hold no annotation, no module and no communication.
     makers
-        By span of a node that has run, the operation that made it.
+        The operation that made a node, by span of the node; only nodes that have run.
     unknown_us
         Microseconds of what a GPU does and nothing is known to have launched.
     crossings

@@ -85,7 +85,7 @@ class MadeNode:
     maker
         The operation that made it.
     name
-        Of its function, as `AddmmBackward0`.
+        Name of its function, as `AddmmBackward0`.
     gradients
         What it is given, as large as the outputs of its maker.
     inside
@@ -129,7 +129,7 @@ def kept_bytes(nodes: Iterable[MadeNode], parameters: Iterable[_Shape]) -> int:
     Parameters
     ----------
     nodes
-        In the order of their makers.
+        Nodes in the order of their makers.
     parameters
         Shapes of the parameters that the makers may read.
     """

@@ -82,7 +82,7 @@ class ProfiledStep:
     Parameters
     ----------
     name
-        Of its annotation.
+        Name of its annotation.
     owners
         Which layer spans belong to.
     """

@@ -31,7 +31,7 @@ def requests_of(item: Tree, pods: Sequence[Tree], tally: Tally) -> dict[str, Any
     pods
         Specifications of its pods that ask for GPUs.
     tally
-        Where is counted what is not read.
+        Counts what is not read.
     """
     types = [_types(pod, tally) for pod in pods]
     stated = [own for own in types if own is not None]

@@ -45,7 +45,7 @@ class QuotaNode:
     name, parent
         Its name, and that of the cohort that it is in; empty for none.
     quotas
-        By flavor, in the order in which flavors are tried.
+        Quotas by flavor, in the order in which flavors are tried.
     strategy
         ``BestEffortFIFO`` or ``StrictFIFO``.
     within, reclaim, borrow

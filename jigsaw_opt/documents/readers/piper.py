@@ -80,9 +80,9 @@ class NodeOption:
     name
         Such as ``vanilla`` or ``activation recomp``.
     time
-        Of a micro-batch, forward and backward, in the unit of the document.
+        Time of a micro-batch, forward and backward, in the unit of the document.
     parameter_bytes
-        On each device, of what copies exchange.
+        Bytes of parameters on each device that copies exchange.
     flight_bytes, static_bytes
         Memory of each device for each micro-batch in flight, and always.
     received_bytes, sent_bytes
@@ -125,11 +125,11 @@ class PiperGraph:
     nodes, edges
         The graph.
     devices
-        How many there are.
+        Number of devices.
     memory
-        Bytes of each.
+        Bytes of each device.
     bandwidth
-        Bytes of each per unit of time.
+        Bytes of each device per unit of time.
     micro_batches
         Number of micro-batches of a batch.
     """

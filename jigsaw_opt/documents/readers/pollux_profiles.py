@@ -59,7 +59,7 @@ class Application:
     scaling
         Curves by number of servers and of GPUs: means over the placements, and the measurements at scale.
     epochs
-        By batch size over all GPUs.
+        Epochs by batch size over all GPUs.
     """
 
     name: str

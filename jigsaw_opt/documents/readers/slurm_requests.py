@@ -107,7 +107,7 @@ def settle_requests(found: Mapping[str, Mapping[str, Any]], tally: Tally) -> dic
     found
         What `requests_of` gives of each record that is a job, with its ``queue``, by the name of the record.
     tally
-        Where it is counted.
+        Counts what is settled.
 
     Returns
     -------

@@ -298,11 +298,11 @@ class Row:
     Parameters
     ----------
     lines
-        Where problems are noted.
+        Receives the problems.
     number
         Number of the line, from 1.
     cells
-        By column.
+        Text of each cell, by column.
     zone
         Whether the moments of the table so far have a zone.
     decimal_comma

@@ -67,15 +67,15 @@ class ShapedVariables:
     graph
         The compiled job.
     at
-        By slot, the literal of each GPU that it may be on.
+        ``at[slot][gpu]``: literal that the slot is on the GPU; only GPUs that it may be on.
     on
-        By slot, the literal of each server that it may be on.
+        ``on[slot][server]``: literal that the slot is on the server.
     size
-        By operation, its duration.
+        ``size[operation]``: its duration, in microseconds.
     links
-        By transfer's operation and link, the literal that it occupies the link for some time.
+        ``links[operation, link]``: literal that the transfer occupies the link for some time.
     starts
-        By iteration and operation.
+        ``starts[iteration][operation]``: its start.
     """
 
     graph: ShapedGraph

@@ -29,7 +29,7 @@ class RetimedTiming:
     Parameters
     ----------
     levels, blocks, transfers
-        By iteration: level and start of each slot, start of each transfer.
+        Level and start of each slot, and start of each transfer, in microseconds; the first index is the iteration.
     """
 
     levels: list[tuple[int, ...]]

@@ -54,9 +54,9 @@ class Frame:
     period
         Length of the period in microseconds, or None on the finite horizon.
     weighted
-        On the finite horizon, whether the weighted sum of all ends is minimised; else the latest end is.
+        Whether the weighted sum of all ends is minimised on the finite horizon; else the latest end is.
     bound, limit
-        On the finite horizon, least and largest value of interest of that objective.
+        Least and largest value of interest of that objective; not used on the cyclic horizon.
     """
 
     period: int | None = None

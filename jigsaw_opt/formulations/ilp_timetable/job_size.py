@@ -26,7 +26,7 @@ class ProgramSize:
     Parameters
     ----------
     columns, rows
-        How many there are.
+        Number of either.
     coefficients
         Number of pairs of a row and a column in it.
     digits

@@ -26,7 +26,7 @@ class _Operation(NamedTuple):
     name
         Its name, unique among the operations of the resource.
     start, end
-        When it runs.
+        Its start and end, in microseconds.
     earliest, latest
         Its start lies no earlier, its end no later.
     least

@@ -22,7 +22,7 @@ class Round(NamedTuple):
     Parameters
     ----------
     time_us
-        How long it takes.
+        Its length, in microseconds.
     iterations
         Number of iterations of each job in it.
     staircase

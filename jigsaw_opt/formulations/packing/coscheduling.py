@@ -146,7 +146,7 @@ def coschedule_instance(
     Parameters
     ----------
     server_type
-        Where it runs.
+        Type of its servers.
     members
         Kind and model of each job.
     place

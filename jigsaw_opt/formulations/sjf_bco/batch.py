@@ -117,7 +117,7 @@ def iteration_us(network: BatchNetwork, job: RingJob, servers: int, sharing: int
     network, job
         What runs where.
     servers
-        How many servers the job spans, at least 1.
+        Number of servers that the job spans, at least 1.
     sharing
         Its ``p_j``, at least 1 where it spans several.
     """

@@ -108,7 +108,7 @@ def completion(batch: Batch, schedule: BatchSchedule) -> tuple[int, ...] | None:
     batch
         Jobs and servers.
     schedule
-        Where and when every job runs.
+        Start and servers of every job.
 
     Returns
     -------

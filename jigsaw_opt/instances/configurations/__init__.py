@@ -40,7 +40,7 @@ class Configuration:
     name
         Class that is counted, as ``transformers`` calls it.
     units
-        From input to output.
+        Units from input to output.
     parameter_bytes
         Bytes of one parameter.
     frozen

@@ -24,7 +24,7 @@ class _Sizes:
     rows, before
         Tokens of this stack, and of the stack before it.
     features
-        Of a token when it enters and leaves.
+        Features of a token when it enters and leaves.
     """
 
     rows: int

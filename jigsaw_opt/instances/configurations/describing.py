@@ -184,9 +184,9 @@ class ModelType:
     classes
         What the names of its classes begin with.
     stacks
-        From input to output: an encoder before its decoder.
+        Stacks from input to output: an encoder before its decoder.
     heads
-        By the end of the name of a class.
+        Heads by the end of the name of a class.
     usual
         The end of the name that is taken where ``architectures`` is missing.
     encoders
