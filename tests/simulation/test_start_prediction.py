@@ -22,6 +22,7 @@ from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.taken_over import TakenOver
 from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
 from tests.simulation.cases import SECOND, cluster, job, random_jobs, setting
+from tests.simulation.resumable import CASES, halted
 
 HOUR, DAY = 3600, 86_400
 HOUR_US = HOUR * SECOND
@@ -129,6 +130,18 @@ def test_a_simulation_goes_on_from_a_queue_as_if_it_had_gone_on(policy: str, rem
         finish(then, 40 - len(so_far))
         expected = {one.index: one.finish_us for one in whole.outcome.jobs if one.index not in so_far}
         assert {one.index: one.finish_us for one in then.outcome.jobs} == expected
+
+
+@pytest.mark.parametrize("text", {text.partition(":")[0]: text for text in CASES}.values())
+def test_every_policy_takes_over_jobs_that_run(text: str) -> None:
+    where = CASES[text]()
+    before = halted(text, where, 0.6)
+    queue = queue_of(before, False)
+    running = {index for index, one in queue.jobs.items() if one.share is not None}
+    assert running
+    then = TakenOver(where.under(text), queue, {index: one.done for index, one in queue.jobs.items()})
+    finish(then, len(where.workload.jobs) - before.ended)
+    assert {one.index for one in then.outcome.jobs} >= running
 
 
 def finish(simulation: Simulation, jobs: int) -> None:

@@ -114,7 +114,18 @@ class _KueueScheduler:
         return any(pool.number not in self.pools[flavor] for pool in pools)
 
     def decide(self, observation: Observation) -> Decision:
+        for index in observation.arrived:
+            active = observation.jobs[index]
+            if active.share is not None:  # it ran before the policy began
+                flavor = self._flavor_on(active.job, active.share)
+                self.admitted[index] = flavor, observation.now_us - active.run_us
         return Decision(_Cycles(self, observation).shares())
+
+    def _flavor_on(self, job: TraceJob, share: Share) -> str:
+        """Return the first flavor of the queue of a job that the GPUs are of, or else the first one."""
+        flavors = list(self.queues.queues[self.queue_of(job) or ""].quotas)
+        number = self.setting.pool_of[share.gpus[0]].number
+        return next((flavor for flavor in flavors if number not in self.pools[flavor]), flavors[0])
 
     def state(self) -> Plain:
         rows = [{"job": index, "flavor": flavor, "since_us": since} for index, (flavor, since) in self.admitted.items()]

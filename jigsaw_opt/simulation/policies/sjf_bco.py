@@ -70,17 +70,14 @@ class _SjfBcoScheduler:
 
     def decide(self, observation: Observation) -> Decision:
         self.jobs.update((index, observation.jobs[index].job) for index in observation.arrived)
-        for index in observation.arrived:
-            share = observation.jobs[index].share
-            if share is None:
-                insort(self.waiting, (observation.jobs[index].job.gpus, index))
-            else:  # it ran before the policy began
-                self.placed[index] = share.gpus
-                self._load(index, share.gpus, 1)
-        for index in observation.stopped:
-            insort(self.waiting, (observation.jobs[index].job.gpus, index))
         for index in (*observation.ended, *observation.stopped):
             self._forget(index)
+        for index in dict.fromkeys((*observation.arrived, *observation.stopped)):
+            active = observation.jobs[index]
+            if active.share is None:
+                insort(self.waiting, (active.job.gpus, index))
+            else:  # it ran before the policy began
+                self._place(index, active.share.gpus)
         for index in observation.ended:
             self.jobs.pop(index, None)
         if observation.ended:  # live, jobs may be cancelled that wait
@@ -129,14 +126,19 @@ class _SjfBcoScheduler:
                 if held.hold(self.jobs[index]):
                     break
                 continue
-            gpus = self.placed[index] = tuple(sorted(board.numbers[gpu] for gpu in chosen))
+            gpus = tuple(sorted(board.numbers[gpu] for gpu in chosen))
             free.difference_update(gpus)
-            self._load(index, gpus, 1)
+            self._place(index, gpus)
             board.loads = [self.loads[gpu] for gpu in board.numbers]
             shares.append(Share((index,), gpus))
         started = {index for share in shares for index in share.jobs}
         self.waiting = [one for one in self.waiting if one[1] not in started]
         return shares
+
+    def _place(self, index: int, gpus: tuple[int, ...]) -> None:
+        """Note the GPUs of a job that runs, and its load."""
+        self.placed[index] = gpus
+        self._load(index, gpus, 1)
 
     def _forget(self, index: int) -> None:
         """Take the load of an ended job away; as printed, the loads of a batch only grow.
