@@ -79,6 +79,11 @@ def run_sweep(
         Prints the cells.
     picture
         Draws the rows.
+
+    Returns
+    -------
+    int
+        The exit code.
     """
     from jigsaw_opt.cli.output import ended, flush, note, print_json
     from jigsaw_opt.sweeps.folder import ROWS, TABLES, sweep_into

@@ -83,6 +83,13 @@ def link_profile(workers: int, sizes: Sequence[int], repeats: int, backend: str 
         Bytes, multiples of 4, at least two.
     repeats
         Measurements of each.
+    backend
+        ``gloo`` or ``nccl``.
+
+    Returns
+    -------
+    LinkProfile
+        The samples, and the latency and time a byte that fit those of all-reduces alone.
     """
     samples = run_group(_samples, workers, tuple(sizes), repeats, backend)[0]
     alone = tuple(sample for sample in samples if sample.alone)

@@ -57,6 +57,11 @@ def own_function(name: str, arguments: Mapping[str, Any], place: Place) -> Calla
     place
         Where the entry that names it stands, with the arguments.
 
+    Returns
+    -------
+    callable
+        The function, which takes the arguments.
+
     Raises
     ------
     UsageError

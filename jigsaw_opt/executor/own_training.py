@@ -254,6 +254,11 @@ def own_training(
     seed
         Seed of the job.
 
+    Returns
+    -------
+    tuple of OwnReplica and OwnRecipe
+        The model with its source of batches, and how it trains.
+
     Raises
     ------
     InvalidInputError

@@ -154,6 +154,11 @@ class LiveScheduler:
             in this thread. A decision that comes later is taken by a later step, as far as it still holds, and until
             then what runs goes on. The rest of a step is checking, and takes time in proportion to the jobs.
 
+        Returns
+        -------
+        PlanChange
+            What starts, stops and moves now.
+
         Raises
         ------
         UsageError

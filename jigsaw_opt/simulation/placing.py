@@ -201,6 +201,11 @@ class FreeGpus:
             Numbers of pools that it must not have.
         beside
             Jobs that share the GPUs, which must be able to have them too.
+
+        Returns
+        -------
+        tuple of int or None
+            Numbers of the GPUs.
         """
         if job.gpus > self.count:
             return None

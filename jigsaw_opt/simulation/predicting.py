@@ -52,6 +52,11 @@ def predict_starts(
     stop
         Is asked after each simulation whether to be content with those that there are.
 
+    Returns
+    -------
+    list of StartPrediction
+        For each job, in the order of `jobs`, when it starts in each simulation.
+
     Raises
     ------
     UsageError

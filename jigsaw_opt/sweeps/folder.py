@@ -96,6 +96,11 @@ def sweep_into(
         What is made of the rows.
     report
         Receives each new row, and how many tasks have a row by then.
+
+    Returns
+    -------
+    SweepTables
+        The rows of all tasks that have one, and the summary.
     """
     with Record(folder / ROWS, kind.is_row) as record:
         sweep(tasks, engine, record, lambda row: report(row, len(rows_of(tasks, record))), stopped)

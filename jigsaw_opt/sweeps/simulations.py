@@ -81,6 +81,11 @@ def measure(setting: Setting, with_jobs: bool = False) -> dict[str, Any]:
         What is simulated.
     with_jobs
         Whether ``job_times`` tells the times of all jobs, as `job_times` does.
+
+    Returns
+    -------
+    dict
+        The row of the simulation, without its labels.
     """
     began, cpu = time.monotonic(), time.process_time()
     try:

@@ -1,5 +1,6 @@
 """What failures do to a plan, in words: broken guarantees first, then jobs that stop, as others gain by their
-absence."""
+absence.
+"""
 
 from __future__ import annotations
 

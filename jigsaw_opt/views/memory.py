@@ -33,7 +33,7 @@ class MemoryUse(NamedTuple):
 
 
 def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
-    """Use of each GPU on which a task-graph job holds something, by name and in the cluster's order.
+    """Return the use of each GPU on which a task-graph job holds something, by name and in the cluster's order.
 
     Parameters
     ----------

@@ -94,6 +94,11 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
         Its inputs, which it gets as copies.
     is_timed
         Whether there are backward passes; without them all times are 0.
+
+    Returns
+    -------
+    ForwardOrder
+        Modules and parameters in the order of their first use, and times of the backward pass in microseconds.
     """
     model, order = eager(model), ForwardOrder()
     clock = count()

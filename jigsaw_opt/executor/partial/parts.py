@@ -99,6 +99,11 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
     cuts
         Names of modules in any order, or how many to find so that the parts take about equal time.
 
+    Returns
+    -------
+    ModelParts
+        The cuts in the order of the forward pass, and the bucket of each trained parameter.
+
     Raises
     ------
     UsageError

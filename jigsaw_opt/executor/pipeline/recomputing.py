@@ -37,7 +37,9 @@ def recomputed(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     Parameters
     ----------
     module
-        What is run, with the arguments that follow.
+        What is run.
+    *args, **kwargs
+        Its arguments.
 
     Raises
     ------

@@ -62,6 +62,11 @@ class StashedStage:
         loss
             Loss of its output, at the last stage; None elsewhere.
 
+        Returns
+        -------
+        Tensor
+            The output of the stage; at the last stage the loss.
+
         Raises
         ------
         UsageError

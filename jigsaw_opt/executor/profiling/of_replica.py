@@ -47,6 +47,11 @@ def profile_replica(
         Number of the worker; decides its data.
     most
         Rounds measured at most, where times differ much; None for three times `repeats`.
+
+    Returns
+    -------
+    ModelProfile
+        Times in microseconds and bytes of each segment and each level.
     """
     model = replica.model.to(device)
     places = _told_apart(model.segments)

@@ -86,6 +86,11 @@ def measure(trainee: Trainee, warm_up: int, repeats: int, most: int, gpu_type: s
     gpu_type
         What the device is called.
 
+    Returns
+    -------
+    ModelProfile
+        Times in microseconds and bytes of each segment and each level.
+
     Raises
     ------
     UsageError

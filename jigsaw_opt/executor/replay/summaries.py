@@ -69,6 +69,11 @@ def compared(
         Planned and measured duration of each, at least one block.
     busy_us
         Time of all blocks of a pass, planned and measured.
+
+    Returns
+    -------
+    ReplaySummary
+        Predicted and measured objective in microseconds, relative errors, and shares of time that GPUs are busy.
     """
     cyclic = plan.period_us is not None
     predicted = plan.period_us or max(map(job_end, plan.jobs))

@@ -34,6 +34,11 @@ def timeline(
         Digests by job and worker; empty where the run was interrupted. Then iterations count that all workers ended.
     stages
         What the job in stages did; None where there is none.
+
+    Returns
+    -------
+    Timeline
+        Passes with their origins, and for each job what was measured of its iterations.
     """
     clock = StoppingClock(part.saves for part in parts)
     blocks = {b[:3]: clock.block(b) for part in parts for b in part.blocks}

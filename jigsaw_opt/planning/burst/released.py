@@ -26,6 +26,11 @@ def released_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     limit
         Limit of the amplification of a layer.
 
+    Returns
+    -------
+    BurstPlan
+        One option for each layer; some layers may be above the limit.
+
     Raises
     ------
     UsageError

@@ -48,6 +48,11 @@ def alone(instance: Instance, part: Callable[[float], Options]) -> Alone:
     part
         Options for a share of what there is for it.
 
+    Returns
+    -------
+    Alone
+        The plan, and a period in microseconds that none is below.
+
     Raises
     ------
     InfeasibleError

@@ -42,7 +42,9 @@ def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: flo
     bound
         The bound of the configuration.
     budget
-        The limits; the search ends once only the share `until` of them is left, or nothing gets better.
+        The limits; the search also ends where nothing gets better.
+    until
+        The search ends once only this share of the limits is left, from 0 to 1.
     seed
         Seed of what is random.
     """

@@ -68,6 +68,11 @@ def exact_partition(
     workers
         Threads of the engine.
 
+    Returns
+    -------
+    ExactPartition
+        Layers and copies of each stage, with the time and the bound in seconds a minibatch.
+
     Raises
     ------
     OutOfTimeError

@@ -149,6 +149,11 @@ def partition(
         Bytes of a GPU; None for no limit. Minibatches in flight each keep a version of the weights and activations;
         gradients and optimiser state are there once.
 
+    Returns
+    -------
+    Partition
+        The stages with their GPUs, and times in seconds a minibatch.
+
     Raises
     ------
     UsageError

@@ -91,6 +91,11 @@ def compare(
     grid_us
         Grid of the time shifts; None for one that keeps circles small.
 
+    Returns
+    -------
+    Comparison
+        Times of an iteration of each job, in microseconds, in each of the three ways.
+
     Raises
     ------
     InvalidInputError

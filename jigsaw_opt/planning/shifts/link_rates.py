@@ -132,6 +132,11 @@ def simulate_shared(
         for jobs that never wait.
     iterations, warm_up
         Iterations of each job after those that are not measured, and how many these are; 0 starts at the shift.
+
+    Returns
+    -------
+    SharedRun
+        Mean time of an iteration of each job, in microseconds, and what each has sent.
     """
     runs = [
         _Progress(job, float(shift), drift, float(shift), until=float(shift))

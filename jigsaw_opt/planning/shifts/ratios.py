@@ -127,6 +127,11 @@ def best_ratios(
     start
         A plan of the instance; the common period is no longer than its.
 
+    Returns
+    -------
+    RatioResult
+        The best ratios and the common period, each with a bound; values are mean slow-downs.
+
     Raises
     ------
     UsageError

@@ -1,5 +1,6 @@
 """First in, first out: jobs start in order of submission and run to their end; a job that does not fit holds all
-behind it that could have the same GPUs."""
+behind it that could have the same GPUs.
+"""
 
 from __future__ import annotations
 

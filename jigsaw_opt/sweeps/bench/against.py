@@ -99,6 +99,11 @@ def against(
         Level of significance: how likely chance alone makes any change count as a regression, at most.
     measures
         Some of `COMPARED`; all by default.
+
+    Returns
+    -------
+    Against
+        The changes of each solver, time limit and measure, with their p-values.
     """
     pairs = [(old[row["key"]], row) for row in new if row["key"] in old]
     lines = grouped(pairs, lambda pair: (pair[1]["solver"], pair[1]["time_limit"]))
