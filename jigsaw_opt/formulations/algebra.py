@@ -127,6 +127,7 @@ class AlgebraicModel:
         costs = [0.0] * len(variables)
         for variable, cost in self.problem.objective.items():
             costs[self._column[variable]] = cost
+        # Bounds are rounded outwards, so that floats lose no solution; ``0.0 -`` keeps a bound of 0 from becoming -0.0.
         lower = [_no_greater(v.lowBound) for v in variables]
         upper = [0.0 - _no_greater(-v.upBound) for v in variables]
         builder.add_columns(costs, lower, upper, [v.cat == "Integer" for v in variables])
@@ -177,6 +178,7 @@ class AlgebraicModel:
     def _add_variable(self, name: str, low: int, high: float, category: str) -> pulp.LpVariable:
         variable = self.problem.add_variable(name, low, max(low, high), category)
         self._column[variable] = len(self._column)
+        # A variable with an empty domain gets one value, and a row that nothing meets.
         self.add(low <= high, f"empty_{name}")
         return variable
 

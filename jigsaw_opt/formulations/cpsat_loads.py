@@ -48,7 +48,7 @@ class ServerGroups(Protocol):
 
     @property
     def leaving(self) -> Mapping[int, frozenset[int]]:
-        """Indices of links by group."""
+        """Indices of the links that leave each group."""
 
 
 def fits(operations: Operations) -> bool:

@@ -55,7 +55,7 @@ class LinearProgram:
     values: Floats
 
     def by_column(self) -> tuple[Integers, Integers, Floats]:
-        """Start of every column, row index and value of every coefficient, in the order of columns."""
+        """Return the start of every column, and row and value of every coefficient, in the order of columns."""
         import numpy as np
 
         order = np.lexsort((self.rows, self.columns))

@@ -78,6 +78,7 @@ def _grades(
     for value in values:
         joined = joined_parts(cluster, (link for link in cluster.links if link_has(link, value)))
         part = tuple(joined[server.name] for server in cluster.servers)
+        # Where every part has one server, no job sits on two.
         if len(set(part)) < len(part):
             shared = tuple(server_has(server, value) for server in cluster.servers)
             grades.append(_Grade(value, part, shared))
@@ -89,6 +90,8 @@ def _best(grades: list[_Grade], gpus: Mapping[int, int], slots: int) -> int | No
         room: Counter[int] = Counter()
         servers = Counter(grade.part[s] for s in gpus)
         for s, count in gpus.items():
+            # Several workers on a server use its fabric. Where that is worse than the grade, the server holds one
+            # worker.
             room[grade.part[s]] += count if grade.shared[s] else min(1, count)
         if any(room[part] >= slots and count >= 2 for part, count in servers.items()):
             return grade.value

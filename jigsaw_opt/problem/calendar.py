@@ -106,6 +106,7 @@ class Calendar:
             return moment, moment + period - self.busy_us
         base = start - start % period
         at = bisect_right(self.starts, start - base)
+        # Before the first interval of a period comes the last one of the period before.
         before = self.ends[at - 1] if at else self.ends[-1] - period
         return base + before, base + (self.starts[at] if at < len(self.starts) else self.starts[0] + period)
 
@@ -127,6 +128,7 @@ class Calendar:
         last = phase + end - start
         if last <= self.period:
             return ((phase, last),)
+        # What reaches past the period comes round to its beginning.
         return (phase, self.period), (0, last - self.period)
 
 

@@ -97,7 +97,7 @@ class GpuIndex:
 
     @cached_property
     def places(self) -> tuple[tuple[int, int], ...]:
-        """Of each GPU, the number of its server, and its own number there."""
+        """Number of the server of each GPU, and its own number there."""
         return tuple((s, k) for s, gpus in enumerate(self.of_server) for k in range(len(gpus)))
 
     @cached_property
@@ -107,7 +107,7 @@ class GpuIndex:
 
     @cached_property
     def place_of(self) -> Mapping[str, tuple[int, int]]:
-        """What `places` has of each GPU, by its name."""
+        """Server and own number of each GPU, as in `places`, by its name."""
         return dict(zip(self.names, self.places, strict=True))
 
 

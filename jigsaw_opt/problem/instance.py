@@ -114,7 +114,7 @@ class Instance(_Noting, CheckedPart, definition="#"):
 
     @property
     def data_parallel(self) -> tuple[Job, ...]:
-        """All of its jobs, for whoever takes data-parallel ones alone.
+        """The data-parallel jobs, which must be all jobs of the instance.
 
         Raises
         ------

@@ -208,6 +208,7 @@ class Operations:
             jobs = self.instance.jobs
             return min((job.pace_us * job.iterations for job in jobs if job.pace_us is not None), default=None)
         deadlines = [deadline for deadline in self.deadlines if deadline is not None]
+        # A job without a deadline may end at any time, which leaves the objective open.
         if len(deadlines) < len(self.deadlines):
             return None
         return max(deadlines) if self.objective == "makespan" else sum(map(mul, self.weights, deadlines))

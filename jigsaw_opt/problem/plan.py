@@ -127,7 +127,7 @@ class Phase:
 
     @property
     def cycle_us(self) -> int:
-        """Its period, for whoever takes phases that have one.
+        """The period of a phase that has one, in microseconds.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Phase:
 
     @property
     def count(self) -> int:
-        """How often it takes place, for whoever takes phases that end.
+        """Number of repetitions of a phase that ends.
 
         Raises
         ------
@@ -153,12 +153,12 @@ class Phase:
 
     @property
     def last_start_us(self) -> int:
-        """When its last repetition begins, in microseconds."""
+        """Start of its last repetition, in microseconds."""
         return self.start_us + (self.count - 1) * (self.period_us or 0)
 
     @property
     def end_us(self) -> int:
-        """When the last operation of its last repetition ends, in microseconds."""
+        """End of the last operation of its last repetition, in microseconds."""
         return max(map(self.end_of, self.jobs), default=self.last_start_us)
 
     def end_of(self, job: JobPlan | ShapedJobPlan) -> int:
@@ -284,7 +284,7 @@ class Plan:
 
     @property
     def data_parallel(self) -> tuple[JobPlan, ...]:
-        """All of its jobs, for whoever takes data-parallel ones alone.
+        """The data-parallel jobs, which must be all jobs of the plan.
 
         Raises
         ------

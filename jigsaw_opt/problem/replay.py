@@ -269,7 +269,7 @@ class Replay:
 
     @property
     def timeline(self) -> Timeline:
-        """What happened when, of a plan that does not say how often phases are repeated; errors as of `summary`."""
+        """The measured times of a plan that does not say how often phases are repeated; errors as of `summary`."""
         assert self.summary, "it has one, or an error was raised"
         return self.phases[0].timeline
 
@@ -280,7 +280,7 @@ class Replay:
 
     @property
     def measured_us(self) -> int | None:
-        """The same by what was measured; None where some end is not known."""
+        """The measured makespan or period; None where some end is not known."""
         ends = [phase.measured_end_us for phase in self.phases]
         known = [end for end in ends if end is not None]
         return max(known) if len(known) == len(ends) else None

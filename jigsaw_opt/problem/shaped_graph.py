@@ -79,7 +79,7 @@ class ShapedGraph:
 
     @cached_property
     def blocks_of(self) -> tuple[tuple[int, ...], ...]:
-        """By slot, the blocks that it takes part in."""
+        """``blocks_of[slot]``: numbers of the blocks that the slot takes part in."""
         return tuple(
             tuple(block for block in range(self.blocks) if slot in self.takes_part[block])
             for slot in range(len(self.shape.slots))

@@ -134,7 +134,7 @@ class TraceJob:
 
     @property
     def duration_us(self) -> int | None:
-        """How long it runs on the GPUs that it asks for, where it states no more than that."""
+        """Duration on the GPUs that it asks for, in microseconds, where it states no more than that."""
         unit_us = DURATION_UNITS_US.get(self.model)
         return None if unit_us is None or self.iterations is None else self.iterations * unit_us
 

@@ -96,7 +96,7 @@ class WorkerJobs:
         return resources.transfers_over(self.model, self.jobs, self.paces, links)
 
     def load(self, g: int) -> Expression:
-        """Work of a GPU."""
+        """Return the work of all data-parallel jobs on a GPU, as a linear expression in microseconds."""
         total: Expression = 0
         for it in self.jobs:
             if g in it.here:

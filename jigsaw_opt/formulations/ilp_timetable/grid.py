@@ -13,7 +13,7 @@ __all__ = ["objective_step", "time_step"]
 def objective_step(operations: Operations) -> int:
     """Return a number of which the objective of every plan without needless waiting is a multiple, in microseconds.
 
-    That is what divides every time, and for a weighted sum the greatest common divisor of the weights once more.
+    That is the step of all times; for a weighted sum, it is multiplied by the greatest common divisor of the weights.
     """
     step = time_step(operations)
     return step if operations.objective == "makespan" else step * gcd(*(job.weight for job in operations.jobs))

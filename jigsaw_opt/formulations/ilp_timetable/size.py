@@ -134,6 +134,7 @@ def _add_disjoint(size: ProgramSize, times: int, one: _Sequence, two: _Sequence)
     pairs, certain = times * one.number * two.number, times * one.certain * two.certain
     size.columns += pairs
     size.rows += 2 * pairs
+    # A row of 3 and a row of 4 variables for each pair, besides the terms of ends that are sums.
     size.coefficients += 7 * pairs + times * (one.terms * two.number + two.terms * one.number)
     # Of pairs with an operation that may take no time: whether they meet and last.
     size.columns += pairs - certain

@@ -102,6 +102,7 @@ def sharing(spreads: Sequence[Spread]) -> tuple[int, ...]:
     for a job on one server.
     """
     across = [sum(count > 0 for count in spread) > 1 for spread in spreads]
+    # Only jobs on several servers use links out of a server, so only these meet there.
     meeting = [sum(many and count > 0 for many, count in zip(across, column)) for column in zip(*spreads, strict=True)]
     return tuple(
         max(total for total, count in zip(meeting, spread, strict=True) if count) if many else 0
@@ -170,5 +171,6 @@ def overestimate(batch: Batch) -> Fraction:
 
 def _iteration_us(network: BatchNetwork, job: RingJob, servers: int, bandwidth: Fraction) -> Fraction:
     part = Fraction(job.gradient * (job.workers - 1), job.workers)
+    # Reduce-scatter and all-gather move the part once each, and what is received by the former is added up.
     exchange = 10**6 * part * (2 / bandwidth + Fraction(1, network.reduction))
     return exchange + servers * network.overhead_us + job.forward_us * job.samples + job.backward_us

@@ -46,6 +46,7 @@ class BatchProgress:
     def copy(self) -> BatchProgress:
         """Return the same state, which goes its own way from here."""
         twin = BatchProgress(self.batch)
+        # Speeds follow from the batch alone, so copies share those that are known.
         twin.clock, twin._speeds = self.clock, self._speeds
         twin.running, twin.ends, twin._left = dict(self.running), dict(self.ends), dict(self._left)
         return twin
@@ -64,8 +65,9 @@ class BatchProgress:
         self._left[job] = self.batch.jobs[job].iterations
 
     def to_next_end(self, until: int) -> bool:
-        """Go on until a job ends, but not beyond the beginning of slot `until`; returns whether one did."""
+        """Go on until a job ends, but not beyond the beginning of slot `until`, and return whether one did."""
         speeds = self._current_speeds()
+        # Speeds change only when a job ends or starts, so all slots up to then are passed at once.
         first = min((ceil_div(self._left[job], rate) for job, rate in speeds.items() if rate), default=None)
         ends = first is not None and self.clock + first <= until
         self._go_on(speeds, first if ends and first is not None else until - self.clock)

@@ -49,7 +49,7 @@ class Report:
         self.note(Problem(_path(place), message, hint))
 
     def note(self, problem: Problem) -> None:
-        """Note a problem; see `add`."""
+        """Note a problem that has its path already; see `add` for the error."""
         if len(self.problems) == _MOST_PROBLEMS:
             stopped = Problem(
                 problem.path, f"nothing is looked at from here: {_MOST_PROBLEMS} problems are listed before"
