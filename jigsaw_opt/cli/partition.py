@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.partition import Level, Partition
 
 _CONTIGUOUS_SHARE = 0.5
-"""Of the time limit with --non-contiguous, for the contiguous placement that the search begins with."""
+"""Share of the time limit for the contiguous placement that a search with --non-contiguous begins with."""
 HELP = "cut a profiled model into the stages of a pipeline"
 
 

@@ -26,7 +26,7 @@ FEWEST_ANSWERS = 20
 _ALIKE_US = 600_000_000
 """Waits well below this are alike."""
 _SUREST = 0.3
-"""Is added to the width, as a difference of logarithms, that is the unit of errors."""
+"""Added to the width, as a difference of logarithms, which is the unit of errors."""
 _PREDICTOR = "jigsaw_opt.simulation.predicting:predict_start_live"
 """The simulation stands on this room; so it is found by name, as policies are."""
 

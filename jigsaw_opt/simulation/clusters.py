@@ -26,7 +26,7 @@ _GPU_TYPE = "gpu"
 _GPU_MEMORY = 16 * 10**9
 _FABRIC_BANDWIDTH = 12 * 10**9
 LINK_BANDWIDTH = 1_250_000_000
-"""Of a server's link where nothing is stated, in bytes a second: 10 Gb/s."""
+"""Bytes a second of a server's link where nothing is stated: 10 Gb/s."""
 _MOST_GPUS = 1_000_000
 
 

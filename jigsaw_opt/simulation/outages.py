@@ -14,7 +14,7 @@ from jigsaw_opt.problem.cluster import Cluster
 __all__ = ["CHECKPOINT_US", "Failures", "ListedEvents", "OutageEvent", "RandomEvents", "down_gpu_us", "server_outages"]
 
 CHECKPOINT_US = 1_800_000_000
-"""Between two checkpoints of a job where nothing else is said: half an hour, chosen here."""
+"""Time between two checkpoints of a job where nothing else is said: half an hour, chosen here."""
 
 
 class OutageEvent(NamedTuple):

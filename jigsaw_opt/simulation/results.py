@@ -37,7 +37,7 @@ _JOBS = (
 )
 _ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_s", "policy_us")
 _DIGITS = {"iterations_done": 6, "fairness": 4, "slowdown": 4}
-"""Behind the point, of the columns that are neither times nor counts."""
+"""Decimals of the columns that are neither times nor counts."""
 
 
 def jobs_of(setting: Setting, outcome: SimulationOutcome) -> DataTable:

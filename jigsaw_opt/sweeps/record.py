@@ -24,7 +24,7 @@ IsRow: TypeAlias = Callable[[Mapping[str, Any]], bool]
 _START = b'{"key"'
 _HINT = "take another folder, or delete the line, and its task runs again"
 _LARGEST = 1e100
-"""Of a number: means and ratios of many are finite too."""
+"""Largest absolute value of a number: means and ratios of many are finite too."""
 
 
 class Record:

@@ -32,7 +32,7 @@ _HIDDEN = ("key",)
 _MEASURES = frozenset(field.name for field in fields(SimulationSummary))
 _JOB_TIMES = "job_times"
 _JOBS = "\n" + _JOB_TIMES
-"""What makes the inputs of a simulation others where the times of its jobs are told."""
+"""Added to the inputs of a simulation, so that its key differs where the times of its jobs are told."""
 
 
 def simulations(

@@ -10,7 +10,7 @@ _FIRST = ("#4094d8", "#e69f00", "#00a67a", "#cc79a7", "#f0e442", "#e06a1a", "#56
 """After Okabe and Ito (2008), https://jfly.uni-koeln.de/color/, the dark ones lighter."""
 _GOLDEN = 0.61803398875
 _LUMINANCES = (0.30, 0.55, 0.22)
-"""In turn, so that neighbours differ to those who do not see their hues; black text has at least 5:1 on each."""
+"""Luminances in turn: neighbours differ without their hues, and black text has a contrast of at least 5:1."""
 GREY = "#9a9a9a"
 """No job has it unless it is to stand back."""
 

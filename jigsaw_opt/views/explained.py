@@ -34,7 +34,7 @@ TITLES: dict[StepKind, str] = {
 _MOST_INTERVALS = 100_000
 """A picture with more is not explained by itself: that would take longer than to draw it."""
 _MOST_STEPS = 50_000
-"""Of all chains of a picture: then the jobs that are not explained yet, which end before the others, have none."""
+"""Most steps of all chains of a picture; jobs that are left then, which end before the others, have none."""
 _MOST_WAITS = 5
 
 

@@ -27,7 +27,7 @@ _MOST_US = 2**63
 _HOUR_US = 3_600_000_000
 _UNITS = ((1000, "ms"), (1_000_000, "s"), (60_000_000, "min"), (_HOUR_US, "h"), (24 * _HOUR_US, "days"))
 _TICKS = 10
-"""The axis is in the largest unit of which it has so many."""
+"""Least number of units on the axis, which is in the largest unit that has as many."""
 
 
 def drawn_image(

@@ -20,7 +20,7 @@ __all__ = ["simulation_html"]
 _BINS = 600
 _SERVER_BINS = 200
 _WAITS = 10
-"""Jobs in the table of the longest waits."""
+"""Number of jobs in the table of the longest waits."""
 _HOUR_US = 3_600_000_000
 _Interval = tuple[int, int, float]
 """Beginning, end, and the value that holds between them."""

@@ -22,7 +22,7 @@ from jigsaw_opt.problem.costs import contributors
 __all__ = ["GradientAverage", "ParameterRun", "Turn", "broadcast", "runs_of"]
 
 Turn = Callable[[int, bool, bool], AbstractContextManager[None]]
-"""In what the exchange of a run stands: by bucket, and whether the run is its first and its last one."""
+"""Makes the turn of the exchange of a run: from its bucket, and whether it is the bucket's first and last one."""
 
 RUN_BYTES = 25 * 2**20
 """Most gradient bytes of one exchange, if it has more than one parameter: as in `DistributedDataParallel`."""

@@ -30,7 +30,7 @@ __all__ = ["measure_any", "profile", "told_wide"]
 _BATCHES = 8
 """How many batches of a loader are used, in turn."""
 _RATE = 1e-6
-"""Of the optimiser where none is given: steps so small that the loss stays a number take as long as any other."""
+"""Learning rate where no optimiser is given: steps so small keep the loss finite and take as long as others."""
 
 
 def profile(

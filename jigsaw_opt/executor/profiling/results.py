@@ -21,7 +21,7 @@ from jigsaw_opt.problem.model import Model, Segment
 __all__ = ["LevelProfile", "ModelProfile", "SegmentProfile", "is_wide"]
 
 _WIDE = 0.2
-"""Interquartile range over the median."""
+"""Interquartile range over the median above which times differ much."""
 
 
 def is_wide(times: Spread) -> bool:

@@ -24,7 +24,7 @@ _RATES = (1e-2, 1e-3, 1e-4)
 _STEPS = 5
 _RISE = 10
 _DENORMAL = 1e-40
-"""In single precision."""
+"""A denormal number in single precision."""
 
 
 @contextmanager

@@ -20,7 +20,7 @@ else:
 __all__ = ["AnyStore", "HashStore", "LinkOrder", "PrefixStore", "Store", "TCPStore", "Windows"]
 
 _LEAD = 2
-"""Windows of a cyclic plan that processes may begin before the first one has: enough to hide the message."""
+"""Windows of a cyclic plan that processes may begin ahead of the first process: enough to hide the message."""
 
 
 class Store:

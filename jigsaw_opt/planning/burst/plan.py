@@ -14,7 +14,7 @@ __all__ = ["BurstPlan", "amplification", "layer_us", "require_limit", "widest_pl
 _SHORT_US = 300.0
 """Layers of at most so many microseconds on one GPU are under no limit, as in the released planner."""
 _TOLERANCE = 1e-9
-"""By how much, relative to the limit, rounding may lift an amplification."""
+"""Relative error of rounding by which an amplification may exceed its limit."""
 
 
 @dataclass(frozen=True)

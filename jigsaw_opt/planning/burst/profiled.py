@@ -15,13 +15,13 @@ from jigsaw_opt.problem.layers import LayerGraph
 __all__ = ["BurstSetting", "measured_costs", "profiled_costs"]
 
 _BYTES = 4
-"""Of a number in DeepPool's profiles."""
+"""Bytes of a number in DeepPool's profiles."""
 _LATENCY_US = 40
-"""Of moving anything, each way."""
+"""Microseconds of latency of moving anything, each way."""
 _FIXED = ("ReLU1d", "ReLU2d", "flatten", "BatchNorm2d")
 """Layers that stay on the GPUs of the layer before."""
 _PENALTY = 1000
-"""What moving the input of one of these is multiplied by, so that no plan does it."""
+"""Factor on the time of moving the input of one of these layers, so large that no plan does it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.result import Result, Status
 __all__ = ["Alone", "alone"]
 
 _MORE = 3.0
-"""Where its share gives no plan, the foreground gets so many times it once more."""
+"""Where its share of the limits gives no plan, the foreground gets this multiple of it once more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ __all__ = ["ExactHoles"]
 
 _FOREVER_SECONDS = 1e9
 _ROUNDING = 1e-3
-"""Bounds of the engine are floats of whole numbers."""
+"""Tolerance for the engine's bounds, which are floats of whole numbers."""
 
 
 class ExactHoles:

@@ -25,9 +25,9 @@ from jigsaw_opt.text import suggestion
 __all__ = ["fill"]
 
 _FOREGROUND_SHARE = 0.2
-"""Of the limits, what the foreground alone may take."""
+"""Share of the limits for the plan of the foreground alone."""
 _CAPS_SHARE = 0.2
-"""Of the time, for the most iterations that each background job may have."""
+"""Share of the time for caps: the most iterations that each background job may have."""
 
 
 def fill(

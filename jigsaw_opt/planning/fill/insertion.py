@@ -35,7 +35,7 @@ from jigsaw_opt.solvers.correct import require_correct
 __all__ = ["insert"]
 
 _MOST_ITERATIONS = 32
-"""Of the foreground in a period."""
+"""Most iterations of the foreground in a period."""
 _SHORTEST = 24
 """Lengths of holes that are tried beside the corners: iterations are whole, and few holes may do better with others."""
 

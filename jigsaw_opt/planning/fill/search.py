@@ -27,7 +27,7 @@ from jigsaw_opt.solvers.solving import solving
 __all__ = ["Filled", "Limits", "VectorSearch"]
 
 _MOST_VECTORS = 4096
-"""Of so many vectors, each is asked for where it could still be best."""
+"""Up to this number of vectors, each one that could still be best is tried."""
 _MOST_OPERATIONS = 1000
 """`auto` is asked where no plan has more blocks and transfers."""
 _PACKING, _EXACT = 0.3, 0.5

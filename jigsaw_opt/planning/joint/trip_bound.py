@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["StageTrips", "completes"]
 
 _MOST_STATES = 2_000_000
-"""Spans of stages times levels that one pass goes through at most."""
+"""Most spans of stages times levels that one pass goes through."""
 _LEVELS, _SPREAD = 24, 3
 """Levels at most, and the part of the shortest round trip that they are to cover."""
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["VirtualBound"]
 
 _MOST_LITERALS = 2500
-"""Of the model with whole layers; above that, divisible layers lose little."""
+"""Most literals of the model with whole layers; with more, divisible layers lose little."""
 _UNITS = 1.0
 """Deterministic units of the engine for each model at most: some seconds."""
 _MOST_PARTS = 2**53

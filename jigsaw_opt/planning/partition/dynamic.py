@@ -22,7 +22,7 @@ __all__ = ["LevelStage", "LevelTable", "partition_levels"]
 _BLOCK = 192
 """Columns that are gone through at once, so that they stay in the processor's cache."""
 _MOST_BYTES, _MOST_STEPS = 2 * 10**9, 10**8
-"""Of the tables of a level, and steps of the dynamic program there, which take minutes."""
+"""Most bytes of the tables of a level, and most steps of its dynamic program, which take minutes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["PiperPlan", "PiperStage", "piper_plan"]
 
 _LIMITS = (1.001, 1.01, 1.05, 1.2, 1.5, 2.5)
-"""Of the time of a plan, as multiples of what the work alone takes."""
+"""Limits of the time of a plan that are tried, as multiples of what the work alone takes."""
 _ROUNDING = 1e-9
 _MOST_CELLS = 200_000_000
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["RotationProblem", "Rotations", "best_rotations"]
 
 _EXACT = 1e-9
-"""What floating-point sums of excess are taken to agree in."""
+"""Sums of excess that differ by less are taken for equal: it is rounding of floats."""
 _STARTS = 8
 MOST_NODES = 1_000
 """Nodes of the branch and bound that are expanded."""

@@ -14,7 +14,7 @@ __all__ = ["Measured", "ThroughputModel", "fit"]
 _TINY = 1e-8
 _STEPS = 60
 _FLOOR = 1e-9
-"""Keeps parameters where they are that no measurement tells anything of."""
+"""Added to the diagonal of the normal equations; keeps parameters in place of which no measurement tells anything."""
 _ENOUGH = 1e-4
 """Relative gain of a step at which the fit ends."""
 _STUCK = 1e6

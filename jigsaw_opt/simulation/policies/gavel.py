@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["GAVEL"]
 
 _ROUND_US = 360_000_000
-"""Between decisions where the simulation has no rounds."""
+"""Time between decisions where the simulation has no rounds."""
 _DIGITS = 5
-"""Of a share of time; less is the engine's noise."""
+"""Decimals of a share of time; further ones are the engine's noise."""
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ __all__ = ["JIGSAW", "JigsawScheduler"]
 _CANDIDATES = 4.0
 """Jobs are packed from the front of the queue until they would keep so many times all GPUs busy."""
 _ON = " on "
-"""Between a model and the types of GPU that it may have."""
+"""Separates a model and the types of GPU that it may have."""
 _RULES = ("free", *(name for name in CHOICES if name != "free"))
 
 
