@@ -159,6 +159,9 @@ class _DualSearch:
         return _PricedWork(cost, once, moment, overflow, intervals, free_interval)
 
     def _overflow(self, data: JobData, prices: PriceVector) -> int:
+        # A job has at most one worker on each GPU. Where more blocks are cheapest on a class than it has GPUs, the
+        # others cost more, by at least the difference to their second cheapest class. The smallest of these differences
+        # are added up, so that the bound holds whichever blocks these are.
         regrets: dict[int, list[int]] = {}
         for d in data.job.rule.multiset or ():
             offers = sorted(

@@ -203,6 +203,8 @@ def pair_inequalities(
 def _completions(one: Chain, other: Chain) -> list[tuple[int, int]]:
     """Return the completion times of both jobs in all schedules that no other dominates, by ascending first one."""
     row: list[list[Label]] = []
+    # Row i has the states in which the first job has done i steps; entry k of it, those with k steps of the other job.
+    # A label has four numbers of each job (see `Chain.proceed`), and when GPU and link are free.
     for i in range(one.size + 1):
         before, row = row, []
         for k in range(other.size + 1):
@@ -247,6 +249,7 @@ def _undominated(labels: set[Label]) -> list[Label]:
     for column in table.T:
         dominates &= (column[:, None] <= column[None, :]).astype(bool)
     kept: list[Label] = [tuple(row) for row in table[~dominates.any(axis=0)].tolist()]
+    # The minimum of two labels in every number dominates both, so the completion times remain lower bounds.
     while len(kept) > _MOST_LABELS:
         kept = [tuple(map(min, *kept[k : k + 2])) if k + 1 < len(kept) else kept[k] for k in range(0, len(kept), 2)]
     return kept

@@ -141,6 +141,7 @@ class DisjunctiveSet:
         number = 0
         while heap and number < _MOST_NODES and not budget.spent:
             node = heapq.heappop(heap)
+            # Every plan is in one of the open branches, so the least of their bounds holds for all plans.
             yield Bound(node.bound, self._proof((node, *heap)), partial(_deadlines, (node, *heap)))
             done = sum(map(len, node.groups))
             if done == len(self.jobs):

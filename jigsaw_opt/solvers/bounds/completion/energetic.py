@@ -85,6 +85,7 @@ class _EnergeticResource:
         """Return by how much a mixture of completion times exceeds the capacity between any two moments."""
         import numpy as np
 
+        # Rows are starts of intervals, columns are their ends.
         excess = -self.capacity * (moments[None, :] - moments[:, None])
         for job, end, share in checking_deadline(mixture):
             if job in self.profiles:
@@ -164,6 +165,8 @@ class _ConvexifiedMaster:
         self._completions: dict[tuple[int, int], None] = {}
         self._scale = float(max(1, *self._own))
         builder = ProgramBuilder()
+        # Rows in order: the shares of the completion times of each job add up to 1; the inequalities, scaled to factors
+        # of sum 1; and the intervals, as they are added. Times are in units of `_scale`.
         builder.add_rows(NO_ENTRIES, [1.0] * len(self._own), 1.0)
         builder.add_rows(NO_ENTRIES, [self._least(row) for row in self._rows], inf)
         self._engine = HighsEngine(builder.program())
@@ -225,6 +228,7 @@ class _ConvexifiedMaster:
         intervals = [
             (interval, int(Fraction(-dual * self._scale) * UNIT / self._capacity(interval)))
             for interval, dual in zip(self._intervals, duals[len(self._rows) :], strict=True)
+            # An interval limits its load from above, so its multiplier is not positive.
             if dual < 0
         ]
         return within_weights(self._weights, rows), intervals

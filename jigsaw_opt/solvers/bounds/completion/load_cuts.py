@@ -102,6 +102,7 @@ class LoadCuts:
             return
         import numpy as np
 
+        # Floating point only selects the sets; their inequalities are added up in integers.
         jobs, heads, work, offsets = np.array(self._fragments, dtype=float).T
         moments = np.array(completions)[jobs.astype(int)] - offsets / (2 * work)
         order = np.argsort(moments, kind="stable")

@@ -65,6 +65,7 @@ class CompletionProgram:
 
     def add(self, row: Inequality) -> None:
         """Add an inequality; it counts from the next `solve` on."""
+        # The engine sees factors of sum 1 and times in units of `_scale`, which suits its tolerances.
         total = sum(row.factors.values())
         jobs = sorted(row.factors)
         least = float(Fraction(row.least, total)) / self._scale

@@ -221,6 +221,8 @@ class _Program:
         self._packing = packing
         self._known: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
         builder, count = ProgramBuilder(), len(packing.demands)
+        # Column 0 is the share of all demands that is packed, at most 1, and is maximised. Patterns come as further
+        # columns: they cover that share of each demand, and use no more bins of each type than there are.
         (part,) = builder.add_columns([-1.0], upper=1.0)
         asked = Entries(range(count), [part] * count, [-float(demand) for demand in packing.demands])
         builder.add_rows(asked, [0.0] * count, inf)

@@ -176,6 +176,7 @@ def fewest_groups(groups: Sequence[ServerGroup], data: JobData, allowed: frozens
         Indices of the classes of GPUs that may be used.
     """
     rooms = sorted(((group.room(data.job_class, allowed), group.number) for group in groups), reverse=True)
+    # Groups with most room come first, so no other choice needs fewer.
     left, fewest = data.job.slots, 0
     for room, count in rooms:
         if room and room * count >= left:

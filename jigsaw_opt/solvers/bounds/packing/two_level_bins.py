@@ -214,6 +214,7 @@ class TwoLevelBinType:
                         held.append(each_room * groups)
                         spent = self._spent_on(one, data)
                         uses[k].append(spent * groups)
+                        # No group can hold two jobs that each take more than half of the time of its links.
                         if 2 * spent > len(one.links) * capacity:
                             large[k].append(groups)
                 model.add(sum(held) >= amount)
