@@ -28,6 +28,7 @@ def depth(job: CheckedJob) -> Iterator[Violation]:
             yield from _coverage(job, 1, levels, path)
         else:
             yield from _multiset(job, levels, path)
+    # Totals over all iterations mean nothing where some are missing.
     if len(table) != len(job.plan.iterations) or len(table) != job.job.iterations:
         return
     if isinstance(rule, DepthPlugin):

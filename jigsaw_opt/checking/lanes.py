@@ -112,6 +112,7 @@ def _later(one: _Use, other: _Use) -> _Use:
 def _clashes(uses: list[_Use]) -> Iterator[tuple[_Use, _Use]]:
     """Yield each use that starts before an earlier one has ended, with the one that ends last of those."""
     uses.sort()
+    # The running maximum of the ends: a use clashes with some earlier one if it does with that one.
     for use, holder in zip(uses[1:], accumulate(uses, _later), strict=False):
         if use.start_us < holder.end_us:
             yield use, holder
@@ -124,6 +125,7 @@ def _clashes_modulo(uses: list[_Use], period_us: int) -> Iterator[tuple[_Use, _U
         start = use.start_us % period_us
         moved[use._replace(start_us=start, end_us=start + use.end_us - use.start_us)] = use
     found = dict(_clashes(list(moved)))
+    # What reaches past the period comes round to its beginning; the use that ends last reaches furthest.
     last = max(moved, key=_end, default=None)
     for use in sorted(moved):
         if last is None or use.start_us >= last.end_us - period_us:

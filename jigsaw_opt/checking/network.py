@@ -73,11 +73,13 @@ class RouteFinder:
             return None
         links: set[int] = set()
         for one, next_one in zip(ring, ring[1:] + ring[:1]):
+            # A route is the one that is found from the server that stands first in the cluster.
             route = self._route(min(one, next_one), max(one, next_one))
             if route is None:
                 return None
             links.update(route)
         used = [self._cluster.links[number] for number in links]
+        # A fabric is used where two or more workers are on the server.
         shared = [self._cluster.servers[server] for server, workers in counts if workers >= 2]
         rates = [link.bandwidth for link in used] + [server.fabric_bandwidth for server in shared]
         latencies = [link.latency_us for link in used] + [server.fabric_latency_us for server in shared]
@@ -131,6 +133,8 @@ class RouteFinder:
         def passed(names: Sequence[str]) -> tuple[str, tuple[bool, ...]]:
             return names[-1], tuple(not group.isdisjoint(names) for group in groups)
 
+        # Breadth first, all walks of one length at a time: to each name, with the same groups passed, only the least
+        # sequence of names is kept.
         walks = {passed([start]): ([start], list[int]())}
         known = set(walks)
         while walks:

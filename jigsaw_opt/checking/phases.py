@@ -86,6 +86,7 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
     for phase in phases:
         for job in phase.jobs:
             parts[job.job.name].append((phase, job))
+    # A job that may not move keeps its memory in the phases between those that it is in.
     staying = {name: found for name, found in parts.items() if asked[name].restart_us is None}
     if plan.is_phased:
         yield from document.of_the_instance(instance, plan)
@@ -242,6 +243,7 @@ def _promised(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[V
     for name, found in parts.items():
         job = asked[name]
         for checked, part in found:
+            # In plans that list all iterations or are cyclic, `of_jobs` has checked the release of each operation.
             start = checked.phase.start_us + _first_start_us(part) if checked.phase.is_counted else job.release_us
             if start < job.release_us:
                 message = f"starts at {start}, before the release of the job at {job.release_us}"
@@ -287,6 +289,7 @@ def _resting(parts: Sequence[_Job]) -> _Job:
     for part in parts:
         for iteration in part.plan.iterations if isinstance(part, CheckedJob) else ():
             for worker, block in enumerate(iteration.blocks[: len(levels)]):
+                # A level that the model does not have is reported elsewhere.
                 if block.level <= last.terms.depth:
                     levels[worker] = max(levels[worker], block.level)
     deepest = Iteration(tuple(Block(level, 0, 0) for level in levels), ())

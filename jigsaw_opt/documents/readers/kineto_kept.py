@@ -144,6 +144,7 @@ class _Storages:
 
     def __init__(self, parameters: Iterable[_Shape]) -> None:
         self.kept: dict[object, int] = {}
+        # A weight may be read transposed.
         self._parameters = {each for shape in parameters for each in (shape, shape[::-1])}
         self._outputs: list[tuple[Tensor, object, int]] = []
         """Of all operations so far, the storage of each and its bytes."""
@@ -164,6 +165,7 @@ class _Storages:
             elif origin is not None or tensor.kind in BYTES:
                 found.append((tensor, *(origin or (("outside", tensor.numbers, tensor.kind), tensor.size))))
         found.reverse()
+        # A view and an operation in place put out the storage that they read.
         shared = _VIEWS.fullmatch(node.kind) or node.maker.name.endswith("_")
         outputs = [
             (one, *(found[0][1:] if shared and found else (next(self._fresh), one.size)))
@@ -202,6 +204,8 @@ class _Storages:
     ) -> None:
         if _VIEWS.fullmatch(node.kind) or _NOTHING.fullmatch(node.kind):
             return
+        # A node keeps its output, or what its own backward operations read, or the other factor of its product; of any
+        # other node all that its maker read counts as kept.
         own = [one for one in node.inside if "_backward" in one.name]
         products = [one for one in node.inside if one.name in _MULTIPLY and tensors_of(one)]
         if _OUTPUT.fullmatch(node.kind) and outputs:

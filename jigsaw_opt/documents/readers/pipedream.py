@@ -208,6 +208,8 @@ def _cuts(graph: _ProfileGraph, active: list[str]) -> set[str]:
     """
     position = {name: index for index, name in enumerate(active)}
     sinks = graph.sinks()
+    # Place of the last node that an edge leads to from each node; a sink reaches behind all of them, so no later node
+    # is one that all paths pass through.
     reach = [len(active) if name in sinks else 0 for name in active]
     last_source = 0
     for head, index in position.items():
