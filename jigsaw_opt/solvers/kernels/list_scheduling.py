@@ -155,6 +155,8 @@ def deal_levels(graph: Graph, given: ListInput, state: ListScheduleState, j: int
         order[k] = s
     for n in range(slots):
         low = 0
+        # A GPU that admits a deep level admits all shallower ones, so taking levels in descending order never fails
+        # later.
         while cap[group + order[low]] < asked[at + n]:
             low += 1
         level[at + order[low]] = asked[at + n]
@@ -477,6 +479,7 @@ def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt
             j, at, start[p], sequence[scheduled[0]] = job[p], table_at[group[p]], now, p
             scheduled[0] += 1
             transfer = first_operation[p] + slots[j]
+            # A transfer is ready once the last block that contributes to it has its bucket.
             for b in range(min(level[p], buckets[j])):
                 if now + table[at + b] > start[transfer + b]:
                     start[transfer + b] = now + table[at + b]

@@ -235,6 +235,7 @@ def together(given: InsertionInput, state: InsertionState, b: int, moment: int, 
     """
     first, settled, n = given.link_at[b], 0, 0
     links = given.link_at[b + 1] - first
+    # The start is common to all links once as many in a row agree on it as there are.
     while settled < links and duration > 0:
         start, state.link_cursor[n] = gap(state, state.link_cursor[n], moment, duration)
         settled = settled + 1 if start == moment else 1
@@ -298,6 +299,7 @@ def try_window(given: InsertionInput, state: InsertionState, k: int, b: int, rel
     for n in range(given.link_at[b + 1] - given.link_at[b]):
         state.link_cursor[n] = given.link[given.link_at[b] + n]
     for i in range(given.iterations[k]):
+        # Every iteration that is left takes `least` at least, so this window cannot end before `most` any more.
         if barrier + (given.iterations[k] - i) * least >= most:
             return state.beyond[0]
         at = i * (slots + buckets + 1)
@@ -413,6 +415,7 @@ def end_at(given: InsertionInput, state: InsertionState, k: int, b: int, release
     beyond = state.beyond[0]
     if earliest_end(given, state, k, b) >= most:
         return beyond
+    # GPUs that admit every level come first. Only where they are too few, others must admit the levels in some order.
     if not choose(given, state, k, b, given.depth[k]):
         shallowest = given.need[given.need_at[k] + given.slots[k] - 1]
         if not choose(given, state, k, b, shallowest) or not deep_enough(given, state, k):
@@ -444,11 +447,13 @@ def best_window(given: InsertionInput, state: InsertionState, k: int, release: i
     """
     survey(given, state, k, release)
     best, found, final = state.beyond[0], -1, given.reserve_at[k]
+    # An early end found first lets the lower bounds of the other windows reject them.
     first = most_promising(given, state, k, given.window_at[k], final)
     if first >= 0:
         best = end_at(given, state, k, first, release, best)
         found = first if best < state.beyond[0] else -1
     for n in range(given.window_at[k], given.window_at[k + 1]):
+        # Windows in reserve are tried only where no other one admits the job.
         if n == final and found >= 0:
             break
         b = given.window[n]
@@ -515,6 +520,7 @@ def withdraw(given: InsertionInput, state: InsertionState) -> None:
     for s in range(given.slot_at[j], given.slot_at[j] + given.slots[k]):
         state.resident[state.gpu[s]] -= given.state_bytes[k]
         state.peak[state.gpu[s]] = state.peak_before[s]
+    # In reverse order of insertion, each busy time still has the neighbours between which it was put.
     for new in range(state.busy[0] - 1, state.mark[n] - 1, -1):
         after[before[new]], before[after[new]] = after[new], before[new]
     state.busy[0], state.inserted[0] = state.mark[n], n

@@ -145,6 +145,7 @@ def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
             for k in range(use_at[g], use_at[g] + uses[g]):
                 r = use[k]
                 q = user[r]
+                # An operation that is alone on a GPU or link waits for itself, a period before.
                 if position[q] >= n:
                     needed[q] = epoch
                 if free[r] > moment or (free[r] == moment and job[q] != j):
@@ -214,10 +215,12 @@ def least_period(graph: Graph, trial: Period, limit: float) -> int:
         trial.iterations[0] += 1
         if p < 0:
             break
+        # Length over periods of any circuit is a lower bound on the period, and `most` is an upper bound.
         length, periods, trial.circuit[0] = critical_circuit(trial, p)
         trial.epoch[0] += 1
         if length > limit * periods or (count >= _ITERATIONS and most > limit):
             return trial.infinity[0]
+        # The lower bound, rounded up, has met the upper one.
         if length > (most - 1) * periods:
             break
     return max(1, most)

@@ -340,6 +340,7 @@ def share_processors(table: SharingTable, state: SharingState, order: Numbers) -
     while left > 0:
         set_rates(table, state, order, now_us)
         changes += 1
+        # Rates stay as they are until a job ends, or becomes ready.
         step_us = -1.0
         for p in range(len(order)):
             until_us = -1.0
@@ -355,6 +356,7 @@ def share_processors(table: SharingTable, state: SharingState, order: Numbers) -
             lasts_us = state.remaining[p] / state.rate[p]
             state.remaining[p] -= state.rate[p] * step_us
             state.begun[p] = 1 if table.restart_us[order[p]] < 0.0 else 0
+            # Jobs whose ends differ by rounding alone end together.
             if lasts_us <= step_us * (1.0 + 1e-9):
                 state.end_us[p], state.remaining[p], state.begun[p] = now_us + step_us, 0.0, 0
                 left -= 1

@@ -139,6 +139,7 @@ def forward_pass(
         if duration[p] > 0:
             for k in range(use_at[g], use_at[g] + uses[g]):
                 r = use[k]
+                # Ties go to the user of the GPU or link, for only such a cause can be changed by a swap.
                 if free[r] >= moment and user[r] >= 0:
                     moment, why = free[r], user[r]
             for k in range(use_at[g], use_at[g] + uses[g]):
@@ -220,6 +221,7 @@ def restore_checkpoint(graph: Graph, state: SequenceState, first: int) -> None:
     free, user, count, stride = state.free, state.user, len(state.free), state.stride[0]
     row = first // stride
     for r in range(count):
+        # Row 0 is the beginning, when nothing is in use.
         free[r] = state.checkpoint_free[row * count + r] if row else 0
         user[r] = state.checkpoint_user[row * count + r] if row else -1
     advance(graph, state, row * stride, first)
@@ -306,6 +308,8 @@ def backward_pass(graph: Graph, state: SequenceState) -> None:
         tail[p] = 0
     for r in range(len(user)):
         user[r] = -1
+    # In reverse order the tails of all successors are complete: `user` has those on the same GPU or link, and those of
+    # the job have pushed theirs to this operation.
     for n in range(len(sequence) - 1, -1, -1):
         p = sequence[n]
         j, at, g, most = job[p], first_operation[p], group[p], tail[p]

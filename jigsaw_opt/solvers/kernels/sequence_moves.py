@@ -55,6 +55,7 @@ def critical_operation(graph: Graph, level: Numbers, cause: Numbers, p: int, exc
             if seed % seen == 0:
                 found = p
         p = q
+        # A path ends with -1; a circuit ends where it began.
         if p < 0 or p == end:
             return found
 
@@ -110,6 +111,7 @@ def admits_exchange(graph: Graph, level: Numbers, p: int, q: int, less: int) -> 
     low, high = level[p] - less, level[q] + less
     if low < 1 or high < 1 or low > cap[group[p]] or high > cap[group[q]]:
         return False
+    # Each of the two iterations must keep enough blocks at full depth.
     for n in range(2):
         full, at = 0, graph.first[p] if n == 0 else graph.first[q]
         for b in range(at, at + graph.slots[j]):
@@ -217,6 +219,7 @@ def swap_critical_arc(
                     if position[q] < n:
                         visited[q] = epoch
     at = first
+    # Marked operations go last to move u later, and first to move v earlier; both parts keep their order.
     for side in range(2):
         for n in range(first, final + 1):
             if (visited[sequence[n]] != epoch) == (side != later):
