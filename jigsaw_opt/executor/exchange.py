@@ -22,7 +22,7 @@ __all__ = ["Averaging", "GradientExchange", "require_full_depth"]
 
 
 class Averaging(Enum):
-    """What the sum of the contributors' gradients is divided by (SPB's ``reduce_op``)."""
+    """The divisor of the sum of the contributors' gradients (SPB's ``reduce_op``)."""
 
     AVG_W_COUNT = "avg_w_count"
     """The number of contributors: the mean, an unbiased estimate of the gradient."""

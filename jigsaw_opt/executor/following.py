@@ -108,7 +108,7 @@ def following(
 
 @dataclass(frozen=True)
 class _Place:
-    """Which worker of which job a process is, by number, and how many workers all jobs have."""
+    """The job and the worker of a process, by number, and how many workers all jobs have."""
 
     job: int
     worker: int

@@ -18,7 +18,7 @@ __all__ = ["LeveledModel", "frozen"]
 
 
 class LeveledModel(nn.Module, ABC):
-    """What a worker trains.
+    """A model that a worker trains, with a backward pass to any level.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ _OF_TRAININGS = ("schedule", "scheduler", "clip_grad_norm")
 
 @dataclass(frozen=True)
 class OwnSubject:
-    """What is measured, as `profile` takes it, and whether the executor would take it as a training."""
+    """A subject to measure, as `profile` takes it, and whether the executor would take it as a training."""
 
     model: nn.Module
     batch: Any

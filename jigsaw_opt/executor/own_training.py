@@ -83,7 +83,7 @@ class OwnModel(LeveledModel):
 
 @dataclass(frozen=True)
 class OwnRecipe:
-    """How a training of the user's own takes its steps.
+    """The steps of a training of the user's own.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class OwnReplica:
 
 @dataclass(frozen=True)
 class WorkerPlace:
-    """Where a worker is among those of its job.
+    """The place of a worker among those of its job.
 
     Parameters
     ----------

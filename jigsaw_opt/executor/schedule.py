@@ -18,7 +18,7 @@ Rule = Literal["full", "staircase", "free"]
 
 @dataclass(frozen=True, slots=True)
 class LevelSchedule:
-    """Who goes how deep, the same on all workers without a word between them.
+    """The levels of all workers, the same on each without a message between them.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ __all__ = ["TorchSettings"]
 
 
 class TorchSettings:
-    """What one job's code has set of torch; at first what holds when it is made."""
+    """The settings of torch by one job's code; at first those that hold when it is made."""
 
     def __init__(self) -> None:
         self._own = [get() for get, _ in _WAYS]

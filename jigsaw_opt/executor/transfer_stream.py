@@ -11,7 +11,7 @@ __all__ = ["TransferStream", "transfer_stream"]
 
 
 class TransferStream:
-    """Where transfers run; on a CPU a bucket that is announced is there."""
+    """The stream of a device in which transfers run; on a CPU a bucket that is announced is there."""
 
     def mark(self, bucket: int) -> None:
         """Note that the gradients of `bucket` have been asked for."""

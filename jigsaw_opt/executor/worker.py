@@ -32,7 +32,7 @@ _HOW = frozenset({"fused", "foreach", "capturable"})
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """How a job trains.
+    """The recipe by which a job trains.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What holds from now on.
+    """A decision: what holds from now on.
 
     Parameters
     ----------

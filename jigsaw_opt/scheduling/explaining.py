@@ -28,7 +28,7 @@ _WORTH_TELLING = 1.005
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """What makes a job that runs slower or faster.
+    """An influence that makes a job that runs slower or faster.
 
     Parameters
     ----------

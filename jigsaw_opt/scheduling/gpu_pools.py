@@ -65,7 +65,7 @@ def pools_of_cluster(cluster: Cluster, parts: Sequence[Sequence[int]]) -> tuple[
 
 
 class JoinedServers:
-    """Which servers of a cluster links join, also while some of these are down; the last answer is kept.
+    """The parts of a cluster that links join, also while some links are down; the last answer is kept.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class JoinedServers:
 
 
 class PoolChoice:
-    """Which pools a job can run in, those of the type on which it is fastest first.
+    """A choice of pools that a job can run in, those of the type on which it is fastest first.
 
     Parameters
     ----------

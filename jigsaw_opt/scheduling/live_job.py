@@ -67,7 +67,7 @@ class LiveJob:
 
 @dataclass(slots=True)
 class News:
-    """What the policy has not been told: jobs submitted, ended, and stopped by something else than the policy."""
+    """News for the policy: jobs submitted, ended, and stopped by something else than the policy."""
 
     arrived: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)

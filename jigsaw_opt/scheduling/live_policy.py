@@ -31,7 +31,7 @@ __all__ = ["LivePolicy", "PolicyAnswer", "enlarged_setting", "failures_of"]
 
 @dataclass(frozen=True, slots=True)
 class PolicyAnswer:
-    """What a policy decided.
+    """The answer of a policy.
 
     Parameters
     ----------

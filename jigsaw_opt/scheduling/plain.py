@@ -174,7 +174,7 @@ def _definitions() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class NumberLimits:
-    """What numbers may be in the state of a simulation.
+    """Limits of the numbers in the state of a simulation.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ __all__ = ["JobAssignment", "JobMove", "JobStart", "JobStop", "PlanChange", "cha
 
 @dataclass(frozen=True, slots=True)
 class JobAssignment:
-    """What a job runs on.
+    """The assignment of a job: what it runs on.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class JobMove:
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """What is to be carried out now: stops first, then moves, then starts.
+    """A change of the plan that is to be carried out now: stops first, then moves, then starts.
 
     Parameters
     ----------

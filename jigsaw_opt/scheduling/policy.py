@@ -67,7 +67,7 @@ RESTART_US = 30_000_000
 
 
 class ClusterSetting:
-    """What settings have in common: a cluster, how fast jobs run there, and how often is decided.
+    """The common part of settings: a cluster, how fast jobs run there, and how often is decided.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class ClusterSetting:
 
 @dataclass(frozen=True)
 class PolicySetting(ClusterSetting):
-    """What a policy knows from the start. Jobs, failures and the load of links it learns as they come."""
+    """The knowledge of a policy at the start. It learns of jobs, failures and the load of links as they come."""
 
     cluster: Cluster
     performance: Performance
@@ -264,7 +264,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a policy sees when it is asked: what has happened, and nothing of what is still to come.
+    """An observation by a policy that is asked: what has happened, and nothing of what is still to come.
 
     Parameters
     ----------
@@ -386,7 +386,7 @@ class Stateless:
 
 @runtime_checkable
 class Policy(Protocol):
-    """What an entry point of the group ``jigsaw_opt.policies`` names. Loading it imports no engine."""
+    """A policy, as an entry point of the group ``jigsaw_opt.policies`` names it. Loading it imports no engine."""
 
     @property
     def name(self) -> str:

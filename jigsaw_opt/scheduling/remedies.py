@@ -47,7 +47,7 @@ class Twin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would start a job that waits; it was tried on a copy of the scheduler.
+    """A remedy that would start a job that waits; it was tried on a copy of the scheduler.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _PREDICTOR = "jigsaw_opt.simulation.predicting:predict_start_live"
 
 @dataclass(frozen=True, slots=True)
 class StartPrediction:
-    """When a waiting job starts, in simulations of its queue.
+    """The starts of a waiting job in simulations of its queue.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class StartPrediction:
 
 
 class PastAnswer(NamedTuple):
-    """What was foretold of a job, and how long it then waited, in microseconds."""
+    """A past prediction for a job, and how long it then waited, in microseconds."""
 
     prediction: StartPrediction
     wait_us: int

@@ -73,7 +73,7 @@ class Meter:
 
 @dataclass(slots=True)
 class JobStatistics:
-    """What is noted of a job while it is active, beyond what policies see; `done` is its work when it last stopped."""
+    """Notes on an active job beyond what policies see; `done` is its work when it last stopped."""
 
     crowd_before: int
     start_us: int | None = None

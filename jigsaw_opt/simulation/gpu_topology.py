@@ -45,7 +45,7 @@ Pairs = Mapping[tuple[int, int], str]
 
 @dataclass(frozen=True, slots=True)
 class _Unstated:
-    """What the text does not say; rates in bytes a second, memory in bytes, None for the usual of the type."""
+    """Values that the text does not state: bytes a second, and bytes; None for the usual of the type."""
 
     rates: Mapping[str, int]
     machines: int = 1

@@ -80,7 +80,7 @@ class RandomEvents:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """What fails in a simulation, and what that costs jobs.
+    """The failures of a simulation, and what they cost jobs.
 
     Parameters
     ----------

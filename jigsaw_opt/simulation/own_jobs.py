@@ -65,7 +65,7 @@ class OwnJob:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """What the instance states and the user did not say."""
+    """An assumption: what the instance states and the user did not say."""
 
     what: str
     value: str

@@ -117,7 +117,7 @@ def predict_start_live(
 
 
 class _Draws:
-    """What is drawn of a queue."""
+    """Draws of the future of a queue."""
 
     def __init__(self, setting: Setting, queue: ClusterQueue, past: PastJobs | None) -> None:
         self._setting, self._queue, self.past = setting, queue, past

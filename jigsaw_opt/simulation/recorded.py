@@ -54,7 +54,7 @@ def most_gpus(workload: Workload) -> int:
 
 
 class _RecordOfTrace(Simulation):
-    """What a trace says happened, as a simulation that has nothing to decide.
+    """A simulation that has nothing to decide: what a trace says happened.
 
     A job holds the GPUs that it asks for from its start to its end. On which servers they are the trace does not say.
     """

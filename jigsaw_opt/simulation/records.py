@@ -116,7 +116,7 @@ class RoundRecord:
 
 
 class Loss(NamedTuple):
-    """What failures took from a job.
+    """The losses of a job by failures.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ _DAY_US = 86_400_000_000
 
 
 class RunTimes:
-    """How long jobs lasted on their GPUs.
+    """Run times of jobs on their GPUs.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ class Running:
 
 
 class Timers:
-    """When jobs end or change pace: a heap in which outdated entries stay until they come up."""
+    """Timers of jobs that end or change pace: a heap in which outdated entries stay until they come up."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int]] = []

@@ -31,7 +31,7 @@ __all__ = ["SimulationResult", "result_of", "simulate"]
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What a simulation came to.
+    """The result of a simulation.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ _HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class TraceQueue:
-    """What a trace tells of a moment.
+    """The queue of a trace at a time.
 
     Parameters
     ----------

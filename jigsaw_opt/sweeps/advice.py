@@ -49,7 +49,7 @@ _Rows = Mapping[int, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class PolicyFigures:
-    """What a policy comes to over the seeds.
+    """The figures of a policy over the seeds.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class PolicyFigures:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change of one setting does to the advised policy.
+    """The effect of a change of one setting on the advised policy.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a comparison of policies came to.
+    """The result of a comparison of policies.
 
     Parameters
     ----------

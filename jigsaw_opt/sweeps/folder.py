@@ -23,7 +23,7 @@ TABLES = ("rows.csv", "summary.json")
 
 
 class SweepKind(NamedTuple):
-    """What the rows of a sweep say.
+    """A kind of sweep: how its rows are checked and summed up.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class SweepKind(NamedTuple):
 
 
 class SweepTables(NamedTuple):
-    """What a sweep has come to.
+    """The tables of a sweep.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ JobTimes: TypeAlias = Sequence[Sequence[int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What a change of policy does to jobs that have something in common.
+    """The effect of a change of policy on jobs that have something in common.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Who waits longest under a policy: all time from submission to end without GPUs counts.
+    """The longest waits under a policy: all time from submission to end without GPUs counts.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class JobChanges:
-    """What a change of policy does job by job.
+    """The effect of a change of policy, job by job.
 
     Parameters
     ----------

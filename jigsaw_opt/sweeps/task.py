@@ -38,7 +38,7 @@ class SweepTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What came of a task.
+    """The outcome of a task.
 
     Parameters
     ----------

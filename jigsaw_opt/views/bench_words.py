@@ -1,4 +1,4 @@
-"""Which solver is best, in sentences."""
+"""Sentences on which solver is best."""
 
 from __future__ import annotations
 

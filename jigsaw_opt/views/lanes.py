@@ -80,7 +80,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What there is to draw.
+    """A picture of a plan: its lanes.
 
     Parameters
     ----------

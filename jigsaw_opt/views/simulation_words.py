@@ -15,7 +15,7 @@ __all__ = ["JobTimes", "findings", "job_times", "server_uses", "waits"]
 
 
 class JobTimes(NamedTuple):
-    """Where the time of a job went, in microseconds, from its submission to its end or that of the simulation.
+    """The time of a job, in microseconds, from its submission to its end or that of the simulation, by what it did.
 
     Parameters
     ----------

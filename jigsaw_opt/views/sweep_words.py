@@ -1,4 +1,4 @@
-"""Which policy of a sweep is best, in sentences."""
+"""Sentences on which policy of a sweep is best."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ __all__ = ["Description", "LevelReach", "describe"]
 
 @dataclass(frozen=True, slots=True)
 class LevelReach:
-    """What a backward pass to a level reaches.
+    """The reach of a backward pass to a level.
 
     Parameters
     ----------

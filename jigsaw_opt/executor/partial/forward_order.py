@@ -34,7 +34,7 @@ TIMED = 3
 
 @dataclass
 class ForwardOrder:
-    """What happened in a forward pass, and in the backward passes that were timed.
+    """The record of a forward pass, and of the backward passes that were timed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which level each worker goes to in each iteration, from what a caller names."""
+"""Rules for the level of each worker in each iteration, from what a caller names."""
 
 from __future__ import annotations
 

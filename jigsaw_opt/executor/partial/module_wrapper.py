@@ -13,7 +13,7 @@ __all__ = ["ModuleWrapper"]
 
 
 class ModuleWrapper(nn.Module):
-    """What stands in place of a module: its attributes, parameters and states are the module's.
+    """A wrapper in place of a module: its attributes, parameters and states are the module's.
 
     Parameters
     ----------

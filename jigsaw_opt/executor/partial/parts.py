@@ -25,7 +25,7 @@ NEARLY = 1.25
 
 @dataclass(frozen=True)
 class ModelParts:
-    """How a model is cut.
+    """A cut model: its cuts, buckets and costs.
 
     Parameters
     ----------

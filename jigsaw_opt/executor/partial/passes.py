@@ -17,7 +17,7 @@ __all__ = ["BackwardPass", "ForwardPass", "UpdateWatch"]
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """What a forward pass has fixed for the backward pass that follows.
+    """A forward pass, with what it has fixed for the backward pass that follows.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class ForwardPass:
 
 
 class UpdateWatch:
-    """What sees that parameters are not updated within a backward pass, when their gradients are not averaged yet.
+    """A guard against updates of parameters within a backward pass, when gradients are not averaged yet.
 
     Parameters
     ----------

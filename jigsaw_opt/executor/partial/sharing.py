@@ -1,4 +1,4 @@
-"""Which wrappers hold the same parameters, of which autograd tells all of them."""
+"""Wrappers that hold the same parameters, of which autograd tells all of them."""
 
 from __future__ import annotations
 

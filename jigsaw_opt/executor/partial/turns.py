@@ -11,7 +11,7 @@ __all__ = ["Turns", "set_turns", "turns_of"]
 
 
 class Turns(Protocol):
-    """When a worker's blocks and exchanges may begin."""
+    """The turns in which a worker's blocks and exchanges may begin."""
 
     def follows(self, job: object) -> bool:
         """Return whether a training whose levels are those of `job` waits for these turns."""

@@ -15,7 +15,7 @@ Action = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What one process did in a step.
+    """The record of one process in a step.
 
     Parameters
     ----------

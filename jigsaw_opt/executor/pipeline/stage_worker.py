@@ -22,7 +22,7 @@ __all__ = ["StageWorker"]
 
 
 class StageWorker:
-    """What one process trains of a pipeline.
+    """The part of a pipeline that one process trains.
 
     What it draws depends on seed, process and iteration alone, and the batch of an iteration is the same everywhere.
 

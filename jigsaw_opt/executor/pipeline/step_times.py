@@ -34,7 +34,7 @@ class _RunStep(NamedTuple):
 
 
 class StepTimes:
-    """What the processes of a job in stages did.
+    """The times of the processes of a job in stages, step by step.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _USED = ("_load_csv", "step")
 
 
 class ActionLog:
-    """What this process did in one step, and when.
+    """The log of this process: what it did in one step, and when.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ class TimedStage(PipelineStage):
 
 
 class _Receipts(dict[tuple[int, int], list[Any]]):
-    """What the runtime is to receive, by stage and micro-batch.
+    """Receipts of the runtime, by stage and micro-batch.
 
     The runtime waits for it before it calls the stage, so the pass begins here; the wait is noted under its name.
     """
@@ -248,7 +248,7 @@ class _Receipts(dict[tuple[int, int], list[Any]]):
 
 
 class _Received:
-    """What one pass waits for, as if it were one message."""
+    """The messages that one pass waits for, as if they were one."""
 
     def __init__(self, works: Sequence[Any], log: ActionLog, name: str) -> None:
         self._works, self._log, self._name = works, log, name

@@ -21,7 +21,7 @@ __all__ = ["Boundaries", "boundaries"]
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """What is between the segments of a model.
+    """The boundaries between the segments of a model.
 
     Parameters
     ----------

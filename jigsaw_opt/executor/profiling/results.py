@@ -31,7 +31,7 @@ def is_wide(times: Spread) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SegmentProfile:
-    """What one segment costs.
+    """The costs of one segment.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class SegmentProfile:
 
 @dataclass(frozen=True, slots=True)
 class LevelProfile:
-    """What a block at one level costs.
+    """The costs of a block at one level.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def replay_of(
 
 
 class _StepTimesOf:
-    """What the job in stages did in each run of a plan."""
+    """The step times of the job in stages in each run of a plan."""
 
     def __init__(self, stages: StagedRun | None) -> None:
         self._stages, self._first = stages, dict[str, StepTimes]()

@@ -128,7 +128,7 @@ class HostedReplica:
 
 
 class _Blamed(AbstractContextManager[None]):
-    """What a model raises inside is said of the place where it happened."""
+    """A context that names the place where a model raised."""
 
     def __init__(self, where: str) -> None:
         self._where = where

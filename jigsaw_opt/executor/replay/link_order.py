@@ -24,7 +24,7 @@ _LEAD = 2
 
 
 class Store:
-    """Where the store is that all processes share; a connection is for one thread, as waiting blocks it."""
+    """The address of the store that all processes share; a connection is for one thread, as waiting blocks it."""
 
     def __init__(self, host: str, port: int, timeout: timedelta) -> None:
         self._host, self._port, self._timeout = host, port, timeout

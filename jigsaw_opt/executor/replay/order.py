@@ -66,7 +66,7 @@ RowStep = BlockStep | PassStep
 
 @dataclass
 class ReplayExtent:
-    """How far a run goes.
+    """The extent of a run: what an earlier one has done, and how often the plan is carried out.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class _LinkTurn(NamedTuple):
 
 
 class ReplayOrder:
-    """Who comes after whom.
+    """The order in which blocks and transfers of a plan follow one another.
 
     Parameters
     ----------

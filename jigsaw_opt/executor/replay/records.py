@@ -38,7 +38,7 @@ class TransferRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """What one process did in a run.
+    """The part of one process in a run.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Part:
 
 @dataclass(frozen=True)
 class RankReport:
-    """What one process found.
+    """The report of one process.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ class StagedRun(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySettings:
-    """How to carry a plan out.
+    """Settings for carrying a plan out.
 
     Parameters
     ----------

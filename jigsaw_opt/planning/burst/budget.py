@@ -25,7 +25,7 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What the layers behind an option take at least.
+    """Least times of the layers behind an option.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ _PENALTY = 1000
 
 @dataclass(frozen=True, slots=True)
 class BurstSetting:
-    """What a profile does not say.
+    """The setting of a burst: what a profile does not say.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which shape is that of a burst, read off the names and the order of its operations."""
+"""Recognition of the task graph of a burst by the names and the order of its operations."""
 
 from __future__ import annotations
 

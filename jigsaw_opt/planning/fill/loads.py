@@ -241,7 +241,7 @@ def restricted(instance: Instance, iterations: Mapping[str, int]) -> Instance:
 
 
 class _JobLoads:
-    """By job: servers that suffice for it, least GPU time, and least time of links."""
+    """Loads of each job: servers that suffice for it, least GPU time, and least time of links."""
 
     def __init__(self, operations: Operations) -> None:
         self.servers: dict[str, frozenset[int]] = {}

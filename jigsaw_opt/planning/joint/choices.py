@@ -25,7 +25,7 @@ Recompute = Literal["none", "all", "auto"]
 
 @dataclass(frozen=True, slots=True)
 class PipelineChoices:
-    """What may be decided, and the devices.
+    """The choices that a plan of a pipeline may make, and the devices.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class PipelineChoices:
 
 @dataclass(frozen=True, slots=True)
 class PipelineConfiguration:
-    """What is fixed before a model is cut.
+    """A configuration: what is fixed before a model is cut.
 
     Parameters
     ----------

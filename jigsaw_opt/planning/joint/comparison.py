@@ -21,7 +21,7 @@ _NO_TIME = 2**53 - 1
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
-    """What orders of passes come to.
+    """A schedule with its figures.
 
     Parameters
     ----------

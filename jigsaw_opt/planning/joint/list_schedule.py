@@ -21,7 +21,7 @@ RULES = 2 * (1 + len(_MORE))
 
 
 class ListRule(NamedTuple):
-    """What a free device takes.
+    """A rule that chooses what a free device takes.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def rules_of(pipeline: PipelineProblem) -> list[ListRule]:
 
 
 class _Device:
-    """What a device has done, and what it holds."""
+    """The state of a device: what it has done, and what it holds."""
 
     def __init__(self, stages: Sequence[int], room: int) -> None:
         self.stages, self.room = stages, room

@@ -20,7 +20,7 @@ __all__ = ["CutPositions", "positions_of"]
 
 @dataclass(frozen=True, slots=True)
 class CutPositions:
-    """Where a model can be cut, in order: position 0 has nothing before it, the last one all layers.
+    """Positions where a model can be cut, in order: position 0 has no layer before it, the last one all.
 
     Parameters
     ----------

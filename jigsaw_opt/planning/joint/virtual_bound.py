@@ -135,7 +135,7 @@ class VirtualBound:
 
 
 class _StageModel:
-    """What both models share. Times are of `share.denominator` parts of a microsecond.
+    """The common part of both models. Times are in `share.denominator` parts of a microsecond.
 
     Attributes
     ----------

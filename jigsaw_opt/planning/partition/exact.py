@@ -27,7 +27,7 @@ __all__ = ["ExactPartition", "exact_partition"]
 
 @dataclass(frozen=True, slots=True)
 class ExactPartition:
-    """What the exact model says.
+    """The best partition that the exact model found, with its bound.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which modules of a model each stage of a pipeline has, as the partition says that the pipeline was made of."""
+"""The modules of each stage of a pipeline, by the partition that the pipeline was made of."""
 
 from __future__ import annotations
 

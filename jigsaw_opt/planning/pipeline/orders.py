@@ -1,4 +1,4 @@
-"""In which order each GPU of a pipeline takes its passes, by the name of a schedule.
+"""Orders in which the GPUs of a pipeline take their passes, by the name of a schedule.
 
 The order is that of a schedule in which each pass takes one unit of time and sending none. With the times of real
 stages it is kept, and each pass begins as early as it may.
@@ -37,7 +37,7 @@ Orders = list[list[Pass]]
 
 @dataclass(frozen=True, slots=True)
 class PipelineLayout:
-    """Which stages are on which GPU, and how many micro-batches pass through them.
+    """The GPU of each stage, and the number of micro-batches that pass through them.
 
     Parameters
     ----------

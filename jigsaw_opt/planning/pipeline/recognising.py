@@ -1,4 +1,4 @@
-"""Which job of an instance is a pipeline, read off the names and edges of its shape, and the order of its passes."""
+"""Recognition of pipelines by the names and edges of a task graph, and the order of their passes."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ KNOWN_TORCH = "2.13"
 
 
 class StageSchedule(Protocol):
-    """What the processes of a job carry out whose model is in stages."""
+    """The actions of the processes of a job whose model is in stages."""
 
     @property
     def job(self) -> int:
@@ -78,7 +78,7 @@ class StageSchedule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TorchSchedule:
-    """What each rank of a pipeline does, in the words of PyTorch.
+    """The actions of each rank of a pipeline, in the words of PyTorch.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class TorchSchedule:
 
 @dataclass(frozen=True, slots=True)
 class TorchSchedules:
-    """What each rank of a pipeline does in each iteration of a plan.
+    """The actions of each rank of a pipeline in each iteration of a plan.
 
     Parameters
     ----------

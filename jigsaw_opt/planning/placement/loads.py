@@ -21,7 +21,7 @@ __all__ = ["DeviceLoad", "Groups", "Placed", "groups_of", "ordered_groups", "pla
 
 @dataclass(frozen=True, slots=True)
 class DeviceLoad:
-    """What a device does.
+    """A device with its operators and its load.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ Method = Literal["traversal", "joint"]
 
 @dataclass(frozen=True, slots=True)
 class LinkCompatibility:
-    """How compatible the users of a link are.
+    """The compatibility of the users of a link.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ _SMALL = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class SharedRun:
-    """What a simulation measured.
+    """The measurements of a simulation of shared links.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class SharedRun:
 
 @dataclass(slots=True)
 class _Progress:
-    """Where a job is in its iterations."""
+    """The progress of a job in its iterations."""
 
     job: RepeatedJob
     shift: float

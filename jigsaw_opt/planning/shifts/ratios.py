@@ -59,7 +59,7 @@ class RatioPlan:
 
 @dataclass(frozen=True, slots=True)
 class RatioResult:
-    """What the search over ratios found.
+    """The result of the search over ratios.
 
     Parameters
     ----------

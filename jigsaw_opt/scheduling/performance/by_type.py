@@ -11,7 +11,7 @@ __all__ = ["ByType"]
 
 @runtime_checkable
 class ByType(Protocol):
-    """What policies that share GPU types in time need beyond `Performance`."""
+    """A performance model for policies that share GPU types in time."""
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
         """Return iterations a second on as many GPUs of a type as the job asks for; 0 where it cannot run.

@@ -16,7 +16,7 @@ Place = tuple[tuple[int, int], ...]
 
 
 class Places:
-    """Where GPUs are.
+    """The places of GPUs.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ _LARGEST_LOCAL = {"yolov3": 8}
 
 @dataclass(frozen=True, slots=True)
 class BatchSplit:
-    """How a batch is spread: samples a GPU and pass, and passes whose gradients are added up before an exchange."""
+    """The split of a batch: samples a GPU and pass, and passes whose gradients add up before an exchange."""
 
     local: int
     passes: int
@@ -37,7 +37,7 @@ class BatchSplit:
 
 @dataclass(frozen=True)
 class ApplicationProfile:
-    """What follows from the measurements of an application."""
+    """Times, gains and progress that follow from the measurements of an application."""
 
     application: Application
 

@@ -63,7 +63,7 @@ class Performance(Protocol):
 
 @runtime_checkable
 class Contention(Protocol):
-    """How much longer exchanges between servers take because other jobs use the same links, or links are down."""
+    """A model of contention: how other jobs on the same links, or links that are down, stretch exchanges."""
 
     def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
         """Return the factor on the exchanges of each placement when all of them run.

@@ -13,7 +13,7 @@ UNITS = 10**15
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a job runs.
+    """The speed of a job.
 
     Parameters
     ----------

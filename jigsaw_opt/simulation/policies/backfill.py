@@ -54,7 +54,7 @@ class _EstimatedRun(NamedTuple):
 
 
 class _FreeGpusOverTime:
-    """How many GPUs are free from now on: `free[k]` from `times[k]` to `times[k + 1]`, the last for ever."""
+    """Numbers of GPUs that are free: `free[k]` from `times[k]` to `times[k + 1]`, the last for ever."""
 
     def __init__(self, now_us: int, gpus: int) -> None:
         self.times, self.free = [now_us], [gpus]
@@ -86,7 +86,7 @@ class _FreeGpusOverTime:
 
 @dataclass(frozen=True, slots=True)
 class _Reservation:
-    """Of a job that waits: the types that it may have, by number, its shadow time, and the GPUs that are free then."""
+    """A reservation of a waiting job: its types by number, its shadow time, and the GPUs that are free then."""
 
     job: TraceJob
     kinds: set[int]

@@ -44,7 +44,7 @@ _TEXT = {"type": "string"}
 
 
 class _FlavorFit(NamedTuple):
-    """How a job fits into a flavor of its queue.
+    """The fit of a job in a flavor of its queue.
 
     Parameters
     ----------

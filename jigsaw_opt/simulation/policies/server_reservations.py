@@ -16,7 +16,7 @@ __all__ = ["ServerReservations"]
 
 
 class ServerReservations:
-    """What is free from now on, and which servers are reserved when.
+    """The GPUs that are free from now on, and the servers that are reserved.
 
     Parameters
     ----------

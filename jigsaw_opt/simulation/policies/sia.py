@@ -29,7 +29,7 @@ _SHORTEST_S, _LONGEST_S, _MOST_SAMPLES = 1e-9, 1e9, 10**9
 
 @dataclass(slots=True)
 class _Past:
-    """What a job has been through: its configuration and since when it has it; what it has measured by GPU type."""
+    """The past of a job: its configuration and since when it has it; what it has measured by GPU type."""
 
     configuration: int | None = None
     since_us: int = 0

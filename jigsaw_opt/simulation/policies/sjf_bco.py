@@ -24,7 +24,7 @@ __all__ = ["SJF_BCO"]
 
 
 class _LiveLedger:
-    """What the rules see of servers that links join, with numbers of its own for servers and GPUs.
+    """A ledger of servers that links join, with numbers of its own for servers and GPUs.
 
     Loads are times that jobs take alone, as far as they are known before they run.
 

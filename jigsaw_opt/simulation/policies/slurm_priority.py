@@ -83,7 +83,7 @@ _OF_PARTITIONS_NOT_SIMULATED = {
 
 @dataclass(frozen=True, slots=True)
 class PrioritySettings:
-    """What priorities are made of, with values as slurm.conf has them.
+    """Settings of priorities, with values as slurm.conf has them.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ _SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a measure of a solver has changed; less is better. Every figure is defined in docs/bench.md.
+    """A change of a measure of a solver; less is better. Every figure is defined in docs/bench.md.
 
     Parameters
     ----------

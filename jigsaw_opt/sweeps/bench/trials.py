@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What every instance is measured with: all combinations of the first three, the rest the same for all.
+    """The design of a measurement: all combinations of the first three, the rest the same for all.
 
     Parameters
     ----------
