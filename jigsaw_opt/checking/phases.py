@@ -67,7 +67,7 @@ class CheckedPhase:
 
 
 _Parts: TypeAlias = Mapping[str, Sequence[tuple[CheckedPhase, _Job]]]
-"""By name of a job, the phases that it is in and what it does there, in the order of the plan."""
+"""The phases of each job, by its name, and what it does there, in the order of the plan."""
 
 
 def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:

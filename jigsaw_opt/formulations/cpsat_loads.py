@@ -32,11 +32,11 @@ __all__ = ["LoadsModel", "ServerGroups", "build", "fits"]
 _MOST_VARIABLES = 20_000
 """In a larger model, by about its number of variables, the engine decides nothing in time."""
 _LARGEST_NUMBER = 2**26
-"""Longer times and larger memories are counted in coarser units, rounded down, so that what fits still fits."""
+"""Larger times and memories are counted in coarser units, rounded down, so that what fits still fits."""
 _MOST_ORDERED = 24
 """Jobs by which the GPUs of a server are ordered, so that the weights of their literals stay small."""
 _MOST_ENDS = 12
-"""So many different heads, and tails, of the work on a resource are told apart."""
+"""Most different heads, and tails, of the work on a resource that are told apart."""
 
 
 class ServerGroups(Protocol):

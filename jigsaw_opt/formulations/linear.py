@@ -25,7 +25,7 @@ class Entries(NamedTuple):
 
 
 NO_ENTRIES = Entries((), (), ())
-"""Of rows whose coefficients come with later columns."""
+"""The entries of rows whose coefficients come with later columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_ALLOCATION", "SiaRound", "build", "configurations", "normalised", "restart_factors"]
 
 NO_ALLOCATION = -1
-"""What stands in a choice for a job without GPUs."""
+"""The entry of a choice for a job without GPUs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,14 +310,19 @@ class Routes:
     def between(self, first: int, second: int) -> tuple[int, ...] | None:
         """Return the links of the route between two different servers, or None where there is no path.
 
-        The path with fewest links; among those the smallest sequence of names walked from the server that stands
-        first in the cluster (specification: route). Under a policy, the least walk that keeps it, which may use a
-        link twice (specification: route-policies).
+        It is the path with fewest links, and among those the smallest sequence of names, walked from the server that
+        stands first in the cluster (specification: route). Under a policy, it is the least walk that keeps the
+        policy, which may use a link twice (specification: route-policies).
 
         Parameters
         ----------
         first, second
             Numbers of the servers.
+
+        Returns
+        -------
+        tuple[int, ...] | None
+            Numbers of the links in the cluster, in the order of the walk.
         """
         key = (first, second) if first < second else (second, first)
         if key not in self._routes:

@@ -188,9 +188,9 @@ class Site(NamedTuple):
 def sites(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> tuple[Site, ...]:
     """Return the sites where a job may be placed; empty where it has no place even on an empty cluster.
 
-    One entry for each server with room for all slots (of those that are alike, one), each connected part, and
-    each type of GPU there that may hold the slot at the last level. For each bucket the fastest GPUs with the
-    memory for it are taken.
+    There is one site for each server with room for all slots (one for servers that are alike), and for each connected
+    part, and in each of them for each type of GPU that may hold the slot at the last level. For each bucket it takes
+    the fastest GPUs with the memory for it.
 
     Parameters
     ----------

@@ -110,15 +110,15 @@ def least_walk(
 ) -> tuple[Hop, ...] | None:
     """Return the least walk that complies, from a node and a state to `goal`; None where there is none.
 
-    Fewest links; among those the smallest sequence of names of nodes, compared element by element. (No two links join
-    the same two nodes, so these names say which links are used.)
+    It has the fewest links, and among such walks the smallest sequence of names of nodes, compared element by
+    element. No two links join the same two nodes, so these names say which links are used.
 
     Parameters
     ----------
     graph
         The network.
     policy
-        What the walk must keep.
+        The conditions that the walk must keep.
     start
         A node, and the state of the policy there, as `PolicyAutomaton.enter` gives it.
     goal
@@ -126,7 +126,7 @@ def least_walk(
     dead
         Links that are not used.
     max_links
-        How many links the walk may still have; None for any number.
+        Most links that the walk may still have; None for any number.
     """
     layers = _layers(graph, policy, start, goal, dead, max_links)
     if layers is None:

@@ -29,7 +29,7 @@ LARGEST = 2**53 - 1
 MOST_GPUS = 10**6
 """The most GPUs that a job asks for, or that a cluster has which is scheduled while it runs."""
 LONGEST_NAME = 1000
-"""So many characters a name has at most."""
+"""Most characters of a name."""
 _LONGEST_QUOTE = 60
 _MOST_REASONS = 8
 _SECOND = "seconds"
@@ -177,12 +177,12 @@ _RANGES: Mapping[str, tuple[int, int]] = {
 """The least and the greatest of the whole numbers of a job."""
 _STATED_TEXTS = ("user", "account", "queue", "qos", "ran_on", "array")
 STATED_LISTS = ("gpu_types", "after")
-"""What a trace may state of a job as several names."""
+"""Fields of a job that a trace may state as several names."""
 STATED = (
     *("time_limit_us", "start_us", "end_us", "user", "account", "queue", "qos", "priority"),
     *("gpu_types", "ran_on", "preemptible", "after", "array", "array_limit"),
 )
-"""What a trace may state of a job beyond its work; each is None where it does not."""
+"""Fields of a job that a trace may state beyond its work; each is None where it does not."""
 _MAY_BE_NONE = frozenset({"iterations", "batch_size", *STATED})
 
 
@@ -254,7 +254,7 @@ class StageTimes:
     compute_us: int
     network_us: int
     iteration_us: int
-    """Of a whole iteration alone; less than the sum of the stages where they overlap."""
+    """Time of a whole iteration alone; less than the sum of the stages where they overlap."""
 
 
 @dataclass(frozen=True, slots=True)

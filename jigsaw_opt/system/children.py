@@ -182,7 +182,7 @@ def _server_keeper() -> Keeper:
 
 
 _for_all_time: list[Keeper] = []
-"""What ends with this process."""
+"""Keepers that end with this process."""
 
 
 def hear_signals() -> None:

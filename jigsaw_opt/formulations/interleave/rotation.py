@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Rotation", "rotation_periods"]
 
 Rotation = Literal["published", "steady"]
-"""How the period of a rotation is found: as Muri's simulator does, or as it is once it repeats."""
+"""The way in which the period of a rotation is found: as Muri's simulator does, or as it is once it repeats."""
 
 _TOLERANCE = 1000
 """Muri takes a rotation for settled when two of its slots in successive rounds differ by one part in so many."""

@@ -28,7 +28,7 @@ __all__ = ["Configuration", "read_configuration", "read_estimated_layers", "read
 
 _DTYPES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 _STATE_BYTES = 16
-"""Of a parameter: itself, its gradient, and what Adam holds at 32 bits."""
+"""Bytes held for a parameter: itself, its gradient, and what Adam holds at 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,4 +176,4 @@ DEFAULTS: Mapping[str, Defaults] = {
     },
     "xlm-roberta": _BERT,
 }
-"""By ``model_type`` and key."""
+"""Default values, by ``model_type`` and key."""

@@ -18,7 +18,7 @@ _REFUSED: Mapping[str, str] = {
     "pruned_heads": "heads that are taken out of layers are not read",
     "quantization_config": "quantised parameters are not trained; without this key the network is read as it was",
 }
-"""What it means that one of these keys has a value."""
+"""Reasons why a value under one of these keys is refused."""
 
 _HARMLESS = re.compile(
     r"""_?name_or_path | model_type | transformers_version | torch_dtype | dtype | use_bfloat16 | torchscript

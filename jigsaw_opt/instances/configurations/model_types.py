@@ -224,4 +224,4 @@ MODEL_TYPES: Mapping[str, ModelType] = {
     ),
     "xlm-roberta": _bert("XLMRoberta", 2, _ROBERTA_HEADS),
 }
-"""By ``model_type``."""
+"""Types of models, by ``model_type``."""

@@ -24,7 +24,7 @@ _MEANING: Mapping[str, Callable[[Any, Place, Report], None]] = {
     "shape": check_shape,
     "#": check_instance,
 }
-"""What the schema cannot say of a part, by its definition there."""
+"""Checks of what the schema cannot state of a part, by its definition there."""
 
 
 class CheckedPart(Keyed):

@@ -44,7 +44,13 @@ def schema(kind: Kind) -> dict[str, Any]:
 
 
 def shipped(kind: Kind) -> dict[str, Any]:
-    """Return the schema as it is without the depth rules that installed packages add; see `schema`."""
+    """Return the schema as it is without the depth rules that installed packages add; see `schema`.
+
+    Raises
+    ------
+    UsageError
+        There is no schema of that kind.
+    """
     if kind not in get_args(Kind):
         raise UsageError(f"no schema for {kind!r}; {nearest(kind, get_args(Kind))}")
     loaded: dict[str, Any] = json.loads(files(__name__).joinpath(f"{kind}.json").read_bytes())
