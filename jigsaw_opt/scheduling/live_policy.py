@@ -251,6 +251,7 @@ def _first_failing(
     order: Sequence[int], reason: str, attempt: Callable[[Collection[int]], PolicyAnswer | str]
 ) -> tuple[int, str]:
     """Return the last job of the shortest beginning of `order` that fails, and why; all of it fails for `reason`."""
+    # Without any job it works, with all of them it fails: bisection keeps both ends true.
     works, fails = 0, len(order)
     while fails - works > 1:
         middle = (works + fails) // 2

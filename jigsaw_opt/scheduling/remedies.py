@@ -147,6 +147,7 @@ def tried(state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: 
 def _try_together(trials: _RemedyTrials, repairs: Sequence[Remedy], leaving: Sequence[Remedy]) -> None:
     """Try the return of all that is out, with as few jobs leaving as it takes, those that end first before others."""
     kind = repairs[0].kind if repairs else "gpus"
+    # One repair alone has been tried before; several together have not.
     least, most = 0 if len(repairs) > 1 else 1, len(leaving)
 
     def all_of(count: int) -> Remedy:

@@ -105,6 +105,7 @@ class Simulation:
                 self.now_us = max(self.now_us, until_us)
                 break
             self.now_us = next_us
+            # Of what falls on one time, ends come first and the decision last: so the policy sees all of it.
             self._end_or_repace()
             self._fail_or_repair()
             self._admit()
@@ -346,6 +347,7 @@ class Simulation:
         decision = self._policy.decide(observation)
         policy_us = (time.process_time_ns() - began) // 1000
         when = f"policy {self._policy.name!r}, round {len(self.outcome.rounds)} at {self.now_us} us"
+        # Checked before anything is carried out: a rule that is broken is broken by the policy.
         self._policy.check(decision.shares, observation, when)
         if decision.wake_us is not None:
             soonest_us = self.now_us + (1 if self.setting.round_us else _SOONEST_US)
@@ -386,6 +388,7 @@ class Simulation:
     def _start(self, index: int, share: Share, before: Running | None) -> bool:
         """Put a job on the GPUs of a share; returns whether they are others than before."""
         active = self._active[index]
+        # On the same GPUs with other partners or depths the job goes on: that is no restart.
         if before is not None and active.share is not None and active.share.gpus == share.gpus:
             active.share = share
             return False

@@ -70,6 +70,7 @@ class RunTimes:
         for group in _groups(job):
             times = self._sorted.get(group, ())
             longer = bisect_right(times, (run_us, True))
+            # Jobs that still run count as longer ones, but only ended ones say how long: there must be enough of these.
             if sum(is_over for _, is_over in times[longer : longer + 4 * _ENOUGH]) >= _ENOUGH:
                 break
         known_us = run_us
@@ -79,6 +80,7 @@ class RunTimes:
             known_us, is_over = in_order[first + random.randrange(min(_ENOUGH, len(in_order)))]
             if is_over:
                 return known_us
+        # A job that still runs says only that the run time is longer than its own: another longer one is drawn.
         while (longer := bisect_right(times, (known_us, True))) < len(times):
             rank = random.random()
             if periods is not None and random.random() < _ALIKE:

@@ -75,6 +75,7 @@ def prefixes_of(graph: LayerGraph) -> Prefixes:
     order = sorted(range(len(found)), key=lambda at: (found[at].bit_count(), at))
     place = {at: new for new, at in enumerate(order)}
     within = np.zeros((len(order), len(order)), dtype=np.bool_)
+    # In order of size: the prefixes within one are complete before they are passed on to longer ones.
     for at in order:
         for following in steps[at]:
             within[:, place[following]] |= within[:, place[at]]

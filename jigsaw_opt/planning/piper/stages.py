@@ -182,6 +182,7 @@ def _changed(saved: Array, lost: Array, above: Array) -> Members:
     ratio = np.divide(lost, saved, out=np.full_like(lost, np.inf), where=useful)
     order = np.argsort(ratio, axis=1, kind="stable")
     in_order = np.take_along_axis(saved, order, axis=1)
+    # What is still too much when it is each node's turn, in the order in which they change.
     left = above[:, None] - np.cumsum(in_order, axis=1) + in_order
     found = np.zeros(saved.shape, dtype=np.bool_)
     np.put_along_axis(found, order, left >= _NOTHING, axis=1)

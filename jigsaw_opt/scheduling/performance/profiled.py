@@ -203,6 +203,7 @@ class Profiled:
             raise UsageError(f"no links join {', '.join(self.cluster.servers[k].name for k, _ in placement)}")
         end = 0
         for ready_us, payload in zip(ready, model.bucket_bytes(), strict=True):
+            # One bucket after the other, from the output to the input, each as soon as the slowest worker has it.
             end = max(end, ready_us) + transfer_us(payload, workers, workers, channel.rate, channel.latency_us)
         return end
 

@@ -69,8 +69,6 @@ class ApplicationProfile:
     def spread(self, batch_size: int, gpus: int, most: int | None = None) -> BatchSplit:
         """Return a batch on a number of GPUs, with as few passes as memory allows (Pollux's ``update_local_bsz``).
 
-        `most` is the most samples of a GPU in one pass; None for `largest_local`.
-
         Parameters
         ----------
         batch_size
@@ -84,6 +82,7 @@ class ApplicationProfile:
         passes = -(-share // (most or self.largest_local))
         if gpus == 1 and batch_size > self.smallest_batch:
             passes = max(2, passes)  # the noise of the gradient is estimated from at least two
+        # Rounding up must not lift the whole batch above the largest one.
         local = min(-(-share // passes), self.largest_batch // (gpus * passes))
         return BatchSplit(max(1, local), passes, gpus)
 

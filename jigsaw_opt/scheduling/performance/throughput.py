@@ -120,8 +120,10 @@ def fit(measured: Sequence[Measured]) -> ThroughputModel:
     for _ in range(_STEPS):
         slopes = _slopes(point, errors, columns)
         normal = slopes.T @ slopes
+        # Damping in proportion to the diagonal makes the step independent of the scale of each parameter.
         damped = normal + damping * np.diag(np.diag(normal)) + _FLOOR * np.eye(len(point))
         step = np.linalg.solve(damped, -slopes.T @ errors)
+        # At most 2 a step, a factor of e^2 for times: the slopes hold only nearby.
         moved = point + np.clip(step, -2, 2)
         found = _errors(moved, columns)
         gain = 1 - float(found @ found) / max(float(errors @ errors), _FLOOR**2)
@@ -137,6 +139,7 @@ def fit(measured: Sequence[Measured]) -> ThroughputModel:
 def _model(point: Floats) -> ThroughputModel:
     import numpy as np
 
+    # A logistic function keeps gamma between 1 and its largest value, as exponentials keep times positive.
     gamma = 1 + (_LARGEST_GAMMA - 1) / (1 + np.exp(-point[6:]))
     return ThroughputModel(*np.concatenate([np.exp(np.clip(point[:6], -18, 5)), gamma]).tolist())
 
@@ -146,6 +149,7 @@ def _errors(point: Floats, columns: Sequence[Floats]) -> Floats:
 
     servers, gpus, local, step, sync = columns
     model = _model(point)
+    # Differences of logarithms are relative errors: short iterations count as much as long ones.
     compute = np.log(model.compute_s(local) / np.maximum(step - sync, _TINY))
     whole = np.log(model.step_s(servers, gpus, local) / step)
     size = np.sqrt(len(step))

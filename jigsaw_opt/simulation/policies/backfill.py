@@ -79,6 +79,7 @@ class _FreeGpusOverTime:
                 start_us = None
             elif start_us is None:
                 start_us = time_us
+            # Enough GPUs are free from `start_us` to the next entry; after the last entry, for ever.
             if start_us is not None and (k + 1 == len(self.times) or self.times[k + 1] >= start_us + length_us):
                 return start_us
         return None
@@ -307,6 +308,7 @@ class BackfillScheduler:
                 for head in late:
                     head.later.remove(gpus)
                 return gpus
+            # These GPUs delay a reservation: those of another type are tried.
             free.add(gpus)
             kind = self.setting.pool_of[gpus[0]].kind
             delaying.update(pool.number for pool in self.setting.pools if pool.kind == kind)
@@ -377,6 +379,7 @@ class BackfillScheduler:
             index, length_us, gpus = active.index, lengths[active.index], sizes[active.index]
             if index in reserved:
                 start_us, kind = reserved[index]
+                # Its own reservation is not in its way when the job looks for an earlier time.
                 profiles[kind].add(start_us, start_us + length_us, gpus)
             kinds = [group[0].kind for group in self.setting.pool_choice.of(active.job)]
             times = [(profiles[kind].earliest(gpus, length_us), kind) for kind in kinds]
