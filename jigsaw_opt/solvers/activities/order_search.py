@@ -86,7 +86,7 @@ class OrderSearch:
         starts
             On the cyclic horizon, starts of that order that repeat; they are not used on the finite one.
         steps
-            How many orders are tried.
+            Number of orders that are tried.
         hot
             Share of the objective that the first steps may lose; it falls to 0.
         seed

@@ -32,7 +32,7 @@ class Grouping:
     value
         Sum of normalised throughputs.
     bound
-        What no grouping exceeds; None where the method has not found one.
+        Upper bound on the value of every grouping; None where the method has not found one.
     """
 
     groups: Counter[Group]

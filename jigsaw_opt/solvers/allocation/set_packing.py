@@ -34,7 +34,7 @@ class SetPackingOutcome:
     Parameters
     ----------
     solution
-        How often each column is taken.
+        Number of times that each column is taken.
     value
         Its value; far below any other if the columns at hand cannot hold all parts.
     bound

@@ -19,7 +19,7 @@ class Assignment:
     Parameters
     ----------
     demand
-        What it asks for.
+        Its demand.
     job
         Its operations.
     gpus
@@ -67,7 +67,7 @@ def loads_us(
     layout
         GPUs of the instance.
     demand
-        What the job asks for.
+        Demand of the job.
     gpus
         GPU of each slot.
     plan

@@ -26,9 +26,9 @@ class AssignmentTable:
     layout
         Its GPUs.
     demands
-        What each job asks for.
+        Demand of each job.
     remembered
-        How many assignments of a job to GPUs are kept; on small clusters the same ones come again and again.
+        Largest number of assignments that are cached; on small clusters the same ones come repeatedly.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class AssignmentTable:
         Parameters
         ----------
         demand
-            What the job asks for.
+            Demand of the job.
         caps
             By slot: the deepest level that memory admits.
         """
@@ -99,7 +99,7 @@ class AssignmentTable:
         index
             Index of the job.
         demand
-            What the job asks for.
+            Demand of the job.
         gpus
             GPU of each slot.
         caps
@@ -127,7 +127,7 @@ class AssignmentTable:
         plan, caps
             Its levels, and the deepest one of each slot.
         demand
-            What the levels come from; the demand of the job unless said.
+            Demand that the levels come from; by default that of the job.
         """
         job, demand = self.operations.jobs[index], demand or self.demands[index]
         channel = self.channel(job, gpus)
@@ -154,7 +154,7 @@ class AssignmentTable:
         Parameters
         ----------
         demand
-            What the job asks for.
+            Demand of the job.
         row
             Levels of the iteration, in any order.
         channel
@@ -173,7 +173,7 @@ class AssignmentTable:
         Parameters
         ----------
         demand
-            What the job asks for.
+            Demand of the job.
         tables
             Duration of a block by slot and level, in microseconds.
         row

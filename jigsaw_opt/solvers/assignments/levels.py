@@ -95,7 +95,7 @@ def level_plan(job: OperationGraph, rows: tuple[Levels, ...], caps: Sequence[int
     job
         The job.
     rows
-        What it asks for, from `multisets`.
+        Its levels by iteration, from `multisets`.
     caps
         Deepest level of each slot.
     """

@@ -159,7 +159,7 @@ def balanced(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Pl
     layout
         GPUs of the instance.
     jobs
-        What each job asks for.
+        Demand of each job.
     order
         Indices of the jobs, in the order in which they are placed.
     """
@@ -187,7 +187,7 @@ def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Plac
     layout
         GPUs of the instance.
     jobs
-        What each job asks for.
+        Demand of each job.
     order
         Indices of the jobs, in the order in which they are placed.
     """
@@ -212,7 +212,7 @@ def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Place
     layout
         GPUs of the instance.
     jobs
-        What each job asks for.
+        Demand of each job.
     order
         Indices of the jobs, in the order in which they are placed.
     """
@@ -253,7 +253,7 @@ def level_caps(layout: Layout, demand: Demand, gpus: Sequence[int], state: Seque
     layout
         GPUs of the instance.
     demand
-        What the job asks for.
+        Demand of the job.
     gpus
         GPU of each slot.
     state
@@ -271,7 +271,7 @@ def resident(layout: Layout, jobs: Sequence[Demand], placement: Placement) -> li
     layout
         GPUs of the instance.
     jobs
-        What each job asks for.
+        Demand of each job.
     placement
         GPUs of each job's slots, by job.
     """

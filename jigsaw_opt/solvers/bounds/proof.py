@@ -17,7 +17,7 @@ class Term:
     name
         What it is, such as ``work``.
     amount
-        How much.
+        The amount.
     unit
         ``us``, ``bytes``, ``weight * us``, or empty for a plain number.
     jobs

@@ -63,7 +63,7 @@ class CbcSearch:
     Parameters
     ----------
     task
-        What to search for.
+        The program, and who receives solutions and bounds.
     """
 
     def __init__(self, task: MipTask) -> None:

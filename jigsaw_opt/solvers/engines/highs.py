@@ -34,7 +34,7 @@ def solve_program(program: LinearProgram, settings: Mapping[str, Setting] = _NON
     Parameters
     ----------
     program
-        What to minimise.
+        The program, which is minimised.
     settings
         As in `HighsEngine`.
 
@@ -82,7 +82,7 @@ class HighsEngine:
     Parameters
     ----------
     program
-        What to minimise.
+        The program, which is minimised.
     settings
         Options of HiGHS by their own names. Without any it is silent and deterministic, on one thread.
     """

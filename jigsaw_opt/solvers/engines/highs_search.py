@@ -26,7 +26,7 @@ class HighsSearch:
     Parameters
     ----------
     task
-        What to search for.
+        The program, and who receives solutions and bounds.
 
     Raises
     ------

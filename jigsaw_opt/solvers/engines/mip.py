@@ -43,7 +43,7 @@ class ProgramOutcome(NamedTuple):
     objective
         Value of the solution.
     bound
-        What no solution is below.
+        Lower bound on the objective of every solution.
     """
 
     ending: Ending

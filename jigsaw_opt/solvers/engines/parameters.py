@@ -47,7 +47,7 @@ def check_names(
     Parameters
     ----------
     engine
-        How messages call the engine.
+        Name of the engine in messages.
     parameters
         Values by name.
     known

@@ -67,7 +67,7 @@ def run_all_stoppable(
         Whether the engines should end; asked every few milliseconds. Without it, they end with the time of the solve
         at hand.
     threads
-        So many engines run at once.
+        Number of engines that run at once.
 
     Raises
     ------

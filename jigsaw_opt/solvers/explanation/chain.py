@@ -33,7 +33,7 @@ class ChainStep:
     Parameters
     ----------
     kind
-        What the job does or waits for.
+        What the job does, or what it waits for.
     start_us, end_us
         From when to when, in microseconds.
     activity

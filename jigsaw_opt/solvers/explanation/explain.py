@@ -22,7 +22,7 @@ class NamedStep:
     Parameters
     ----------
     kind
-        What the job does or waits for.
+        What the job does, or what it waits for.
     operation
         The operation that runs, or that waits.
     iteration

@@ -25,7 +25,7 @@ class Fold:
     last
         The stretch when it comes last.
     times
-        How often it comes.
+        Number of times that it occurs.
     time_us
         By step of the stretch, its time in all repeats, in microseconds.
     """

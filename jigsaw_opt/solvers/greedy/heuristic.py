@@ -135,7 +135,7 @@ def placements(operations: Operations, asked: Sequence[Demand]) -> Iterator[list
     operations
         The compiled instance.
     asked
-        What each job asks for.
+        Demand of each job.
     """
     table = AssignmentTable(operations, Layout(operations), asked)
     search = _LocalSearch(Evaluator(operations, table.layout), table, random.Random(0))

@@ -33,7 +33,7 @@ def plan_of_solution(instance: Instance, solution: EngineSolution, source: str =
     Parameters
     ----------
     instance
-        What was exported.
+        The exported model.
     solution
         Values of the columns of the exported file.
     source

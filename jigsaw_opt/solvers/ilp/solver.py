@@ -102,7 +102,7 @@ def model_document(
     Parameters
     ----------
     instance
-        What to schedule.
+        The instance.
     kind
         The format.
     most_coefficients

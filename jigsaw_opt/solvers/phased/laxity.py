@@ -68,7 +68,7 @@ class LeastLaxityPolicy:
         jobs
             The jobs of the group by name.
         progress
-            How far they are.
+            Their progress.
         """
         spare_us = {job.name: self._spare_us(job, jobs[job.name], progress) for job in self._order}
 

@@ -37,13 +37,13 @@ class _SharingPart(NamedTuple):
     plan
         Their cyclic plan.
     worth
-        What it costs in all to slow them down, per share of their pace.
+        Total cost of slowing them down, per share of their pace.
     gain
-        What they do for the objective in a microsecond.
+        Their gain for the objective per microsecond.
     left
-        How often the period fits into the iterations that are left.
+        Number of periods that fit into the iterations that are left.
     most
-        How often it may take place in a longer period; None for no limit.
+        Largest number of times that it may take place in a longer period; None for no limit.
     """
 
     counts: Mapping[str, int]
@@ -94,7 +94,7 @@ class MovingPolicy:
         jobs
             The jobs of the group by name.
         progress
-            How far they are.
+            Their progress.
         """
         now = self._jobs.rates(self._order, progress)
         gpus = {job.name: job.gpus for job in now}

@@ -71,7 +71,7 @@ class GroupProgress:
     last
         By name of a job that has begun and has not ended, its last phase.
     phases
-        How many phases there are.
+        Number of phases.
     """
 
     remaining: dict[str, int]
@@ -101,7 +101,7 @@ class RunningRule(Protocol):
         jobs
             The jobs of the group by name.
         progress
-            How far they are.
+            Their progress.
         """
 
 
@@ -134,7 +134,7 @@ class PhasePolicy:
         jobs
             The jobs of the group by name.
         progress
-            How far they are.
+            Their progress.
         """
         remaining, begun = progress.remaining, progress.last
         running = [name for name in self.order if name in begun]

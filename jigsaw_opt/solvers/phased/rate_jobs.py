@@ -125,7 +125,7 @@ class RateJobs:
         order
             Jobs of a group, those that come first in front.
         progress
-            How far they are.
+            Their progress.
         """
         numbers = [self.number(job) for job in order]
         state = self._state(order, [float(progress.remaining.get(job.name, 0)) for job in order])
@@ -235,7 +235,7 @@ class RatePolicy:
         jobs
             The jobs of the group by name.
         progress
-            How far they are.
+            Their progress.
         """
         now = self._jobs.rates(self._order, progress)
         running, rates = [*now], {job.name: rate for job, rate in now.items()}

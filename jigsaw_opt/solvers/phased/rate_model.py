@@ -36,14 +36,14 @@ class RateModel:
     instance
         Of the finite horizon, each of its jobs with a plan if it is alone.
     rng
-        Source of chance.
+        Source of random numbers.
 
     Attributes
     ----------
     rate_jobs
         Says when they end.
     gpus
-        How many GPUs there are.
+        Number of GPUs.
     """
 
     def __init__(self, instance: Instance, rng: random.Random) -> None:

@@ -37,7 +37,7 @@ class RateSearch:
     instance, model
         The instance, and its jobs at rates.
     rng
-        Source of chance.
+        Source of random numbers.
     timer
         Says when a search has had its share of the time that is left.
     """

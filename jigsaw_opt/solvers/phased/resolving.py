@@ -58,7 +58,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     plan
         A phased plan of the old instance.
     fix
-        What of the old plan must stay; nothing by default.
+        Parts of the old plan that must stay; none by default.
     options
         Limits, seed and cores.
 

@@ -20,7 +20,7 @@ def phased_result(
     Parameters
     ----------
     options, started
-        What was asked for, and when it began on the monotonic clock.
+        Options of the solve, and when it began on the monotonic clock, in seconds.
     bound
         A proven lower bound.
     plan, conflicts

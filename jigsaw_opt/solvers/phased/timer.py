@@ -44,7 +44,7 @@ class PhaseTimer:
     Parameters
     ----------
     instance, options
-        What is solved, and how.
+        The instance, and the options of the solve.
     started
         When that began, by the monotonic clock.
 

@@ -33,7 +33,7 @@ def resolve(
     plan
         A plan of the old instance.
     fix
-        What of the old plan must stay; nothing by default.
+        Parts of the old plan that must stay; none by default.
     options
         Limits, seed, cores, as in `solve`.
     on_event

@@ -35,7 +35,7 @@ class MixedPolicy:
     assignments
         Where every job is, or the choosing ones begin with.
     rng
-        Source of chance.
+        Source of random numbers.
     free
         Numbers of the jobs that choose.
     """
@@ -92,7 +92,7 @@ def repaired(
     period
         Its length in microseconds.
     rng
-        Source of chance.
+        Source of random numbers.
     stop
         Asked now and then; once it holds, no further plan is looked for.
     """
@@ -156,7 +156,7 @@ def reinserted(
     best
         Period to beat, in microseconds.
     rng
-        Source of chance.
+        Source of random numbers.
     stop
         Asked now and then; once it holds, no further plan is looked for.
     """

@@ -26,7 +26,7 @@ class FiniteInsertion:
     fixed
         GPUs of the jobs that may not choose them, by number of the job.
     rng
-        Source of chance.
+        Source of random numbers.
     """
 
     def __init__(self, schedule: PartialSchedule, fixed: Mapping[int, Sequence[int]], rng: random.Random) -> None:

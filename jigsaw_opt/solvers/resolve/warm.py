@@ -49,7 +49,7 @@ class Warm(OrtoolsSolver):
     plan
         The old plan.
     fix
-        What of it stays.
+        Parts of it that stay.
     """
 
     plan: Plan

@@ -20,7 +20,7 @@ class Budget:
     solve_state
         Knows the limits, and every other reason to stop.
     share
-        How much the search may use of the limit of work, and of the time that is left.
+        Share that the search may use of the limit of work, and of the time that is left.
     parent
         Budget of the search whose move this search is: what is spent here is spent there.
 

@@ -40,7 +40,7 @@ class CandidateGenerator:
     data
         The instance.
     rng
-        Source of chance.
+        Source of random numbers.
     """
 
     def __init__(self, data: ProblemData, rng: random.Random) -> None:

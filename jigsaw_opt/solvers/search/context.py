@@ -82,11 +82,11 @@ class Context:
     solve_state
         Receives the plans and says when to stop.
     demands
-        What each job asks for.
+        Demand of each job.
     rng
-        Source of chance.
+        Source of random numbers.
     budget
-        What the search may use.
+        Work and time that the search may use.
     propose
         Takes every plan that a move finds, as soon as it is found: a better one becomes the incumbent at once, so that
         it is not lost where the time ends before the move does. It returns nothing, for whether a move has succeeded

@@ -65,7 +65,7 @@ class Driver:
         Parameters
         ----------
         share
-            How much the search may use of the limit of work, and of the time that is left.
+            Share that the search may use of the limit of work, and of the time that is left.
         """
         budget, idle = Budget(self.solve_state, share), 0
         if not self.open(budget):

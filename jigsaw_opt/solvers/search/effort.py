@@ -16,7 +16,7 @@ class Effort:
     Attributes
     ----------
     length
-        What the next call should take, in units of the first one.
+        Length of the next call, in units of the first one.
     """
 
     def __init__(self, longest: float) -> None:

@@ -33,7 +33,7 @@ class Engine:
     budget
         Is told the work done.
     params
-        What a deterministic second counts as, and how long it may take.
+        Price of a deterministic second in units of work, and the longest time that it may take.
     """
 
     def __init__(self, budget: Budget, params: PriceParams | None = None) -> None:

@@ -72,7 +72,7 @@ class PlacementSearch:
         before
             Where all jobs are, and at which levels.
         share
-            How far loads should fall, as a share of the way from the largest one to the mean.
+            Fall of the loads that is aimed at, as a share of the way from the largest one to the mean.
         steps
             Steps of annealing.
         stop

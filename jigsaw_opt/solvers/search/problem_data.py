@@ -25,7 +25,7 @@ class ProblemData(AssignmentTable):
     layout
         Its GPUs.
     demands
-        What each job asks for.
+        Demand of each job.
     params
         Parameters of the search; their defaults unless said.
     """
@@ -84,7 +84,7 @@ class ProblemData(AssignmentTable):
         caps
             By slot: the deepest level that memory admits.
         demand
-            What the job asks for.
+            Demand of the job.
 
         Raises
         ------

@@ -22,7 +22,7 @@ class AdaptiveSelection:
     names
         Names of the moves; each is tried once, in this order, before any is preferred.
     rng
-        Source of chance.
+        Source of random numbers.
     params
         `decay`, `floor`, `fading` and `least_floor`.
     """

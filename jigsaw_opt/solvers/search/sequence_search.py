@@ -134,7 +134,7 @@ class SequenceSearch:
         assignments
             Where the jobs are now.
         steps
-            How many orders are tried; at least 1.
+            Number of orders that are tried; at least 1.
         temperature
             Share of the objective that the first steps may lose; it falls to 0.
         stop

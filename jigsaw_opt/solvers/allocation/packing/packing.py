@@ -27,7 +27,7 @@ class PackedQueue:
     progress
         Normalised progress by class in unit time.
     objective
-        What the progress is worth.
+        Value of the progress.
     bound
         No packing of such coschedules is worth more; infinite where none was sought.
     """

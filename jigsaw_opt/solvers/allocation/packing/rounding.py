@@ -31,7 +31,7 @@ class Rounding:
     Attributes
     ----------
     taken
-        How often each pattern is used.
+        Number of times that each pattern is used.
     servers, jobs
         Servers left by type, and jobs left by class.
     progress

@@ -38,7 +38,7 @@ class Timetables:
     Attributes
     ----------
     found
-        How many were looked for.
+        Number of timetables that were searched for.
     """
 
     iterations: int = ITERATIONS

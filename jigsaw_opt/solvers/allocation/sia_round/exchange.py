@@ -25,11 +25,11 @@ class Base:
     Parameters
     ----------
     columns, prices
-        What is chosen from, at which prices.
+        Configurations to choose from, and price of a GPU of each type.
     picked
         The cheapest configuration of each job.
     reduced
-        How much more than that each configuration costs, ``(jobs, configurations)``.
+        Cost of each configuration beyond that, ``(jobs, configurations)``.
     """
 
     columns: Columns
@@ -106,7 +106,7 @@ def best_exchange(base: Base, picked: Integers, cells: int, jobs: int) -> Intege
     Parameters
     ----------
     base
-        What it starts from.
+        The cheapest choice at the best prices.
     picked
         A choice within the capacity.
     cells

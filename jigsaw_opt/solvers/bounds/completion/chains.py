@@ -183,7 +183,7 @@ def pair_inequalities(
     one, other
         Their chains.
     reason
-        What makes them exclude each other.
+        What makes them exclude each other, in the user's terms.
     budget
         Charged for the states; once it is spent, there are no inequalities.
     """

@@ -54,7 +54,7 @@ class CompletionCost:
     own
         The job is complete no earlier, in microseconds.
     price
-        What is left of its weight, in parts of one over `UNIT`; at least 0.
+        Part of its weight that is left, in parts of one over `UNIT`; at least 0.
     terms
         For the energetic intervals that its work may lie in.
     """
@@ -114,7 +114,7 @@ class DualBound:
     Parameters
     ----------
     constants
-        What comes on top of all costs, in parts of one over `UNIT`, by the reason for it.
+        Amounts that are added to all costs, in parts of one over `UNIT`, by their reason.
     costs
         Cost of each job's completion time.
     """

@@ -118,7 +118,7 @@ def energetic_bounds(
     program
         Gives the weights, the least completion times, and what is known of them.
     resources, job_data
-        What the jobs ask for, and the jobs.
+        Demands of the jobs by resource, and the jobs.
     budget
         Charged for every round.
     """

@@ -190,7 +190,7 @@ def refutation(packing: Packing, start: tuple[int, ...], budget: BoundBudget) ->
     Parameters
     ----------
     packing
-        What is asked, and of which bins.
+        Demands and bins.
     start
         Prices to begin with.
     budget

@@ -21,7 +21,7 @@ class Item(NamedTuple):
     size
         Of one copy, at least 0.
     copies
-        How many there are.
+        Number of copies.
     head
         A bin that holds it has so much less capacity; of several heads the least one counts.
     """
@@ -47,7 +47,7 @@ def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) ->
     Parameters
     ----------
     items
-        What may go into the bin.
+        Items that may go into the bin.
     values
         Value of a copy of each item.
     capacity

@@ -50,7 +50,7 @@ class CandidateArrays:
     groups
         Groups of servers.
     servers
-        How many there are.
+        Number of servers.
     """
 
     def __init__(

@@ -163,7 +163,7 @@ class BestFitPolicy:
     period
         The period in microseconds: nothing is offered that takes longer, or that is fuller.
     rng
-        Source of chance.
+        Source of random numbers.
     """
 
     def __init__(self, candidate_table: CandidateTable, period: int, rng: random.Random) -> None:

@@ -33,7 +33,7 @@ class DecomposedInsertion:
     period
         The period in microseconds.
     rng
-        Source of chance.
+        Source of random numbers.
     engine
         Times the wide jobs of a group together where inserting them one by one leaves some without room.
     weights
@@ -89,7 +89,7 @@ class DecomposedInsertion:
         Parameters
         ----------
         patience
-            How often groups exchange jobs in vain, without fewer failing than ever before, until it is given up.
+            Number of exchanges in a row, without fewer groups failing than ever before, after which it is given up.
         """
         inside: dict[int | None, list[int]] = {}
         for index in range(len(self.weights)):

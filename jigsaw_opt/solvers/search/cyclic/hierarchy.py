@@ -45,9 +45,9 @@ class HierarchicalAssignment:
     longest
         Candidate sets at which a job takes longer are left out, in microseconds, but not its fastest ones.
     rng
-        Source of chance.
+        Source of random numbers.
     threads
-        How many pairs of groups reassign their jobs at once.
+        Number of pairs of groups that reassign their jobs at once.
     count
         Told the number of steps of every annealing.
 

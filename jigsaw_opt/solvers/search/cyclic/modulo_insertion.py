@@ -28,7 +28,7 @@ class ModuloInsertion:
     period
         The period in microseconds.
     rng
-        Source of chance.
+        Source of random numbers.
     count
         Told, job by job, for how many blocks and transfers room was looked for.
     """

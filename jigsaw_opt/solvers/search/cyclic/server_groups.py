@@ -86,7 +86,7 @@ def fast_enough(candidate_sets: Sequence[CandidateSet], longest: int) -> list[Ca
     candidate_sets
         All candidate sets of a job.
     longest
-        How long it may take, in microseconds.
+        Largest time that it may take, in microseconds.
     """
     most = max(longest, min((candidate_set.length for candidate_set in candidate_sets), default=0))
     return [candidate_set for candidate_set in candidate_sets if candidate_set.length <= most]

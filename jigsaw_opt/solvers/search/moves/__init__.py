@@ -39,7 +39,7 @@ class Move(Protocol):
     Parameters
     ----------
     context
-        What all moves of the search share.
+        State that all moves of the search share.
     """
 
     name: ClassVar[str]

@@ -29,7 +29,7 @@ class PlacementModel:
     engine
         Solves the models.
     rng
-        Source of chance.
+        Source of random numbers.
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ class ListAnnealing:
         start
             Where to begin.
         steps
-            How many are tried.
+            Number of steps.
         initial
             Share of the objective that the first steps may lose; it falls to 0.
         """

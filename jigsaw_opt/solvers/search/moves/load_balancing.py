@@ -29,9 +29,9 @@ class LoadBalancer:
     data
         The instance.
     rng
-        Source of chance.
+        Source of random numbers.
     target_us
-        What GPUs, links and jobs are to keep to.
+        Load or length that GPUs, links and jobs should keep to.
     link_weight
         What it costs to use a link for as long as the target, beside its load. Jobs that use few links lie inside
         one another or apart, and are timed without idle links.
@@ -289,7 +289,7 @@ def random_order(jobs: Sequence[Demand], rng: random.Random) -> list[int]:
     Parameters
     ----------
     jobs
-        What each job asks for.
+        Demand of each job.
     rng
         Source of random numbers.
 

@@ -23,7 +23,7 @@ class Relocation:
     sequencing
         Repairs the sequence of operations.
     rng
-        Source of chance.
+        Source of random numbers.
     """
 
     def __init__(self, balancer: LoadBalancer, sequencing: SequenceSearch, rng: random.Random) -> None:
@@ -47,7 +47,7 @@ class Relocation:
         start
             Where to begin.
         steps
-            How many placements are tried.
+            Number of placements that are tried.
         temperature
             Share of the objective that the first steps may lose; it falls to 0.
         watch

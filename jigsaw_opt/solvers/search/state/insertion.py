@@ -81,7 +81,7 @@ def insert_job(
     Parameters
     ----------
     job, assignment
-        What is inserted where.
+        The job, and where it is inserted.
     gpus, channel
         Timelines of the assignment's GPUs, by slot, and of its links together.
     begin

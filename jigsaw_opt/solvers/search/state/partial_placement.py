@@ -26,7 +26,7 @@ class PartialPlacement:
     Attributes
     ----------
     demands
-        What each job asks for, its levels in the shape that they have at present.
+        Demand of each job, with the level profile that it has at present.
     assignments
         Spot of each job, or None.
     gpu_us, link_us

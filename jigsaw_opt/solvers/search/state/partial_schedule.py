@@ -30,11 +30,11 @@ class PartialSchedule:
     Attributes
     ----------
     placement
-        Who is where.
+        GPUs and levels of the jobs.
     scheduled
         Each job as it is scheduled, or None.
     frozen
-        What is history of each job, or None.
+        Past operations of each job, or None.
     gpus, links
         Timelines.
     """
