@@ -38,6 +38,8 @@ _INDEX = ("", "Unnamed: 0")
 """What pandas calls the column with the numbers of rows, once written and once read and written again."""
 _DATE = re.compile(r"[0-9]{4}-")
 _LONGEST_QUOTE = 40
+_ArrayLimits = dict[str, tuple[int | None, int]]
+"""By array the limit that its first line states, and the number of that line."""
 _HEADER = ("name", "submit_us", "model", "gpus", "iterations", *_OPTIONAL)
 _OURS = tuple(dict.fromkeys((*_HEADER, _DATED, *_RECORDED, *STATED, *_TIMES)))
 
@@ -109,7 +111,7 @@ def decode_workload(
         _refuse_unknown(table, duration)
     table.lines.raise_if_any()
     assert submit is not None
-    job_of = partial(_job, submit=submit, duration=duration, stated=stated)
+    job_of = partial(_job, submit=submit, duration=duration, stated=stated, limits={})
     workload = table.workload(source, partial(_on_gpus, job_of) if columns else job_of, accept)
     return from_first(workload, table.zoned) if submit == _DATED else workload
 
@@ -194,7 +196,9 @@ def _number_us(row: Row, submit: str) -> int:
     return row.microseconds(submit, _SUBMIT[submit])
 
 
-def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str]) -> TraceJob | Unfinished | str:
+def _job(
+    row: Row, submit: str, duration: str | None, stated: Mapping[str, str], limits: _ArrayLimits
+) -> TraceJob | Unfinished | str:
     lacks_duration = duration and row.is_missing(duration)
     if lacks_duration and ("end_us" in stated and not row.is_missing(stated["end_us"])):
         return NEVER_STARTED  # it was cancelled before
@@ -206,7 +210,7 @@ def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str])
     name = restored(row.text("name")) if row.has("name") else f"line-{row.number}"
     submit_us = row.moment(submit) if submit == _DATED else _number_us(row, submit)
     if lacks_duration:
-        told = _stated(row, stated)
+        told = _stated(row, stated, limits)
         reason = NEVER_STARTED if told.get("start_us") is None else STILL_RUNNING
         return Unfinished.of(name, submit_us, gpus, reason, **told)
     if duration:
@@ -215,7 +219,7 @@ def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str])
         job = TraceJob(name, submit_us, restored(row.shared("model")), gpus, row.optional("iterations"))
     weight, batch = row.optional("weight") or 1, row.optional("batch_size")
     job = replace(job, min_gpus=fewest, max_gpus=most, weight=weight, batch_size=batch, foreground=foreground)
-    return replace(job, **_stated(row, stated))
+    return replace(job, **_stated(row, stated, limits))
 
 
 def _truth(row: Row, column: str) -> bool | None:
@@ -226,7 +230,7 @@ def _truth(row: Row, column: str) -> bool | None:
     return None if number is None else number == 1
 
 
-def _stated(row: Row, columns: Mapping[str, str]) -> dict[str, Any]:
+def _stated(row: Row, columns: Mapping[str, str], limits: _ArrayLimits) -> dict[str, Any]:
     """Return what a line states of a job beyond its work."""
     found: dict[str, Any] = {}
     for name, column in columns.items():
@@ -239,12 +243,25 @@ def _stated(row: Row, columns: Mapping[str, str]) -> dict[str, Any]:
             found[name] = tuple(word.strip() for word in words if word.strip()) or None
         elif not name.endswith("_us"):
             found[name] = text if (text := row.stated(column)) is None else restored(text)
+        elif column in _LIMIT:  # only an empty cell says that there is none
+            found[name] = row.duration(column, _LIMIT[column], least=1) if row.optional_text(column) else None
         elif row.is_missing(column):
             continue
-        elif column in _LIMIT:
-            found[name] = row.duration(column, _LIMIT[column], least=1)
         elif column in _TIMES:
             found[name] = row.microseconds(column, _TIMES[column], least=-LARGEST)
         else:
             found[name] = row.moment(column)
+    _check_array(row, found.get("array"), found.get("array_limit"), limits)
     return found
+
+
+def _check_array(row: Row, array: str | None, limit: int | None, limits: _ArrayLimits) -> None:
+    """Note a limit without an array, and one that is not that of the first task of its array."""
+    if array is None:
+        if limit is not None:
+            row.add("array_limit is of an array, and array is empty")
+        return
+    first, number = limits.setdefault(array, (limit, row.number))
+    if limit != first:
+        here, there = ("none" if it is None else it for it in (limit, first))
+        row.add(f"array_limit is {here}, and in line {number} it is {there} for the same array")

@@ -36,6 +36,8 @@ from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.outages import Failures
 from jigsaw_opt.simulation.parse_failures import are_times, failures_of
+from jigsaw_opt.simulation.policies.recorded import RECORDED
+from jigsaw_opt.simulation.recorded import record_problems
 from jigsaw_opt.simulation.setting import Setting, told
 from jigsaw_opt.simulation.time_limits import with_time_limits
 from jigsaw_opt.simulation.wide_jobs import (
@@ -373,14 +375,15 @@ def _checked(asked: Mapping[str, Any], accept: Accept) -> Workload:
 
 
 def _accepting(asked: Mapping[str, Any], cluster: Cluster, performance: Performance | None) -> Accept:
-    """Return what is wrong with a job: more GPUs than there are, or nothing that the performance model knows."""
+    """Return what is wrong with a job: its GPUs, its recorded times, or nothing that the performance model knows."""
     most, mixed = most_gpus_for(cluster), len({server.gpu_type for server in cluster.servers}) > 1
+    recorded = asked["policy"] in (RECORDED, RECORDED.name)
 
     def problems(job: TraceJob) -> Sequence[str]:
         wide = why_too_wide(job, job.fewest, most(job), " of a type that it may have" if mixed else "")
         if wide is not None and asked["too_wide"] == "skip":
             return ()
-        found = [] if wide is None else [wide]
+        found = [*([] if wide is None else [wide]), *(record_problems(job) if recorded else ())]
         reason = None if performance is None else performance.unknown(job)
         if reason is not None:
             of_duration = isinstance(performance, Profiled) and job.duration_us is not None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.event_log import Meter
@@ -15,7 +15,7 @@ from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome, Stint
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.text import counted
 
-__all__ = ["most_gpus", "simulation_of", "why_no_record"]
+__all__ = ["most_gpus", "record_problems", "simulation_of", "why_no_record"]
 
 
 def simulation_of(setting: Setting) -> Simulation:
@@ -25,6 +25,8 @@ def simulation_of(setting: Setting) -> Simulation:
     ------
     UsageError
         As of `Simulation`; or the trace does not say when each job started and ended.
+    InvalidInputError
+        A job started before its submission, or ended before its start.
     """
     return _RecordOfTrace(setting) if setting.policy == RECORDED else Simulation(setting)
 
@@ -35,11 +37,15 @@ def why_no_record(workload: Workload) -> str | None:
     lacking = [job.name for job in jobs if job.start_us is None or job.end_us is None]
     if lacking:
         return f"the trace lacks the start or end of {counted(len(lacking), 'job')}, {lacking[0]!r} for one"
-    order = ((job.name, (job.submit_us, job.start_us or 0, job.end_us or 0)) for job in jobs)
-    wrong = [name for name, times in order if times != tuple(sorted(times))]
-    if wrong:
-        return f"{counted(len(wrong), 'job')} started before submission or ended before the start, {wrong[0]!r} for one"
-    return None
+    return next((problem for job in jobs for problem in record_problems(job)), None)
+
+
+def record_problems(job: TraceJob) -> Iterator[str]:
+    """Yield what cannot be of the times that are recorded of a job."""
+    if job.start_us is not None and job.start_us < job.submit_us:
+        yield f"job {job.name!r} started before its submission"
+    if job.start_us is not None and job.end_us is not None and job.end_us < job.start_us:
+        yield f"job {job.name!r} ended before its start"
 
 
 def most_gpus(workload: Workload) -> int:
@@ -63,6 +69,9 @@ class _RecordOfTrace(Simulation):
         # What a start costs is part of the recorded times.
         self.setting = replace(setting, restart_us=0)
         self.now_us = 0
+        wrong = [(k, it) for k, job in enumerate(setting.workload.jobs) for it in record_problems(job)]
+        if wrong:
+            raise InvalidInputError(Problem(f"$.jobs[{k}]", problem) for k, problem in wrong)
         if (reason := why_no_record(setting.workload)) is not None:
             raise UsageError(f"policy 'recorded' has nothing to tell: {reason}")
 

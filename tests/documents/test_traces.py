@@ -62,10 +62,33 @@ def test_what_a_table_states_beyond_the_work() -> None:
         "t:2: preemptible is 0 or 1, not 2",
         "t:2: array_limit is too small: 0",
         "t:2: time_limit_s is too small: 0",
+        "t:2: array_limit is of an array, and array is empty",
     ]
     table = "submit_s,gpus,duration_s,gpu_types,after\n0,1,1, a100 | |h100,\n"
     (job,) = decode_workload(table).jobs
     assert (job.gpu_types, job.after, job.preemptible) == (("a100", "h100"), None, None)
+
+
+def test_an_array_has_one_limit() -> None:
+    table = (
+        "submit_s,gpus,duration_s,array,array_limit\n0,1,1,A,2\n0,1,1,,2\n0,1,1,A,\n0,1,1,A,3\n0,1,1,B,3\n0,1,1,C,\n"
+    )
+    assert problems("csv", table) == [
+        "t:3: array_limit is of an array, and array is empty",
+        "t:4: array_limit is none, and in line 2 it is 2 for the same array",
+        "t:5: array_limit is 3, and in line 2 it is 2 for the same array",
+    ]
+
+
+def test_cells_that_only_look_right() -> None:
+    table = "name,submit_s,gpus,duration_s,time_limit_s,user\na\0,1_0,1,1,1,u\nb,0,١,1,NaN,\x1b[1m\nc,0,1,1,,ü\n"
+    assert problems("csv", table) == [
+        "t:2: name has control characters: 'a\\x00'",
+        "t:2: submit_s is a number, not '1_0'",
+        "t:3: gpus is a number, not '١'",
+        "t:3: user has control characters: '\\x1b[1m'",
+        "t:3: time_limit_s is a number, not 'NaN'",
+    ]
 
 
 def test_columns_of_others_are_read_where_they_are_named() -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.recorded import most_gpus
+from jigsaw_opt.simulation.reading import read_setting
+from jigsaw_opt.simulation.recorded import most_gpus, simulation_of
 from jigsaw_opt.simulation.simulate import simulate
 
 HOUR = 3_600_000_000
@@ -46,9 +47,24 @@ def test_a_trace_without_a_record_has_none() -> None:
     jobs = (*JOBS, TraceJob("d", 0, "seconds", 1, 5, start_us=3))
     with pytest.raises(UsageError, match="lacks the start or end of 1 job, 'd' for one"):
         simulate(Workload("w", jobs), "1x8:v100", "recorded")
+
+
+def test_recorded_times_that_cannot_be_are_told_with_their_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     jobs = (TraceJob("early", 5, "seconds", 1, 5, start_us=3, end_us=9),)
-    with pytest.raises(UsageError, match="1 job started before submission or ended before the start, 'early' for one"):
+    with pytest.raises(InvalidInputError, match=r"\$.jobs\[0\]: job 'early' started before its submission"):
         simulate(Workload("w", jobs), "1x8:v100", "recorded")
+    with pytest.raises(InvalidInputError, match=r"\$.jobs\[0\]: job 'early' started before its submission"):
+        simulation_of(read_setting(Workload("w", jobs), "1x8:v100", "fifo").under("recorded"))
+    trace = tmp_path / "w.csv"
+    trace.write_text("name,submit_s,gpus,duration_s,start_s,end_s\na,5,1,5,3,2\nb,5,1,5,5,10\nc,5,1,5,9,8\n")
+    words = ["simulate", "--workload", str(trace), "--cluster", "1x8", "-o", str(tmp_path / "out"), "--policy"]
+    assert main([*words, "recorded"]) == 3
+    told = capsys.readouterr().err
+    assert "w.csv:2: job 'a' started before its submission" in told and "w.csv:2: job 'a' ended before its" in told
+    assert "w.csv:4: job 'c' ended before its start" in told and not (tmp_path / "out").exists()
+    assert main([*words, "fifo", "-q"]) == 0
 
 
 def test_the_record_of_slurm_on_the_command_line(tmp_path: Path) -> None:
