@@ -70,7 +70,7 @@ class CheckedJob:
 
     @property
     def end_us(self) -> int:
-        """Largest end in its last iteration (specification: job-end)."""
+        """Largest end in its last iteration, in microseconds (specification: job-end)."""
         return iteration_end(self.plan.iterations[-1]) if self.plan.iterations else 0
 
     @property
@@ -82,7 +82,7 @@ class CheckedJob:
 
 
 def iteration_end(iteration: Iteration) -> int:
-    """Return the largest end in an iteration; 0 for one without blocks."""
+    """Return the largest end in an iteration, in microseconds; 0 for one without blocks."""
     ends = [block.end_us for block in iteration.blocks] + [transfer.end_us for transfer in iteration.transfers]
     return max(ends, default=0)
 

@@ -58,11 +58,11 @@ class CheckedPhase:
 
     @property
     def count(self) -> int:
-        """How often it takes place, once where it does for ever."""
+        """Number of repetitions; 1 where it takes place for ever."""
         return 1 if self.phase.repeats is None else self.phase.repeats
 
     def end_us(self, job: _Job) -> int:
-        """Return when the last operation of a job's last iteration in it ends (specification: phased-plans)."""
+        """Return the end of a job's last operation in the phase, in microseconds (specification: phased-plans)."""
         return self.phase.start_us + (self.count - 1) * (self.phase.period_us or 0) + job.end_us
 
 

@@ -87,7 +87,7 @@ class CheckedShapedJob:
 
     @property
     def end_us(self) -> int:
-        """Largest end of all operations (specification: end-of-a-shaped-job)."""
+        """Largest end of all operations, in microseconds (specification: end-of-a-shaped-job)."""
         return max((it.end_us for i in self.plan.iterations for it in (*i.blocks, *i.transfers)), default=0)
 
     def held(self) -> Iterator[tuple[str, int, int, int]]:

@@ -44,7 +44,7 @@ class ServerGroups(Protocol):
 
     @property
     def group(self) -> Sequence[int]:
-        """Group by server."""
+        """Number of the group of each server."""
 
     @property
     def leaving(self) -> Mapping[int, frozenset[int]]:
@@ -137,7 +137,7 @@ class _WorkerCounts:
 
     @cached_property
     def server_of(self) -> list[int]:
-        """Server of every GPU."""
+        """Number of the server of every GPU."""
         return [s for s, server in enumerate(self.operations.cluster.servers) for _ in range(server.gpus)]
 
     @cached_property
@@ -265,7 +265,7 @@ class _WorkerCounts:
 
     @cached_property
     def least_tail(self) -> int:
-        """Least time from the end of a block of the last iteration to the job's end."""
+        """Least time from the end of a block of the last iteration to the job's end, in microseconds."""
         tails = [
             tails[level - 1] - times[level - 1]
             for _, _, channel in self.modes
@@ -278,7 +278,7 @@ class _WorkerCounts:
 
     @cached_property
     def first_ready(self) -> int:
-        """Least moment at which bucket 1 is ready."""
+        """Least moment at which bucket 1 is ready, in microseconds."""
         return self.job.release_us + min((self.times(s)[0] for s in self.gpus), default=0)
 
 

@@ -30,7 +30,7 @@ class Unit:
 
     @property
     def flops(self) -> int:
-        """Operations of a forward pass over one sample."""
+        """Floating-point operations of a forward pass over one sample."""
         return sum(layer.flops for layer in self.layers)
 
     @property

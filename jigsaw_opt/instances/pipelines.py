@@ -55,7 +55,7 @@ class Pipeline:
 
     @property
     def stages(self) -> int:
-        """Stages on all devices."""
+        """Number of stages on all devices."""
         return self.devices * self.chunks
 
     def device(self, stage: int) -> str:

@@ -275,7 +275,7 @@ class Routes:
         return all(self.joined(*pair) for pair in combinations(servers, 2))
 
     def apart(self, servers: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Yield the pairs of servers of one part that are not joined, which only a policy has."""
+        """Yield the numbers of two servers of one part that are not joined, which only a policy has."""
         for first, second in combinations(servers, 2) if self.policy is not None else ():
             if self.component[first] == self.component[second] and not self.joined(first, second):
                 yield first, second

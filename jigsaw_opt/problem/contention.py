@@ -161,7 +161,7 @@ class Degraded:
 
 
 def users(channels: Iterable[Channel]) -> dict[int, int]:
-    """Return how many transfers use each link that is used."""
+    """Return the number of transfers that use each link, for links that are used."""
     count: dict[int, int] = {}
     for channel in channels:
         for link in channel.links:

@@ -255,7 +255,16 @@ def least_iteration_us(operations: Operations, job: OperationGraph, gpus: dict[i
     """Return the least length of an iteration, from its first block's start to its barrier, in microseconds.
 
     Some slot is at the last level, and when a bucket is ready its transfer and those after it follow in turn.
-    Parameters as of `sites`; 0 where the job has no place.
+
+    Parameters
+    ----------
+    operations, job, gpus
+        See `sites`.
+
+    Returns
+    -------
+    int
+        The time in microseconds; 0 where the job has no place.
     """
     return min((site.iteration_us for site in sites(operations, job, gpus)), default=0)
 

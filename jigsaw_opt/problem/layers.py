@@ -45,7 +45,7 @@ class MeasuredLayer:
 
     @property
     def time_us(self) -> int:
-        """Forward and backward time."""
+        """Forward and backward time, in microseconds."""
         return self.forward_us + self.backward_us
 
     @property

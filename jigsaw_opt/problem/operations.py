@@ -198,7 +198,7 @@ class Operations:
 
     @property
     def deadlines(self) -> list[int | None]:
-        """Deadline of each job, data-parallel ones before shaped ones; None for those without."""
+        """Deadline of each job in microseconds, data-parallel ones before shaped ones; None for those without."""
         return [*(job.deadline_us for job in self.jobs), *(graph.job.deadline_us for graph in self.shaped)]
 
     @cached_property

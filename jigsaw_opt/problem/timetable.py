@@ -57,12 +57,12 @@ class Timetable:
 
     @property
     def ends(self) -> list[int]:
-        """End of each job, data-parallel ones before those with a shape."""
+        """End of each job in microseconds, data-parallel ones before shaped ones."""
         return [*map(job_end, self.jobs), *map(job_end, self.shaped)]
 
     @property
     def plans(self) -> tuple[JobPlan | ShapedJobPlan, ...]:
-        """All jobs, data-parallel ones before those with a shape."""
+        """All jobs, data-parallel ones before shaped ones."""
         return (*self.jobs, *self.shaped)
 
 
@@ -107,7 +107,7 @@ def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDec
 
 
 def job_end(job: JobPlan | ShapedJobPlan) -> int:
-    """Return the largest end among blocks and transfers (specification: job-end, end-of-a-shaped-job)."""
+    """Return the largest end of blocks and transfers, in microseconds (specification: job-end, end-of-a-shaped-job)."""
     # Iterations end in their order, for each operation waits for itself in the iteration before.
     last = job.iterations[-1]
     return max([block.end_us for block in last.blocks] + [transfer.end_us for transfer in last.transfers])

@@ -146,12 +146,12 @@ class TraceJob:
 
     @property
     def fewest(self) -> int:
-        """The fewest GPUs that it can run on."""
+        """Smallest number of GPUs that it can run on."""
         return self.min_gpus or self.gpus
 
     @property
     def most(self) -> int:
-        """The most GPUs that it can run on."""
+        """Largest number of GPUs that it can run on."""
         return self.max_gpus or self.gpus
 
     def states(self, name: str) -> bool:

@@ -36,27 +36,27 @@ class ReroutingOutcome:
 
     @property
     def routable(self) -> int:
-        """Packets for which there was a compliant walk when they were sent."""
+        """Number of packets for which there was a compliant walk when they were sent."""
         return sum(packet.least_links is not None for packet in self.packets)
 
     @property
     def compliant(self) -> int:
-        """Packets that arrived over a compliant walk."""
+        """Number of packets that arrived over a compliant walk."""
         return sum(packet.end == "arrived" and packet.compliant for packet in self.packets)
 
     @property
     def violations(self) -> int:
-        """Packets that arrived over a walk that breaks their policy."""
+        """Number of packets that arrived over a walk that breaks their policy."""
         return sum(packet.end == "arrived" and not packet.compliant for packet in self.packets)
 
     @property
     def lost(self) -> int:
-        """Packets that were dropped although there was a compliant walk when they were sent."""
+        """Number of packets that were dropped although there was a compliant walk when they were sent."""
         return sum(packet.end == "dropped" and packet.least_links is not None for packet in self.packets)
 
     @property
     def delivered_share(self) -> Fraction:
-        """Packets that arrived over a compliant walk, of those for which there was one; 1 where there were none."""
+        """Share of packets that arrived over a compliant walk, of those that had one; 1 where none had one."""
         kept = sum(p.end == "arrived" and p.compliant and p.least_links is not None for p in self.packets)
         return Fraction(kept, self.routable) if self.routable else Fraction(1)
 

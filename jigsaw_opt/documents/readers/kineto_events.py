@@ -65,7 +65,7 @@ class TraceSpan:
 
     @property
     def end(self) -> float:
-        """When it ends."""
+        """Its end, in microseconds."""
         return self.start + self.duration
 
     @property

@@ -70,7 +70,7 @@ class Application:
 
     @property
     def largest_local_batch(self) -> int:
-        """The most samples that a GPU was measured with."""
+        """Largest number of samples that a GPU was measured with."""
         return max(curve[-1].local_batch for curve in self.placements.values())
 
 

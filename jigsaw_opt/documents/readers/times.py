@@ -86,7 +86,7 @@ def moment_us(text: str) -> PointInTime | None:
 
 
 def duration_us(text: str) -> int | None:
-    """Return a time as in ``1-02:03:04``, ``1 day, 2:03:04`` or ``02:03:04.5``; None where the text is none."""
+    """Return the microseconds of ``1-02:03:04``, ``1 day, 2:03:04`` or ``02:03:04.5``; None of any other text."""
     found = _DURATION.fullmatch(text)
     if found is None or (found["days"] and int(found["hours"]) >= 24):
         return None

@@ -125,7 +125,7 @@ def add_wrap(model: cp_model.CpModel, it: JobVariables, clock: ModuloClock) -> N
 
 
 def phase_of(plan: JobPlan) -> int:
-    """Return when the job's own clock reads 0 in a plan."""
+    """Return the moment at which the job's own clock reads 0 in a plan, in microseconds."""
     return min(block.start_us for block in plan.iterations[0].blocks)
 
 

@@ -73,7 +73,7 @@ class _GroupStages(NamedTuple):
 
     @property
     def chain(self) -> int:
-        """From the start of an iteration to its end where nothing is in the way."""
+        """Microseconds from the start of an iteration to its end where nothing is in the way."""
         return self.load + max(self.first, self.last) + self.network
 
 

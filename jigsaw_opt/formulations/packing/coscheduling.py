@@ -277,22 +277,22 @@ class _KindOnType:
 
     @cached_property
     def alone_us(self) -> int:
-        """Time of an iteration alone at full depth."""
+        """Time of an iteration alone at full depth, in microseconds."""
         return self._iteration_us(self.full)
 
     @cached_property
     def iteration_us(self) -> int:
-        """Least time of an iteration under the depth rule."""
+        """Least time of an iteration under the depth rule, in microseconds."""
         return self._iteration_us(self.own)
 
     @cached_property
     def work_us(self) -> Fraction:
-        """Least mean time of an iteration on all of its GPUs under the depth rule."""
+        """Least mean time of an iteration on all of its GPUs under the depth rule, in microseconds."""
         return Fraction(least_work_us(self.own, self._table), self.own.iterations)
 
     @cached_property
     def links_us(self) -> Fraction:
-        """Least mean time of an iteration on its busiest link under the depth rule."""
+        """Least mean time of an iteration on its busiest link under the depth rule, in microseconds."""
         busy = sum(shortest_transfers(self.own, self._channel)) if self._channel.links else 0
         return Fraction(busy)
 

@@ -74,7 +74,7 @@ class BatchProgress:
         return ends
 
     def least_end(self, job: int) -> int | None:
-        """Return a lower bound on the end of this running job; None if it never moves on."""
+        """Return a lower bound on the end of this running job, in slots; None if it never moves on."""
         rate = self._speed(job, sum(count > 0 for count in self.running[job]), 1)
         return self.clock + ceil_div(self._left[job], rate) if rate else None
 

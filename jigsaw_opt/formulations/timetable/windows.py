@@ -71,7 +71,7 @@ def serial_limit(operations: Operations) -> int:
 
 
 def serial_end(operations: Operations) -> int:
-    """Return a moment by which a plan without needless waiting has ended: operations in turn, as slow as can be."""
+    """Return an upper bound on the end of a plan without needless waiting, in microseconds: operations in turn."""
     servers, links = operations.cluster.servers, operations.cluster.links
     rate = min([server.fabric_bandwidth for server in servers] + [link.bandwidth for link in links])
     latency = max([server.fabric_latency_us for server in servers] + [link.latency_us for link in links])
