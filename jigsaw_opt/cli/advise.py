@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:OPTION=VALUE...]",
         help="policies to compare with it (default: all that work with the workload)",
     )
-    parser.add_argument("--seeds", default="0,1,2", metavar="NUMBERS", help="seeds of draws (default: 0,1,2)")
+    parser.add_argument("--seeds", metavar="NUMBERS", help="seeds of draws (default: 0,1,2; 0 where nothing is drawn)")
     parser.add_argument(
         "--measure",
         default="mean_completion_h",
@@ -87,18 +88,20 @@ def run(arguments: argparse.Namespace) -> int:
     base = parts_of(arguments, arguments.workload, arguments.baseline or "", 0)
     if arguments.baseline is None:
         del base["policy"]
-    advisor = Advisor(base, arguments.policy, seeds_of(arguments.seeds), arguments.measure)
+    advisor = Advisor(base, arguments.policy, _seeds(arguments.seeds), arguments.measure)
     tell_reading(advisor.compared())
     engine, report = engine_of(arguments), reporter(arguments, _line)
     make_folder(folder, (_PAGE, _DOCUMENT), inputs_of(arguments, [arguments.workload]))
     with interrupt_flag() as interrupted, Record(folder / _ROWS, is_row) as record:
 
-        def stopped_after(seconds: float) -> Callable[[], bool]:
-            return lambda: interrupted() or time.monotonic() - began > seconds
+        def left_s(share: float = 1.0) -> float:
+            return share * limit_s - (time.monotonic() - began)
 
-        advisor.compare(record, engine, report, stopped_after(_COMPARING * limit_s))
-        if not interrupted():
-            advisor.vary(record, engine, report, stopped_after(limit_s))
+        for share in (_COMPARING, 1.0):
+            if share < 1.0 or not advisor.has_compared(record):
+                advisor.compare(record, engine, report, interrupted, partial(left_s, share), arguments.jobs or 1)
+        if advisor.has_compared(record) and not interrupted():
+            advisor.vary(record, engine, report, lambda: interrupted() or left_s() <= 0)
         advice = advisor.advice(record)
         warn_of_policies(advisor.policies)
         _tell(arguments, advisor, advice)
@@ -107,6 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
     if advice.finished < advice.runs and not was_interrupted:
         note(f"the time is over: {kept}")
     return ended(was_interrupted, kept)
+
+
+def _seeds(text: str | None) -> Sequence[int] | None:
+    return None if text is None else seeds_of(text)
 
 
 def _limit_s(seconds: float | None) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, TypeAlias
 
 from jigsaw_opt.errors import JigsawError, UsageError
-from jigsaw_opt.scheduling.policy import names
+from jigsaw_opt.scheduling.policy import choose, names
 from jigsaw_opt.simulation.policies.recorded import RECORDED
 from jigsaw_opt.simulation.reading import changed, read_settings
 from jigsaw_opt.simulation.recorded import simulation_of, why_no_record
@@ -40,6 +41,8 @@ MEASURES = {
     "mean_restarts": "restarts a job",
 }
 """Measures that are compared, and what tables call them."""
+_SEEDS = (0, 1, 2)
+_OUT_OF_TIME = "out of time"
 _MORE_IS_BETTER = frozenset({"cluster_efficiency"})
 _Changes: TypeAlias = frozenset[tuple[str, Any]]
 """Parts of a simulation by name that are others than those of the base; the policy is always among them."""
@@ -58,7 +61,7 @@ class PolicyFigures:
     seeds
         The seeds that gave a result.
     error
-        What the first simulation failed with that did; empty where none did.
+        What the first simulation failed with that did, or that none has ended; empty where all is well.
     figures
         By measure, its interval; without measures that no simulation has.
     change
@@ -152,7 +155,7 @@ class Advisor:
     policies
         Others, in words; None for all that work with what is simulated.
     seeds
-        Each once.
+        Each once; None for three where something is drawn, and one where nothing is.
     measure
         One of `MEASURES`.
 
@@ -163,11 +166,11 @@ class Advisor:
     """
 
     def __init__(
-        self, base: Mapping[str, Any], policies: Sequence[str] | None, seeds: Sequence[int], measure: str
+        self, base: Mapping[str, Any], policies: Sequence[str] | None, seeds: Sequence[int] | None, measure: str
     ) -> None:
         if measure not in MEASURES:
             raise UsageError(f"no measure {measure!r}; {nearest(measure, MEASURES)}")
-        self.seeds, self.measure = tuple(dict.fromkeys(seeds)), measure
+        self.seeds, self.measure = tuple(dict.fromkeys(_SEEDS if seeds is None else seeds)), measure
         # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
         found = read_settings({"policy": "fifo", **base, "seed": seed} for seed in self.seeds)
         recorded = "policy" not in base and why_no_record(found[0].workload) is None
@@ -179,9 +182,23 @@ class Advisor:
             self.settings[self.seeds[0]].under(words)
         others = policies if policies is not None else tuple(self._fitting())
         self.policies = tuple(dict.fromkeys((self.today, *others)))
+        if seeds is None and not self.draws:
+            self.seeds = self.seeds[:1]
+            self.settings = {seed: self.settings[seed] for seed in self.seeds}
         self._tasks: dict[_Changes, dict[int, SweepTask]] = {}
         self._variants: list[Variant] = []
         self._todays: list[Variant] = []
+
+    @property
+    def draws(self) -> bool:
+        """Whether a seed may change anything: models, failures, what `sia` solves, and policies of other packages."""
+        modules = (type(choose(words)[0]).__module__ for words in self.policies)
+        return bool(
+            self.words["draw_models"]
+            or self.words["failures"]
+            or self.settings[self.seeds[0]].performance.name == "goodput"
+            or not all(module.startswith("jigsaw_opt.") for module in modules)
+        )
 
     def compared(self) -> Iterator[Setting]:
         """Return what is simulated with the first seed: under today's policy, then under the others."""
@@ -193,8 +210,14 @@ class Advisor:
         engine: SweepEngine,
         report: Callable[[dict[str, Any], int, int], None],
         stopped: Callable[[], bool] = never,
+        left_s: Callable[[], float] = lambda: inf,
+        at_once: int = 1,
     ) -> None:
         """Simulate every policy with every seed, the first seed first; see `_run`.
+
+        Where the time is limited, today's policy comes first, and each of the others is then given up after half of the
+        time that is left, so that a slow one does not keep the others out. Those that plan reservations, which takes
+        long, come last.
 
         Parameters
         ----------
@@ -206,8 +229,27 @@ class Advisor:
             Takes a row, how many are finished and how many there are.
         stopped
             Asked whether to stop.
+        left_s
+            Asked how many seconds are left.
+        at_once
+            How many simulations the engine runs at a time.
         """
-        self._run([_changes_of(words) for words in self.policies], record, engine, report, stopped)
+
+        def until(kept_s: float) -> Callable[[], bool]:
+            return lambda: stopped() or left_s() <= kept_s
+
+        every = [_changes_of(words) for words in self.policies]
+        order = sorted(self.policies, key=lambda words: (words != self.today, reads_limits(words)))
+        for k in range(0, len(order), at_once) if left_s() < inf else ():
+            kept_s = left_s() / 2 if 0 < k < len(order) - at_once else 0.0
+            part = [_changes_of(words) for words in order[k : k + at_once]]
+            self._run(every, record, engine, report, until(kept_s), part)
+        self._run(every, record, engine, report, until(0.0))
+
+    def has_compared(self, record: Record) -> bool:
+        """Return whether today's policy has a result and another one has, or there is no other."""
+        rows = {words: self._rows(_changes_of(words), record) for words in self.policies}
+        return bool(rows.pop(self.today)) and (not rows or any(rows.values()))
 
     def vary(
         self,
@@ -289,6 +331,7 @@ class Advisor:
         engine: SweepEngine,
         report: Callable[[dict[str, Any], int, int], None],
         stopped: Callable[[], bool],
+        part: Sequence[_Changes] | None = None,
     ) -> None:
         """Simulate what has no row yet.
 
@@ -300,6 +343,8 @@ class Advisor:
             As in `sweep`.
         report
             Receives each new row, how many of the simulations have a row by then, and how many there are.
+        part
+            What of it is simulated now, with the first seed alone; None for everything.
         """
         by_seed = [self._tasks_of(changes) for changes in every]
         tasks = list({(task := row[seed]).key: task for seed in self.seeds for row in by_seed}.values())
@@ -307,7 +352,8 @@ class Advisor:
         def done(row: dict[str, Any]) -> None:
             report(row, sum(task.key in record.rows for task in tasks), len(tasks))
 
-        sweep(tasks, engine, record, done, stopped)
+        now = tasks if part is None else [self._tasks_of(changes)[self.seeds[0]] for changes in part]
+        sweep(now, engine, record, done, stopped)
 
     def _tasks_of(self, changes: _Changes) -> dict[int, SweepTask]:
         """Return a task a seed, remembered."""
@@ -321,14 +367,17 @@ class Advisor:
         return self._tasks[changes]
 
     def _fitting(self) -> Iterable[str]:
-        """Return names of policies that work with what is simulated."""
+        """Return policies that work with what is simulated; estimates take the place of time limits that jobs lack."""
         for name in names():
-            try:
-                simulation_of(self.settings[self.seeds[0]].under(name))
-            except JigsawError as error:
-                self.left_out[name] = str(error)
-            else:
-                yield name
+            for words in (name, f"{name}:estimates=recent") if reads_limits(name) else (name,):
+                try:
+                    simulation_of(self.settings[self.seeds[0]].under(words))
+                except JigsawError as error:
+                    self.left_out[name] = str(error)
+                else:
+                    self.left_out.pop(name, None)
+                    yield words
+                    break
 
     # Figures ------------------------------------------------------------------------------------------------
 
@@ -356,7 +405,8 @@ class Advisor:
             keys = (task.key for task in self._tasks.get(_changes_of(words), {}).values())
             errors = (record.rows[key]["error"] for key in keys if key in record.rows)
             change = _changes(today, rows) if words != self.today else {}
-            return PolicyFigures(words, tuple(rows), next(filter(None, errors), ""), _figures(rows), change)
+            error = next(filter(None, errors), "" if rows else _OUT_OF_TIME)
+            return PolicyFigures(words, tuple(rows), error, _figures(rows), change)
 
         return figures
 
@@ -396,7 +446,8 @@ class Advisor:
 
     def _effects(self, best: str, record: Record) -> list[Effect]:
         """Return simulated changes of the best policy's settings, the greatest first."""
-        others = (Variant("policy", best, words, True, "policy", words) for words in self.policies if words != best)
+        choices = [words for words in self.policies if words not in (best, RECORDED.name)]
+        others = (Variant("policy", best, words, True, "policy", words) for words in choices)
         before = self._rows(_changes_of(best), record)
         effects = []
         for it in (*others, *self._variants):

@@ -181,11 +181,9 @@ def settings_that_matter(advice: Advice) -> tuple[Effect, ...]:
 
 
 def in_percent(change: MeanInterval) -> str:
-    """Return a change in per cent with its 95 % confidence interval, or why there is none."""
-    if not isfinite(change.half):
-        return f"{_signed(change.mean)} % (one run, no interval)"
-    if not change.half:
-        return f"{_signed(change.mean)} % (all runs alike, so no interval)"
+    """Return a change in per cent with its 95 % confidence interval; `seeds_told` says why there is none."""
+    if not isfinite(change.half) or not change.half:
+        return f"{_signed(change.mean)} %"
     low, high = max(-_ALL, change.mean - change.half), change.mean + change.half
     return f"{_signed(change.mean)} % (95 % between {low:+.1f} and {high:+.1f})"
 
@@ -207,7 +205,7 @@ def assumed(advisor: Advisor, advice: Advice) -> dict[str, str]:
     """
     found = dict(assumptions(advisor.settings[advisor.seeds[0]], advisor.policies))
     figures = (figure for it in advice.policies for figure in it.figures.values())
-    return {**found, "seeds": seeds_told(advisor.seeds, figures)}
+    return {**found, "seeds": seeds_told(advisor.seeds, figures, advisor.draws)}
 
 
 def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _models(setting: Setting) -> str:
     return f"{counted(len(names), 'model')}, as the trace says"
 
 
-def seeds_told(seeds: Sequence[int], figures: Iterable[MeanInterval]) -> str:
+def seeds_told(seeds: Sequence[int], figures: Iterable[MeanInterval], draws: bool = True) -> str:
     """Return what the seeds say of chance.
 
     Parameters
@@ -109,8 +109,12 @@ def seeds_told(seeds: Sequence[int], figures: Iterable[MeanInterval]) -> str:
         The seeds, at least one.
     figures
         Means over them, of measures that no clock of this machine makes.
+    draws
+        Whether other seeds may give other figures.
     """
     told = ", ".join(map(str, seeds))
+    if len(seeds) == 1 and not draws:
+        return f"{told} alone, so there are no intervals: nothing is drawn, and other seeds change nothing"
     if len(seeds) == 1:
         return f"{told} alone, so there are no intervals"
     intervals = [figure for figure in figures if isfinite(figure.half)]
