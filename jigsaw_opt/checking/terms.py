@@ -42,7 +42,7 @@ class ModelTerms:
 
 
 def model_terms(model: Model) -> ModelTerms:
-    """Work out the terms of a model."""
+    """Return the terms of a model."""
     segments, count = model.segments, len(model.segments)
     splits = [count - last for last in model.levels]
     tables = [table for s in segments for table in (s.forward_us, s.backward_us)]

@@ -167,6 +167,7 @@ def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None
             report.add(root, f"there are operations of {len(processes)} processes, {names}", _ONE_PROCESS)
 
     parsed_foreign(unpacked(data, source) if isinstance(data, bytes) else data, source, read, tell)
+    # Of spans that start together the longest comes first, for it holds the others.
     host = sorted((one for one in found if one.category not in _DEVICE), key=lambda one: (one.start, -one.duration))
     crossings = tuple(_nest(host))
     device = [one for one in found if one.category in _DEVICE and not one.name.startswith(_COMMUNICATION)]
@@ -272,13 +273,14 @@ def _makers(spans: Iterable[TraceSpan]) -> dict[TraceSpan, TraceSpan]:
         elif span.is_node and (known := latest.get(number)):
             forward = str(span.arguments.get("Fwd thread id"))
             if len(known) == 1:
+                # One thread alone has used the number, so that is the node's forward thread, here and later.
                 threads[forward] = next(iter(known))
             found[span] = known.get(threads.get(forward, ("", ""))) or max(known.values(), key=lambda one: one.start)
     return found
 
 
 def _of_device(device: Iterable[TraceSpan], host: Iterable[TraceSpan]) -> Iterator[tuple[TraceSpan, float]]:
-    """Work of a GPU with the span that launched it; what nothing is known to have launched is left out."""
+    """Yield work of a GPU with the span that launched it; what nothing is known to have launched is left out."""
     launches: dict[str, TraceSpan] = {}
     operations: dict[str, TraceSpan] = {}
     for span in host:
@@ -287,6 +289,7 @@ def _of_device(device: Iterable[TraceSpan], host: Iterable[TraceSpan]) -> Iterat
         elif span.category == OP:
             operations[_key(span, "External id")] = span
     for known in (launches, operations):
+        # An empty key stands for spans without such a number, which must not be joined.
         known.pop("", None)
     for work in device:
         launch = launches.get(_key(work, "correlation")) or operations.get(_key(work, "External id"))

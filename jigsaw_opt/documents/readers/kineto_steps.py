@@ -212,7 +212,7 @@ class ProfiledStep:
         return Counter(one.shape for one in tensors_of(maker)) if maker is not None else Counter()
 
     def _is_of_an_input(self, gradient: TraceSpan, node: TraceSpan) -> bool:
-        """Return whether a gradient is that of an input whose own node runs a backward pass, not a parameter's.
+        """Return whether a gradient is no parameter's, but of an input of an operation whose node runs a backward pass.
 
         There is one for each input within the node, of the copy that is cut from the graph, and another after it where
         the input is a leaf of the graph.

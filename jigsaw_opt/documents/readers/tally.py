@@ -65,7 +65,7 @@ class Tally:
         self._left_out[reason] += 1
 
     def remark(self, remark: str) -> None:
-        """Count something else that whoever uses the workload ought to know."""
+        """Count something else that a user of the workload ought to know."""
         self._remarks[remark] += 1
 
     def told(self) -> str:

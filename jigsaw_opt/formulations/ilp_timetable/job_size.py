@@ -234,7 +234,7 @@ def _add_pace(
 
 
 def _add_durations(size: ProgramSize, job: OperationGraph, places: int, steps: int) -> tuple[bool, ...]:
-    """Count what makes durations; return for each bucket whether levels decide it."""
+    """Count the variables and rows of durations; return for each bucket whether levels decide it."""
     choices, n, chosen = len(candidate_levels(job)), job.iterations, []
     for operation in job.transfers:
         b = operation.bucket
@@ -264,7 +264,7 @@ def _lasting(
 
 
 def _add_exchanges(size: ProgramSize, it: JobSize) -> None:
-    """Count when transfers start and when they are ready."""
+    """Count the variables and rows of transfers' starts, and the rows of readiness."""
     n, buckets = it.job.iterations, len(it.chosen)
     size.add(n * it.places, 2 + it.choices)
     if it.links:

@@ -147,7 +147,7 @@ def _add_disjoint(size: ProgramSize, times: int, one: _Sequence, two: _Sequence)
 
 
 def _add_order(size: ProgramSize, network: RoutedNetwork, jobs: Sequence[JobSize]) -> None:
-    """Count what orders things that are alike."""
+    """Count the rows that order jobs, servers and GPUs that are alike."""
     eligibility = network.eligibility
     size.add(sum(len(group) - 1 for group in identical_jobs(eligibility.operations)), 2)
     for servers in identical_servers(network):

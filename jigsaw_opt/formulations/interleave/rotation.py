@@ -72,7 +72,7 @@ def _published(jobs: Times) -> Times:
 
 
 def _slot_end(jobs: Times, ends: list[Times], i: int) -> Times:
-    """End of slot `i`; 0 where no job has a stage in it, which is how Muri counts it."""
+    """Return the end of slot `i`; 0 where no job has a stage in it, which is how Muri counts it."""
     import numpy as np
 
     size, end = jobs.shape[2], np.zeros_like(ends[0])

@@ -134,7 +134,7 @@ def _cycles(edges: Sequence[tuple[str, str]]) -> Iterator[list[str]]:
 
 
 def _check_ends(holds: list[Any], blocks: Names | None, transfers: Names | None, place: Place, report: Report) -> None:
-    """Report what holds name besides blocks."""
+    """Report ends of holds that are no blocks."""
     ends = ((((place, index), key), hold.get(key)) for index, hold in _objects(holds) for key in ("from", "to"))
     for where, name in ends:
         if blocks is None or not isinstance(name, str) or not name or name in blocks:
