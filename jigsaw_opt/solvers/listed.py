@@ -105,7 +105,7 @@ def acting(method: Solver, instance: Instance) -> Solver:
 
 
 def _solved(method: Solver, instance: Instance, options: Options, report: Report, opening: Opening | None) -> Result:
-    """The method's result; or none of its plans, where a certain cause rules out all of them, or time is over at once.
+    """Return the method's result, without a plan where a certain cause rules out all plans, or time is over at once.
 
     Whatever is raised once the time is over ends here, also where a solver of others lets it through.
     """

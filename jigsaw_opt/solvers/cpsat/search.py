@@ -195,7 +195,7 @@ def _search(
 
 
 def _incumbents(solve_state: SolveState, model: CpSatModel) -> cp_model.CpSolverSolutionCallback:
-    """Callback that offers every solution of the engine."""
+    """Return the callback that offers every solution of the engine."""
     from ortools.sat.python import cp_model
 
     class Incumbents(cp_model.CpSolverSolutionCallback):

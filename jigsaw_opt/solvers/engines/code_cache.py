@@ -70,8 +70,11 @@ def keep(recipe: CompilationRecipe, code: bytes) -> Path | None:
 
 
 def _folders() -> Iterator[Path]:
-    """Where code may be: where numba is told to keep its own, else beside this module or with the user, else among what
-    passes. Folders that others use as well hold one of ours."""
+    """Yield the folders where code may be.
+
+    The first one is where numba is told to keep its own code, else beside this module or with the user; the last one is
+    among temporary files. Folders that others use as well get a folder of our own.
+    """
     told = os.environ.get("NUMBA_CACHE_DIR")
     if told:
         yield Path(told, "jigsaw-opt").absolute()

@@ -38,7 +38,7 @@ _preparation: _Preparation | None = None
 
 
 def kernel(lists: bool = False) -> Callable[[Function], Function]:
-    """Decorator that has a function compiled by the next `prepare`.
+    """Return a decorator that has a function compiled by the next `prepare`.
 
     The annotations say what it takes and returns: `int`, `float`, `Numbers`, `Reals` and named tuples of these. The
     functions that it calls stand before it, or in other modules, and are compiled along with it.
@@ -58,7 +58,7 @@ def kernel(lists: bool = False) -> Callable[[Function], Function]:
 
 
 def compiled(function: Callable[..., int]) -> Callable[..., int] | None:
-    """The function compiled, once it is."""
+    """Return the compiled function, None as long as there is none."""
     return _compiled.get(function)
 
 
@@ -108,7 +108,7 @@ class _Preparation(threading.Thread):
         self._stopped = False
 
     def covers(self, functions: Iterable[Callable[..., int]]) -> bool:
-        """Whether there is nothing to do for functions that this has not done or is not about to do."""
+        """Return whether this has done, or is about to do, all that functions need."""
         begun = {each.function for each in self._recipes.values()} if self._pid == os.getpid() else set()
         return all(function in begun or function in _compiled for function in functions)
 
@@ -129,7 +129,7 @@ class _Preparation(threading.Thread):
             self._compile(missing)
 
     def stop(self) -> None:
-        """Take no more functions and end the process that compiles them; returns once this thread has ended."""
+        """Stop taking functions and end the process that compiles them; return once this thread has ended."""
         if self._pid != os.getpid():
             return
         with self._guard:
@@ -161,7 +161,7 @@ class _Preparation(threading.Thread):
 
 
 def arrays(numbers: State) -> State:
-    """A list of numbers as an array of 64 bits, or a named tuple of lists as one of arrays."""
+    """Return a list of numbers as an array of 64 bits, or a named tuple of lists as one of arrays."""
     if isinstance(numbers, tuple):
         return type(numbers)(*map(arrays, numbers))  # type: ignore[arg-type]
     import numpy as np
@@ -172,13 +172,13 @@ def arrays(numbers: State) -> State:
 
 
 def integers(numbers: Numbers) -> list[int]:
-    """A list or an array of integers as a list."""
+    """Return a list or an array of integers as a list."""
     plain: Callable[[], list[int]] | None = getattr(numbers, "tolist", None)
     return list(numbers) if plain is None else plain()
 
 
 def _signature(function: Callable[..., Any], numba: Any) -> Any:
-    """What numba calls the annotations of a function."""
+    """Return the types of numba for the annotations of a function."""
     simple = {int: numba.int64, float: numba.float64, Numbers: numba.int64[::1], Reals: numba.float64[::1]}
 
     def of(hint: Any) -> Any:
@@ -191,7 +191,7 @@ def _signature(function: Callable[..., Any], numba: Any) -> Any:
 
 
 def _called(function: FunctionType) -> dict[FunctionType, None]:
-    """The functions of Python that a function calls, or that those call."""
+    """Return the functions of Python that a function calls, or that those call."""
     found: dict[FunctionType, None] = {}
     new = [function]
     while new:

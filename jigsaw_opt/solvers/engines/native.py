@@ -15,7 +15,7 @@ __all__ = ["RECIPES", "CompilationRecipe", "code_of", "loaded"]
 
 @dataclass(frozen=True, slots=True)
 class CompilationRecipe:
-    """How a function is compiled.
+    """Recipe by which a function is compiled.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ class CompilationRecipe:
 
     @property
     def name(self) -> str:
-        """Where to import it from, as in ``package.module:function``."""
+        """Return where to import the function from, as in ``package.module:function``."""
         return f"{self.function.__module__}:{self.function.__name__}"
 
     def sources(self) -> list[Path]:
-        """Files of this package that the native code may depend on."""
+        """Return the files of this package that the native code may depend on."""
         own = __name__.partition(".")[0]
         modules = {self.function.__module__, __name__}
         for one in (self.function, *self.parts):
@@ -89,7 +89,7 @@ def code_of(recipe: CompilationRecipe) -> bytes:
 
 
 def loaded(recipe: CompilationRecipe, code: bytes) -> Callable[..., int]:
-    """The function from its native code: some milliseconds, once numba is imported.
+    """Load the function from its native code, which takes some milliseconds once numba is imported.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def loaded(recipe: CompilationRecipe, code: bytes) -> Callable[..., int]:
 
 
 def _with_parts(numba: Any, recipe: CompilationRecipe) -> Callable[..., int]:
-    """The function as one that calls its parts compiled."""
+    """Return the function as one that calls its parts compiled."""
     function, parts = recipe.function, recipe.parts
     partly = numba.njit(nogil=True, _nrt=False)
     names = {id(one.__globals__): dict(one.__globals__) for one in (function, *parts)}

@@ -201,7 +201,7 @@ class Chains:
         return self._joined(steps)
 
     def _joined(self, steps: Sequence[ChainStep]) -> list[ChainStep]:
-        """Steps in order of time, with neighbours in which the same job is in the way at one place as one."""
+        """Return steps in order of time; merge neighbours in which the same job is in the way at one place."""
         found: list[ChainStep] = []
         for step in steps:
             if found and self._alike(found[-1], step):

@@ -72,7 +72,7 @@ def _value(order: KeptOrder, job: int, flat: FlatActivities, starts: Sequence[in
 
 
 def _relaxed(order: KeptOrder, job: int) -> Iterator[tuple[str, FlatActivities]]:
-    """Changes that only take away what is in the way."""
+    """Yield changes that only take away what is in the way."""
     gpus, cluster, flat = order.operations.cluster.gpu_count, order.operations.cluster, order.flat
     yield "GPUs of its own", _apart(order, job, lambda resource: resource < gpus)
     used = sorted({r for a in range(order.begins[job], order.begins[job + 1]) for r in flat.resources[a] if r >= gpus})
@@ -118,7 +118,7 @@ def _faster(order: KeptOrder, chosen: Sequence[int]) -> FlatActivities:
 
 
 def _other_levels(order: KeptOrder, instance: Instance, plan: Plan, job: int) -> Iterator[tuple[str, KeptOrder]]:
-    """Plans with other levels of a data-parallel job, where its rule and the memory of its GPUs allow them."""
+    """Yield plans with other levels of a data-parallel job, where its rule and the memory of its GPUs allow them."""
     if job >= len(order.operations.jobs) or order.operations.jobs[job].rule.multiset is not None:
         return
     graph = order.operations.jobs[job]

@@ -44,7 +44,7 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
 
 
 def too_wide(instance: Instance) -> tuple[Conflict, ...]:
-    """Jobs of more workers than the cluster has GPUs of their types; empty where there is none.
+    """Return a conflict for each job with more workers than the cluster has GPUs of its types.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class _MemoryNeed(NamedTuple):
 
 
 def _causes_of(operations: Operations, job: OperationGraph) -> Iterator[Conflict]:
-    """Why one job has no place even on an empty cluster; only the first cause that explains the others."""
+    """Yield why one job has no place even on an empty cluster; only the first cause that explains the others."""
     rule, most = job.rule, job.levels * job.slots * job.iterations
     if rule.min_total > most:
         asked = f"asks for {rule.min_total:,} levels in all, and full depth has only {most:,}"
@@ -169,7 +169,7 @@ def _residents(operations: Operations) -> Iterator[_Resident]:
 
 
 def _states_exceed_memory(operations: Operations) -> Iterator[Conflict]:
-    """What all jobs that depend on some GPU types keep exceeds those GPUs' memory together."""
+    """Yield causes: what all jobs that depend on some GPU types keep exceeds the memory of those GPUs."""
     residents = tuple(_residents(operations))
     usable = frozenset(server.gpu_type for server in operations.cluster.servers)
     who = "workers and slots" if operations.is_mixed else "slots" if operations.shaped else "workers"

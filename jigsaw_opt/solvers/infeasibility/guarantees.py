@@ -59,7 +59,7 @@ def _late(name: str, end_us: int, deadline_us: int | None) -> Iterator[Conflict]
 
 
 def _too_fast(operations: Operations, least_us: int, why: str) -> Conflict:
-    """The tightest pace asks for a period below the least one."""
+    """Return the conflict that the tightest pace asks for a period below the least one."""
     job = min(operations.instance.guaranteed_jobs, key=lambda it: (it.pace_us or 0) * it.iterations)
     message = f"{why} {least_us:,} us, and job {job.name} guarantees {_guarantee_of(job)}"
     wanted = f"an iteration every {ceil_div(least_us, job.iterations):,} us is the most that may be guaranteed"
@@ -67,7 +67,7 @@ def _too_fast(operations: Operations, least_us: int, why: str) -> Conflict:
 
 
 def broken_together(operations: Operations) -> Conflict:
-    """No plan of all jobs keeps their guarantees, though each job alone may."""
+    """Return the conflict that no plan of all jobs keeps their guarantees, though each job alone may."""
     told = ", ".join(f"{job.name} ({_guarantee_of(job)})" for job in operations.instance.guaranteed_jobs)
     names = tuple(job.name for job in operations.instance.jobs)
     kind = "pace" if operations.horizon == "cyclic" else "deadline"

@@ -100,7 +100,7 @@ def _gpu_that_helps(operations: Operations) -> Iterator[str]:
 
 
 def _memory_that_helps(operations: Operations) -> Iterator[str]:
-    """The least found, to a hundredth of what all jobs take."""
+    """Yield the least memory that was found to help, to a hundredth of what all jobs take."""
     most = most_bytes(operations.jobs)
     found = []
     for number, server in _different(operations):

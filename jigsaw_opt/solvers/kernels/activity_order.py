@@ -29,9 +29,9 @@ class ActivityGraph(NamedTuple):
     duration, release, tail
         By activity; the tail is the longest way from its start to any end, and 0 where that is of no use.
     pred_at, pred, lag
-        What it waits for within its period, and how long after the start of that.
+        Activities that it waits for within its period, and its least lag after their starts, in microseconds.
     far_at, far, far_lag, far_periods
-        What it waits for so many periods earlier.
+        Activities that it waits for `far_periods` periods earlier, and its least lag after their starts.
     use_at, use
         GPUs and links that it has to itself.
     hold_at, hold
@@ -146,7 +146,7 @@ def evaluate(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int)
     graph, order
         Activities and sequence; `trial` becomes its starts, and `last` the end of the critical path.
     first
-        What is in the sequence before this is as it was.
+        Position in the sequence before which nothing has changed.
     limit
         It ends as soon as the objective passes it.
 

@@ -10,7 +10,7 @@ __all__ = ["Buffers", "CandidateSets", "GroupAssignment"]
 
 
 class CandidateSets(NamedTuple):
-    """Candidates of all jobs; jobs of one class ask the same and share theirs.
+    """Candidate server sets of all jobs; jobs of one class ask for the same and share theirs.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class CandidateSets(NamedTuple):
     take_at, resource
         Resources that a candidate takes are ``resource[take_at[b]:take_at[b + 1]]``.
     server_at, server
-        Likewise its servers.
+        Servers of a candidate are ``server[server_at[b]:server_at[b + 1]]``.
     within_from, within_to, within
         Candidates of a class in a group, or outside of all where it has none inside, by class and group.
     at_from, at_to, at
@@ -51,16 +51,16 @@ class CandidateSets(NamedTuple):
 
 
 class GroupAssignment(NamedTuple):
-    """Which candidate every job has, and who is on every server.
+    """Candidate of every job, and the jobs on every server.
 
     Parameters
     ----------
     chosen
         Candidate of every job.
     occupancy
-        How many jobs each server has.
+        Number of jobs on each server.
     occupant
-        Which, in rows of one length.
+        The jobs on each server, in rows of one length.
     """
 
     chosen: Numbers
@@ -76,9 +76,9 @@ class Buffers(NamedTuple):
     rng
         The state of the random numbers, alone in its list: from 1 to `LARGEST_SEED`.
     moved, target
-        Who moves to which candidates; two each.
+        Jobs that move, and the candidates that they move to; two each.
     touched
-        How many loads change, and then which: as many as four candidates take.
+        Number of loads that change, followed by their resources; room for those of four candidates.
     change
         By resource: how its load changes; zeros between two steps.
     over
@@ -86,7 +86,7 @@ class Buffers(NamedTuple):
     pair
         Two groups.
     inside, before
-        Jobs in these, and where they were; as many as there are jobs.
+        Jobs in the two groups, and their candidates before; room for all jobs.
     halt
         One number: once it is 1, an annealing ends where it is.
     """

@@ -211,7 +211,7 @@ def anneal_assignment(
     options
         The candidates.
     amount
-        How much a candidate takes of each of its resources.
+        Load of a candidate on each of its resources; 1 is the target.
     jobs, groups
         Those that take part.
     steps
@@ -225,12 +225,12 @@ def anneal_assignment(
     state
         Which candidate every job has; changes.
     buffers
-        What it works with.
+        Buffers, which change.
 
     Returns
     -------
     int
-        How many changes were kept.
+        Number of changes that were kept.
     """
     occupancy, width = state.occupancy, len(state.occupant) // len(state.occupancy)
     rng, moved, target = buffers.rng, buffers.moved, buffers.target
@@ -352,7 +352,7 @@ def reassign_pairs(
     groups
         Those that take part.
     times
-        How often two groups share out their jobs.
+        Number of pairs that reassign their jobs.
     steps
         Steps of the annealing for each job that the two have.
     most

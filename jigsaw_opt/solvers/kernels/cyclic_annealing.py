@@ -278,7 +278,7 @@ def anneal_cyclic_sequence(
     hot
         Temperature in step 0, as a share of the period; it falls to 0 with the square of the steps that are left.
     cutoff
-        What the period has to come down to for the schedule to be of use; the steps end where that is out of reach.
+        Period that the schedule has to reach to be of use; the steps end where that is out of reach.
     exponentials
         `EXPONENTIALS`.
 

@@ -331,7 +331,7 @@ def share_processors(table: SharingTable, state: SharingState, order: Numbers) -
     Returns
     -------
     int
-        How often rates changed.
+        Number of times that rates changed.
     """
     find_tight(table, state, order)
     now_us, left, changes = 0.0, len(order), 0

@@ -203,7 +203,7 @@ def anneal_sequence(
     hot
         Temperature in step 0, as a share of the objective; it falls to 0 with the square of the steps that are left.
     cutoff
-        What the objective has to come down to for the schedule to be of use; the steps end where that is out of reach.
+        Objective that the schedule has to reach to be of use; the steps end where that is out of reach.
     exponentials
         `EXPONENTIALS`.
 
