@@ -128,6 +128,7 @@ class GradientExchange:
         if len(reducing) == len(self.ranks):
             dist.all_reduce(gradients, group=self.group)
             return
+        # Each contributor adds up one piece, from all contributors, and broadcasts the sum to all workers.
         pieces = dict(zip(reducing, torch.tensor_split(gradients, len(reducing)), strict=True))
         self._reduce(pieces)
         parts = [(rank, _bytes(piece)) for rank, piece in pieces.items() if piece.numel()]

@@ -221,7 +221,7 @@ class SimulationOutcome:
         limits
             Greatest numbers of the simulation.
         servers
-            By server, the number of its GPUs.
+            For each server, the number of its GPUs.
         place
             Where the records stand in the document.
         report

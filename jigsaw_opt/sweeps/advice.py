@@ -63,9 +63,9 @@ class PolicyFigures:
     error
         What the first simulation failed with that did, or that none has ended; empty where all is well.
     figures
-        By measure, its interval; without measures that no simulation has.
+        For each measure, its interval; without measures that no simulation has.
     change
-        By measure, the change from today's policy in per cent, paired by seed; empty for that policy itself.
+        For each measure, the change from today's policy in per cent, paired by seed; empty for that policy itself.
     """
 
     policy: str

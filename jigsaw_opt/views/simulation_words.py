@@ -70,7 +70,7 @@ def server_uses(setting: Setting, outcome: SimulationOutcome) -> list[list[tuple
     Returns
     -------
     list
-        By server, start and end in microseconds, and the number of GPUs held; times without any are left out.
+        For each server, start and end in microseconds, and the number of GPUs held; times without any are left out.
     """
     found: list[list[tuple[int, int, int]]] = [[] for _ in setting.cluster.servers]
     last = dict.fromkeys(range(len(found)), (0, 0))

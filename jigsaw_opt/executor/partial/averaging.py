@@ -153,6 +153,7 @@ class GradientAverage:
     ) -> None:
         self._runs, self._exchange, self._levels, self._level = runs, exchange, levels, level
         self._agree, self._turn = agree, turn
+        # Of buckets that its backward pass does not reach, this worker only receives: it waits for no gradient of them.
         self._missing: list[set[Tensor]] = [set(run.parameters) if run.bucket <= self._level else set() for run in runs]
         self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(runs) for p in run.parameters}
         self._agreed: Future[None] | None = None

@@ -26,7 +26,7 @@ def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Sta
     name
         Who returned the model.
     modules
-        By stage, its part of a `Sequential`.
+        For each stage, its part of a `Sequential`.
     parts
         Stages of the partition.
 

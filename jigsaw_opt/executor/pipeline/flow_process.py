@@ -60,7 +60,7 @@ class FlowProcess(StageHost):
     stage : StashedStage
         Its stage.
     versions : list of int
-        By minibatch, how many updates the weights had that both of its passes saw.
+        For each minibatch, how many updates the weights had that both of its passes saw.
     """
 
     def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:

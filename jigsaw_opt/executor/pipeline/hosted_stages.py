@@ -60,7 +60,7 @@ class HostedStages(StageHost):
         Parameters
         ----------
         iteration
-            Its number.
+            Number of the iteration.
         passes
             The actions of this process in the step, each with the moment before which it does not begin; asked for one
             when it is about to begin.

@@ -31,7 +31,7 @@ class StageWorker:
     number
         Number of the process.
     own
-        Its stages.
+        The stages of the process.
     seed
         Seed of what is drawn.
     device

@@ -43,7 +43,7 @@ class StepTimes:
     schedule
         What its processes carry out.
     parts
-        By process, the first ones, what they did in a run.
+        For each process, the first ones, what they did in a run.
     first
         Number of the first step.
     """

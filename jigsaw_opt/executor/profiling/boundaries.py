@@ -29,7 +29,7 @@ class Boundaries:
         Behind each segment but the last, bytes that it or one before it has made and that a later one reads; None
         where a tensor has no storage to be followed by.
     modules
-        By segment, paths of the modules that it holds as a whole; empty where the model has no paths to name.
+        For each segment, paths of the modules that it holds as a whole; empty where the model has no paths to name.
     """
 
     sent_bytes: tuple[int | None, ...]

@@ -76,7 +76,7 @@ class LevelProfile:
     level
         Number of the level, from 1.
     block
-        Its time.
+        Time of a block at this level.
     memory_bytes
         On CUDA the most that was allocated at once beyond what the worker holds between blocks; on a CPU the bytes
         saved for the backward pass.

@@ -57,7 +57,7 @@ class AbsentWorkers:
         Parameters
         ----------
         job
-            Its number.
+            Number of the job.
         sources, targets
             Ranks of the processes that have let its workers go, and of those that take them, by worker.
 

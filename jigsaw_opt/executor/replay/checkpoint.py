@@ -139,7 +139,7 @@ class Checkpoint:
         Parameters
         ----------
         ranks
-            By job, the process of each worker; each looks for its own.
+            For each job, the process of each worker; each looks for its own.
         control
             A group of all processes, which call this together.
         """

@@ -49,7 +49,7 @@ def replay_of(
     request, usual, stages
         What was carried out: the plan, that of the baseline if there is one, and what is in stages.
     found
-        By process.
+        What each process found.
     machine
         What may explain the times.
     """

@@ -113,9 +113,9 @@ class ReplayOrder:
     gpus : tuple of str
         GPUs with a process, as `used_gpus` has them; the index is the rank of the process.
     ranks : tuple of tuple of int
-        By job, the rank of each worker or slot.
+        For each job, the rank of each worker or slot.
     depths : tuple of int
-        By job, the number of levels; 0 of a task-graph job.
+        For each job, the number of levels; 0 of a task-graph job.
     period_us : int
         Time from one pass to the next.
     cyclic : bool

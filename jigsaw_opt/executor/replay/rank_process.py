@@ -77,7 +77,7 @@ class _RankProcess:
     Attributes
     ----------
     ranks : list of tuple of int
-        By job, the rank of each worker or slot in its first phase.
+        For each job, the rank of each worker or slot in its first phase.
     """
 
     def __init__(self, request: ReplayRequest, usual: PhasePart | None, stages: StagedRun | None) -> None:

@@ -74,7 +74,7 @@ class RankReport:
     parts
         What it did in each phase of its group, and behind them in the baseline.
     parameters
-        By job and worker or slot, the digest of its parameters at the end of the plan; none after an interrupt.
+        For each job and worker or slot, the digest of its parameters at the end of the plan; none after an interrupt.
     memory_bytes
         The most that it held.
     done
@@ -98,7 +98,7 @@ class InterruptedRunError(KeyboardInterrupt):
     found
         What was measured until then; None where no worker had ended an iteration.
     saved
-        By job, after how many iterations all its workers were last saved; None where nothing is saved.
+        For each job, after how many iterations all its workers were last saved; None where nothing is saved.
     """
 
     def __init__(self, found: Replay | None, saved: Mapping[str, int] | None) -> None:

@@ -27,7 +27,7 @@ def timeline(
     plan
         What was carried out.
     parts
-        By process.
+        The part of each process.
     done
         Iterations of each job before; None for none.
     parameters

@@ -26,7 +26,7 @@ class BurstPlan:
     costs
         Costs of the layers.
     choice
-        By layer, the place of its option among its options.
+        For each layer, the place of its option among its options.
     """
 
     costs: BurstCosts

@@ -19,7 +19,7 @@ class BurstSchedule:
     Parameters
     ----------
     gpus
-        By layer, how many processes have it, the first ones.
+        For each layer, how many processes have it, the first ones.
     planned
         Names of its operations, each under its own name.
     """

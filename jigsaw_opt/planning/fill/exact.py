@@ -41,7 +41,7 @@ class ExactHoles:
     loads
         The instance, and the period that is allowed.
     problem
-        Its statement.
+        The statement of the program.
     plan
         The foreground alone.
     is_exact

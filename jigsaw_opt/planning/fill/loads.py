@@ -43,7 +43,7 @@ class SharedResource:
     taken_us
         What the foreground takes in a period, at least.
     each_us
-        By background job, what an iteration takes, at least.
+        For each background job, what an iteration takes, at least.
     """
 
     count: int
@@ -77,7 +77,7 @@ class Loads:
     alike
         Background jobs, by number, that differ in their names alone, class by class.
     caps
-        By background job, most iterations in a period that is allowed.
+        For each background job, most iterations in a period that is allowed.
     resources
         Resources with their loads.
     """

@@ -23,7 +23,7 @@ class FillResult:
     status
         ``optimal`` where no numbers of iterations have a better rate within the allowed period, else ``feasible``.
     iterations
-        By background job, iterations in a period; 0 where it is left out.
+        For each background job, iterations in a period; 0 where it is left out.
     instance, plan
         Foreground jobs with the pace that they guarantee, background jobs that have iterations, and a checked plan.
     value

@@ -49,12 +49,12 @@ class KeptPlan:
     operations
         The compiled instance of the foreground alone.
     plan
-        Its plan.
+        The plan of the foreground.
 
     Attributes
     ----------
     period_us
-        Its period.
+        The period of that plan, in microseconds.
     moments
         All moments of the period at which something starts, ascending.
     starts

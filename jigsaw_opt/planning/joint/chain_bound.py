@@ -54,11 +54,11 @@ class _StageDemands:
     Parameters
     ----------
     added_us
-        By begin and end, forward and backward pass and sending across the end, both ways.
+        For each begin and end, forward and backward pass and sending across the end, both ways.
     asked_us
-        By begin and end, what the makespan has to be beside `A`.
+        For each begin and end, what the makespan has to be beside `A`.
     least_us
-        By begin and end, what the makespan has to be whatever `A` is.
+        For each begin and end, what the makespan has to be whatever `A` is.
     """
 
     added_us: Table

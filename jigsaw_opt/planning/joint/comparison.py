@@ -32,7 +32,7 @@ class ScheduleRow:
     bubble
         Mean share of the step that devices are idle.
     peak_bytes
-        By device, the most that is held at once.
+        For each device, the most that is held at once.
     fits
         Whether that is within the memory.
     """

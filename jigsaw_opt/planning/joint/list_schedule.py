@@ -26,7 +26,7 @@ class ListRule(NamedTuple):
     Parameters
     ----------
     limits
-        By stage, micro-batches whose forward pass is done and whose backward pass is not, at most.
+        For each stage, micro-batches whose forward pass is done and whose backward pass is not, at most.
     forward_first
         Whether a forward pass within its limit goes before a backward pass, or behind it.
     """
@@ -79,9 +79,9 @@ class _Scheduling:
     Attributes
     ----------
     arrived
-        By kind and stage, moments from which the passes may begin.
+        For each kind and stage, moments from which the passes may begin.
     done
-        By kind and stage, how many passes have begun.
+        For each kind and stage, how many passes have begun.
     """
 
     def __init__(self, pipeline: PipelineProblem, rule: ListRule) -> None:

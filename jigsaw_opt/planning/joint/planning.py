@@ -62,7 +62,7 @@ class JointPlan:
     pipeline
         The stages and their costs.
     orders
-        By device, its passes.
+        For each device, its passes.
     instance, plan
         The pipeline as an instance, and its schedule, checked.
     bound_us
@@ -143,11 +143,11 @@ class _Planner:
     Attributes
     ----------
     bounds
-        By configuration, its bound; the least first.
+        For each configuration, its bound; the least first.
     candidates
         Cuts with schedules, shortest first.
     solved
-        By configuration and cut, what is proven of its schedules.
+        For each configuration and cut, what is proven of its schedules.
     best
         The cut with the shortest schedule so far.
     """

@@ -27,14 +27,14 @@ class CutPositions:
     graph
         The layers.
     layers
-        By position, the layers before it as bits of a number.
+        For each position, the layers before it as bits of a number.
     forward_us, backward_us, weight_us
         By position, the times of the layers before it; the backward pass is whole, and `weight_us` its part for the
         gradients of the weights, None where some layer does not have it apart.
     parameter_bytes, activation_bytes
-        By position, the sizes of the layers before it.
+        For each position, the sizes of the layers before it.
     sent_bytes
-        By position, the outputs before it that are read behind it.
+        For each position, the outputs before it that are read behind it.
     within
         Whether a stage may begin at one position (row) and end at another (column).
     """

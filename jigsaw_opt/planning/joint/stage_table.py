@@ -37,7 +37,7 @@ class Cut:
     ends
         Position that each stage ends with, first to last.
     recomputes
-        By stage, whether it computes its activations again.
+        For each stage, whether it computes its activations again.
     """
 
     ends: tuple[int, ...]
@@ -61,13 +61,13 @@ class StageTable:
         Passes of a micro-batch; the backward pass without its part for the weights where that is apart, also of stages
         that run both parts in one pass (`first_stage`): bounds hold for these too.
     transfer_us
-        By position, how long sending takes across it, one way.
+        For each position, how long sending takes across it, one way.
     static_bytes
         Held all the time.
     activation_bytes
         Held for a micro-batch.
     sent_bytes
-        By position, bytes of a micro-batch that are sent across it.
+        For each position, bytes of a micro-batch that are sent across it.
     """
 
     choices: PipelineChoices

@@ -107,6 +107,7 @@ class VirtualBound:
             return 0.0
         end = None if options.time_limit is None else monotonic() + options.time_limit
         spent = 0.0
+        # The small model first: it always gives a bound, which the larger one may raise.
         kinds: list[type[_StageModel]] = [_DivisibleModel]
         if len(work) * layout.stages <= _MOST_LITERALS:
             kinds.append(_WholeModel)
@@ -142,7 +143,7 @@ class _StageModel:
     proto
         The model of the engine.
     makespan
-        Its objective.
+        The objective of the model.
     engine, found
         The engine once it has solved the model, and whether it found a solution.
     """
@@ -178,6 +179,7 @@ class _StageModel:
         status = self.engine.solve(self.proto)
         self.spent = self.engine.response_proto.deterministic_time
         self.found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        # The models are relaxations: where they have no solution, no cut fits.
         if status == cp_model.INFEASIBLE:
             return None
         # A float beyond 2^52 may be rounded up, and before anything is proven there may be no number.
@@ -224,7 +226,7 @@ class _WholeModel(_StageModel):
     Attributes
     ----------
     before
-        By part and stage, whether it is in that stage or before.
+        For each part and stage, whether it is in that stage or before.
     """
 
     def __init__(self, table: StageTable, work: Sequence[tuple[int, int, int]]) -> None:

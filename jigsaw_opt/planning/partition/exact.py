@@ -108,6 +108,8 @@ class _PartitionModel:
         total = sum(layer.time_us for layer in graph.layers) * 1000
         exchange = sum(layer.parameter_bytes for layer in graph.layers) * 4 * level.machines
         self.time = self.proto.new_int_var(0, total + floor(exchange * 1e9 / level.bandwidth), "time")
+        # before[layer][stage]: the layer is in that stage or an earlier one (order encoding).
+        # copies[stage][n]: the stage has n machines. Times are nanoseconds, rounded down.
         self.before = [[self.proto.new_bool_var("") for _ in range(self.count)] for _ in graph.layers]
         self.copies = [[self.proto.new_bool_var("") for _ in range(level.machines + 1)] for _ in range(self.count)]
         self._add_order()
@@ -149,6 +151,7 @@ class _PartitionModel:
             sum(n * literal for options in self.copies for n, literal in enumerate(options)) == self.level.machines
         )
         for options, following in pairwise(self.copies):
+            # Which stages are empty makes no difference, so the last ones are: fewer equal solutions.
             self.proto.add_implication(options[0], following[0])
         for stage, options in enumerate(self.copies):
             here = self._of_stage(stage, [1] * len(self.before))
@@ -184,6 +187,7 @@ class _PartitionModel:
         for stage in range(self.count - 1):
             sent = [self.proto.new_bool_var("") for _ in self.before]
             for tail, head in self.graph.edges:
+                # An output is sent behind this stage if its layer is up to here and one that reads it is not.
                 self.proto.add_bool_or([sent[tail], ~self.before[tail][stage], self.before[head][stage]])
             amount = sum(size * literal for size, literal in zip(sizes, sent, strict=True))
             if self.variant == "paper":

@@ -34,13 +34,13 @@ class Prefixes:
     Parameters
     ----------
     layers
-        By prefix, its layers as bits of a number.
+        For each prefix, its layers as bits of a number.
     compute_s
-        By prefix, seconds of its forward and backward passes.
+        For each prefix, seconds of its forward and backward passes.
     parameter_bytes, activation_bytes
-        By prefix, what its layers have in all.
+        For each prefix, what its layers have in all.
     crossing_bytes
-        By prefix, outputs that are read behind it.
+        For each prefix, outputs that are read behind it.
     released_crossing_bytes
         The same as the released optimiser counts it: also the outputs of its last layers, and of layers that some last
         layer does not know all readers of.

@@ -71,9 +71,9 @@ class AsyncSchedule:
     in_flight
         Minibatches that are under way at once, at most.
     weight_versions
-        By stage, versions of the weights that each copy keeps.
+        For each stage, versions of the weights that each copy keeps.
     peak_bytes
-        By stage, what a copy holds at most.
+        For each stage, what a copy holds at most.
     """
 
     instance: Instance

@@ -42,7 +42,7 @@ class PipelineLayout:
     Parameters
     ----------
     gpu_of
-        By stage, its GPU.
+        For each stage, its GPU.
     micro_batches
         How many there are in an iteration.
     split
@@ -150,7 +150,7 @@ def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
     layout
         The pipeline, one stage a GPU.
     ahead
-        By stage, forward passes whose backward pass is still to come, at most.
+        For each stage, forward passes whose backward pass is still to come, at most.
     most
         These and backward passes whose gradient of the weights is still to come, at most.
 

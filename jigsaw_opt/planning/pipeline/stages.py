@@ -35,7 +35,7 @@ class PipelineCosts:
     Parameters
     ----------
     forward_us, backward_us
-        By stage.
+        Times of the passes of each stage.
     weight_us
         By stage, the part of the backward pass for the gradient of the weights, which `backward_us` does not have then;
         empty where the backward pass is not split.
@@ -44,14 +44,14 @@ class PipelineCosts:
     transfer_bytes
         By stage but the last, the size of that output; empty where only the times are known.
     static_bytes
-        By stage, what it holds all the time; empty for nothing.
+        For each stage, what it holds all the time; empty for nothing.
     activation_bytes
         By stage, what a micro-batch holds from its forward pass to the end of its last backward one; empty for nothing.
     weight_bytes
         By stage, the part of these that is held for the gradient of the weights alone: up to its end, where the rest is
         held up to that of the input's; empty for all.
     recomputed_bytes
-        By stage, what is computed again when its backward pass begins, and held besides up to the end of its last
+        For each stage, what is computed again when its backward pass begins, and held besides up to the end of its last
         backward pass, at least a byte, and 0 where nothing is; the time for it is part of `backward_us`. Empty for
         nothing.
     """

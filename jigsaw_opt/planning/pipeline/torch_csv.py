@@ -89,7 +89,7 @@ class TorchSchedule:
     ranks
         By rank, its actions.
     planned
-        By action, the name of the block that it carries out; none of actions that send and receive.
+        For each action, the name of the block that it carries out; none of actions that send and receive.
     recomputed
         Stages that compute their activations again before their backward pass, which the file has no word for.
     """
@@ -303,7 +303,7 @@ def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> li
     Returns
     -------
     list of dict
-        By iteration and action, start and end in microseconds.
+        For each iteration and action, start and end in microseconds.
     """
     found = []
     for iteration in range(instance.jobs[schedule.job].iterations):

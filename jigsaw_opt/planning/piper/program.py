@@ -39,7 +39,7 @@ class PiperStage:
     nodes
         Ids of its nodes.
     options
-        By node, the way to run it.
+        For each node, the way to run it.
     data_parallel, tensor_parallel
         Copies, and devices of each.
     time

@@ -43,7 +43,7 @@ class StageCosts:
     Attributes
     ----------
     allowed
-        By node, whether it can be run at this degree.
+        For each node, whether it can be run at this degree.
     """
 
     def __init__(self, graph: PiperGraph, degree: int) -> None:
@@ -125,7 +125,7 @@ class StageCosts:
         Returns
         -------
         list of int
-            By node, 0 for its first option and 1 for its last one.
+            For each node, 0 for its first option and 1 for its last one.
         """
         import numpy as np
 

@@ -66,9 +66,9 @@ class Groups:
     graph
         The operators.
     members
-        By group, places of its operators.
+        For each group, places of its operators.
     before
-        By group, those that come first in a contiguous placement.
+        For each group, those that come first in a contiguous placement.
     """
 
     graph: OperatorGraph

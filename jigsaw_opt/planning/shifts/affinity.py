@@ -51,7 +51,7 @@ class TimeShifts:
     Parameters
     ----------
     shifts_us
-        By job, how much later than 0 it starts.
+        For each job, how much later than 0 it starts.
     links
         Every link that two or more jobs use.
     bound
@@ -155,7 +155,7 @@ def traverse(
     rotations
         By index of a link, the rotation of each of its users.
     cells
-        By job, its cycle.
+        For each job, its cycle.
 
     Returns
     -------

@@ -125,7 +125,7 @@ def repeated_jobs(operations: Operations, placement: WorkerGpus, plan: Plan) -> 
     operations
         The compiled instance.
     placement
-        By job, the GPU of each worker.
+        For each job, the GPU of each worker.
     plan
         The plan whose levels are taken.
 

@@ -28,13 +28,13 @@ class SharedRun:
     Parameters
     ----------
     iteration_us
-        By job, mean time of an iteration after those that are left out at the beginning.
+        For each job, mean time of an iteration after those that are left out at the beginning.
     iterations
-        By job, iterations that it finished.
+        For each job, iterations that it finished.
     sent_us
-        By job, what it has sent in all, in microseconds at its rate alone.
+        For each job, what it has sent in all, in microseconds at its rate alone.
     begun_us
-        By job, transfers finished, and the part sent of the one under way; equal to `sent_us` up to rounding.
+        For each job, transfers finished, and the part sent of the one under way; equal to `sent_us` up to rounding.
     end_us
         When the simulation ended.
     """

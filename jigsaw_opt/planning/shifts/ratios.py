@@ -39,11 +39,11 @@ class RatioPlan:
     Parameters
     ----------
     ratios
-        By job, how often its iterations are done in a period.
+        For each job, how often its iterations are done in a period.
     instance, plan
         The instance with so many iterations, and its plan.
     slowdowns
-        By job, ``T / (a_j * alone_j)``.
+        For each job, ``T / (a_j * alone_j)``.
     """
 
     ratios: Ratios
@@ -96,7 +96,7 @@ def with_ratios(instance: Instance, ratios: Iterable[int]) -> Instance:
     instance
         The instance.
     ratios
-        By job, its factor.
+        For each job, its factor.
     """
     jobs = (altered(job, iterations=job.iterations * a) for job, a in zip(instance.jobs, ratios, strict=True))
     return altered(instance, jobs=tuple(jobs))
@@ -117,7 +117,7 @@ def best_ratios(
     instance
         A cyclic instance.
     alone_us
-        By job, the time of its iterations in a period where it is alone.
+        For each job, the time of its iterations in a period where it is alone.
     options
         Limits of all solves together.
     most

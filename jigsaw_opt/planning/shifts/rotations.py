@@ -36,7 +36,7 @@ class Rotations:
     Parameters
     ----------
     cells
-        By job, by how many cells it starts later.
+        For each job, by how many cells it starts later.
     excess, bound
         Mean excess over the bandwidth, summed over the links, and what no rotations fall below.
     """
@@ -54,7 +54,7 @@ class RotationProblem:
     links
         The links; each job on one of them is a user of another one, or they are a single link.
     demands
-        By job, its demand.
+        For each job, its demand.
     grid_us
         Microseconds of a cell.
 
@@ -102,14 +102,14 @@ class RotationProblem:
         Parameters
         ----------
         loads
-            By link and cell, the demand of the jobs rotated so far as a share of the bandwidth.
+            For each link and cell, the demand of the jobs rotated so far as a share of the bandwidth.
         job
             Index of the job to add.
 
         Returns
         -------
         list of arrays
-            By link, the mean excess for each choice of the job's rotation.
+            For each link, the mean excess for each choice of the job's rotation.
         """
         return [self._with(load, shares, job) for load, shares in zip(loads, self.shares, strict=True)]
 

@@ -35,7 +35,7 @@ class FilledShares:
     cluster
         The cluster.
     models
-        By name.
+        The models by name.
     """
 
     def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:

@@ -31,7 +31,7 @@ class Timetabled:
     cluster
         The cluster.
     models
-        By name.
+        The models by name.
     """
 
     def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:

@@ -35,7 +35,7 @@ class Profiled:
     cluster
         The cluster.
     models
-        By name.
+        The models by name.
     """
 
     name = "profiled"

@@ -30,7 +30,7 @@ class Stages:
     Parameters
     ----------
     stages
-        By model.
+        The stages of each model, by its name.
     cluster, speeds
         The types of GPU and how fast they are, where there are several; iterations are then as much faster or slower.
     """

@@ -44,7 +44,7 @@ class TypeSpeeds:
     Parameters
     ----------
     speeds
-        By type.
+        The speed of each type, by its name.
     reference
         What durations are taken to be of that do not say on which type: a type, or empty for a GPU of speed 1.
     """
