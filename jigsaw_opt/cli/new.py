@@ -132,7 +132,7 @@ def _request(arguments: argparse.Namespace) -> OwnRequest:
     Raises
     ------
     InvalidInputError
-        With every word and every file that cannot be read.
+        Words or files cannot be read; the error lists them all.
     """
     from jigsaw_opt.errors import InvalidInputError
     from jigsaw_opt.simulation.own_jobs import OwnRequest, own_job, with_deadlines

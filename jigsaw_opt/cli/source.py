@@ -133,7 +133,7 @@ def replay_of(plan: Plan, path: Path | None) -> Replay | None:
     Raises
     ------
     InvalidInputError
-        It is one of another plan, or incomplete.
+        The replay is one of another plan, or incomplete.
     """
     if path is None:
         return None

@@ -37,7 +37,7 @@ class BatchSource:
     Raises
     ------
     UsageError
-        It cannot be gone through a second time, or not at all.
+        The loader cannot be gone through a second time, or not at all.
     """
 
     def __init__(self, loader: Any, device: torch.device) -> None:

@@ -186,7 +186,7 @@ def build_network(
     Raises
     ------
     InvalidInputError
-        With every problem of name and arguments.
+        Name or arguments are wrong; the error lists every problem.
     PluginError
         Code of the user's own raised; the message has its line.
     """

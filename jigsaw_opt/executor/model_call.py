@@ -27,7 +27,7 @@ def inputs_and_targets(batch: Any, is_whole: bool) -> tuple[Any, Any]:
     Raises
     ------
     UsageError
-        It is no such batch.
+        The batch is none of these.
     """
     if is_whole:
         if isinstance(batch, Mapping):
@@ -67,7 +67,7 @@ def loss_of(model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, An
     Raises
     ------
     UsageError
-        It is no tensor of one number.
+        The loss is no tensor of one number.
     """
     args, kwargs = arguments_of(inputs)
     outputs = model(*args, **kwargs)

@@ -65,7 +65,7 @@ def own_function(name: str, arguments: Mapping[str, Any], place: Place) -> Calla
     Raises
     ------
     UsageError
-        It is not there.
+        The function is not there.
     InvalidInputError
         The function does not take the arguments.
     PluginError

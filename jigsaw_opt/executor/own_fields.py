@@ -82,7 +82,7 @@ def training_fields(name: str, made: Any) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        It is no training; all that is wrong is listed.
+        What the function returned is no training; the error lists all that is wrong.
     """
     found = fields_of(made, _SPELLINGS)
     wrong = unknown_keys(made, _SPELLINGS)

@@ -67,7 +67,7 @@ def call_own(
     Raises
     ------
     InvalidInputError
-        It is not trusted, or does not take the arguments.
+        The function is not trusted, or does not take the arguments.
     PluginError
         The function raised; the message has its line.
     """
@@ -97,7 +97,7 @@ def subject_of(name: str, made: Any, is_of_worker: bool) -> OwnSubject | None:
     Raises
     ------
     UsageError
-        It is neither, or a training with faults.
+        What the function returned is neither, or a training with faults.
     """
     if isinstance(made, tuple) and len(made) == 3 and isinstance(made[0], nn.Sequential) and callable(made[1]):
         return None

@@ -108,6 +108,6 @@ class SegmentedModel(LeveledModel):
         Raises
         ------
         UsageError
-            It is no tensor of one number.
+            The loss is no tensor of one number.
         """
         return require_scalar(self.loss(values, targets))

@@ -322,7 +322,7 @@ def encode_event(event: ClusterEvent) -> Plain:
     Raises
     ------
     UsageError
-        It is none, or a value in it can never be; with every problem.
+        The event is none, or a value in it can never be; the error lists every problem.
     """
     report = Report()
     tree = entry_of(event, report)
@@ -342,7 +342,7 @@ def decode_event(tree: Plain) -> ClusterEvent:
     Raises
     ------
     InvalidInputError
-        It is none, with every problem and its path from ``$``.
+        The tree is no event; the error lists every problem with its path from ``$``.
     """
     report = Report()
     name = tree.get("event") if isinstance(tree, dict) else None

@@ -272,7 +272,7 @@ class LiveScheduler:
         Raises
         ------
         InvalidInputError, UsageError
-            It is no entry of a journal, or cannot follow those before.
+            An entry is none of a journal, or cannot follow those before.
         """
         with self._lock:
             kind = entry.get("event") if isinstance(entry, dict) else None

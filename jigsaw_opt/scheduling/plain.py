@@ -55,7 +55,7 @@ def check_arguments(**given: tuple[object, Shape]) -> None:
     Raises
     ------
     UsageError
-        With every one of them by its name.
+        Some arguments are wrong; the error lists each by its name.
     """
     report = Report()
     for name, (value, shape) in given.items():

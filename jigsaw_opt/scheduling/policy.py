@@ -450,7 +450,7 @@ def require_stated(policy: Policy, stated: Mapping[str, str], jobs: Collection[T
     Raises
     ------
     UsageError
-        With every field that is missing.
+        Fields are missing; the error lists them all.
     """
     needed = sorted(_declared(policy, "needs", stated, ()))
     if lacking := [name for name in needed if not any(job.states(name) for job in jobs)]:
@@ -499,7 +499,7 @@ def choose(given: str | Policy) -> tuple[Policy, dict[str, str]]:
     Raises
     ------
     UsageError
-        As of `stated_options`.
+        `stated_options` raises it.
     """
     policy, stated = stated_options(given)
     return policy, {key: values[0] for key, values in policy.options.items()} | stated

@@ -79,7 +79,7 @@ class PolicyAtWork:
         Raises
         ------
         JigsawError
-            It cannot be put aside.
+            The policy cannot be put aside.
         """
         return self._resumable().state()
 
@@ -100,7 +100,7 @@ class PolicyAtWork:
         InvalidInputError
             The policy does not take the memory; the error lists every problem.
         JigsawError
-            It cannot be put aside.
+            The policy cannot be put aside.
         """
         report = Report()
         try:

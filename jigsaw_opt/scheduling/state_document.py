@@ -54,7 +54,7 @@ def check_step(entry: Plain) -> None:
     Raises
     ------
     InvalidInputError
-        With every problem.
+        The document is wrong; the error lists every problem.
     """
     checked(entry, _STEP)
 
@@ -135,7 +135,7 @@ def decode_state(
     Raises
     ------
     InvalidInputError
-        With every problem.
+        The document is wrong; the error lists every problem.
     """
     report, tree = Report(), _of_today(tree)
     conforms(tree, {**_HEAD, "additionalProperties": True}, "$", report)

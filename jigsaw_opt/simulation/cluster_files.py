@@ -40,7 +40,7 @@ def cluster_in_words(text: str) -> Cluster | None:
     InvalidInputError
         The file cannot be read, or with every problem of it.
     UsageError
-        As of `grid`, the format is misspelt, or with every option that is wrong.
+        `grid` raises it, the format is misspelt, or options are wrong; the error lists them all.
     """
     words, colon, path = text.partition(":")
     name, comma, options = words.partition(",")
@@ -74,7 +74,7 @@ def read_sinfo(data: bytes | str, source: str) -> Cluster:
     Raises
     ------
     InvalidInputError
-        With every line that is wrong.
+        Lines are wrong; the error lists them all.
     """
     lines = Lines(data, source)
     servers: dict[str, Server] = {}
@@ -117,7 +117,7 @@ def read_graphml(data: bytes | str, source: str) -> Cluster:
     Raises
     ------
     InvalidInputError
-        With every node and edge that is wrong.
+        Nodes or edges are wrong; the error lists them all.
     """
     import networkx as nx
 

@@ -65,7 +65,7 @@ def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
     UsageError
         There is no snapshot.
     InvalidInputError
-        As in `restore`.
+        `restore` raises it.
     """
     path, simulation = folder / SNAPSHOT, simulation_of(setting)
     if not resume:

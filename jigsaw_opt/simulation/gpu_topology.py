@@ -67,9 +67,9 @@ def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Clus
     Raises
     ------
     InvalidInputError
-        With every line that is wrong.
+        Lines are wrong; the error lists them all.
     UsageError
-        With every option that is wrong; or more than a million GPUs.
+        Options are wrong, of which the error lists all; or there are more than a million GPUs.
     """
     chosen = _options(options)
     lines = Lines(data, source)

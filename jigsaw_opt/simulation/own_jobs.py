@@ -140,7 +140,7 @@ def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool 
     Raises
     ------
     UsageError
-        With every word that reads otherwise, names no job, or comes after another of the same job.
+        Words read otherwise, name no job, or come after another of the same job; the error lists them all.
     """
     names, wrong = [job.name for job in jobs], []
     of_all: int | None = None
@@ -180,7 +180,7 @@ def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
     Raises
     ------
     UsageError
-        With every job that has neither iterations nor a duration.
+        Jobs have neither iterations nor a duration; the error lists them all.
     """
     wrong = [f"job {job.name!r} has no number of iterations" for job in workload.jobs if job.iterations is None]
     if wrong:

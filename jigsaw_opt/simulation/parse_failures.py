@@ -34,9 +34,9 @@ def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures 
     Raises
     ------
     UsageError
-        With every word that is wrong.
+        Words are wrong; the error lists them all.
     InvalidInputError
-        With every line of the file that is wrong.
+        Lines of the file are wrong; the error lists them all.
     """
     if not isinstance(given, str):
         return given

@@ -24,7 +24,7 @@ def simulation_of(setting: Setting) -> Simulation:
     Raises
     ------
     UsageError
-        As of `Simulation`; or the trace does not say when each job started and ended.
+        `Simulation` raises it, or the trace does not say when each job started and ended.
     InvalidInputError
         A job started before its submission, or ended before its start.
     """

@@ -44,7 +44,7 @@ def check_state(tree: Plain, setting: Setting, idle_rounds: int, place: Place) -
     Raises
     ------
     InvalidInputError
-        With every problem of the structure, or else of the figures.
+        The state is wrong: the error lists every problem of its structure, or else of its figures.
     """
     report = Report()
     conforms(tree, _FIRST, place, report)

@@ -129,7 +129,7 @@ def simulate(
     Raises
     ------
     UsageError, InvalidInputError
-        With every problem of every part.
+        Parts are wrong; the error lists every problem of each.
     JigsawError
         The policy breaks a rule, or leaves jobs waiting for ever.
     """

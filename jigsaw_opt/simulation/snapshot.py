@@ -76,7 +76,7 @@ def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulat
     Raises
     ------
     InvalidInputError
-        It is no snapshot, one of other inputs, or one whose state no simulation of these inputs has.
+        The text is no snapshot, one of other inputs, or one whose state no simulation of these inputs has.
     JigsawError
         The policy cannot be put aside.
     """

@@ -52,7 +52,7 @@ def time_in(workload: Workload, text: str | None) -> int:
     Raises
     ------
     UsageError
-        It is neither, or a date where the workload has none.
+        The text is neither, or a date where the workload has none.
     """
     jobs = (*workload.jobs, *workload.unfinished)
     if text is None:

@@ -40,9 +40,9 @@ class Record:
     Raises
     ------
     JigsawError
-        It cannot be written, or another process is writing it.
+        The file cannot be written, or another process is writing it.
     UsageError
-        It is no regular file.
+        The path is no regular file.
     InvalidInputError
         Lines that are no rows, each of them.
     """
@@ -75,7 +75,7 @@ class Record:
         Raises
         ------
         JigsawError
-            It cannot be written.
+            The file cannot be written.
         """
         # The key first: by it half a line is known for what it is.
         line = json.dumps({"key": row["key"], **row}, ensure_ascii=False).encode() + b"\n"
@@ -114,7 +114,7 @@ def read_rows(path: Path, is_row: IsRow) -> dict[str, dict[str, Any]]:
     Raises
     ------
     InvalidInputError
-        It cannot be read, or has lines that are no rows.
+        The file cannot be read, or has lines that are no rows.
     """
     return _rows(path, read_file(path), is_row)
 

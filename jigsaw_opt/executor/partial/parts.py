@@ -73,7 +73,7 @@ def require_modules(model: nn.Module, cuts: Sequence[str]) -> None:
     Raises
     ------
     UsageError
-        With every such cut.
+        There are such cuts; the error lists them all.
     """
     known = dict(eager(model).named_modules(remove_duplicate=False))
     wrong = []

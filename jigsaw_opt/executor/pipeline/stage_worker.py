@@ -60,7 +60,7 @@ class StageWorker:
         Raises
         ------
         UsageError
-            It cannot be split so, or has not as many samples as the first one.
+            The batch cannot be split so, or has not as many samples as the first one.
         """
         number = self.iteration if number is None else number
         self.own.optimiser.zero_grad()

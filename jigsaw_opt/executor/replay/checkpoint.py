@@ -125,7 +125,7 @@ class Checkpoint:
         Raises
         ------
         JigsawError
-            It cannot be written; the last one stays as it was.
+            The file cannot be written; the last one stays as it was.
         """
         data = BytesIO()
         torch.save(worker.state(), data)

@@ -131,7 +131,7 @@ def stage_tables(
     Raises
     ------
     UsageError
-        As of `stage_table`.
+        `stage_table` raises it.
     """
     found: dict[Fraction, StageTable] = {}
     tables = []

@@ -35,7 +35,7 @@ def decode_partition(data: bytes | str, source: str = "$") -> Partition:
     Raises
     ------
     InvalidInputError
-        With every problem of the document and its path, or what else the text looks like.
+        The document is wrong: the error lists every problem with its path, or says what else the text looks like.
     """
     with expecting(data, source, "partition"):
         tree = parsed(data, source, _check)

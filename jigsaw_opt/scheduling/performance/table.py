@@ -167,7 +167,7 @@ def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes
     UsageError
         There is no file, or it lacks a type of GPU of the cluster.
     InvalidInputError
-        It cannot be read, or with everything that is wrong in it.
+        The file cannot be read, or is wrong; the error lists everything.
     """
     if source is None or not exists(source):
         raise UsageError(f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}")

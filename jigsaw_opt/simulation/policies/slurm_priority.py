@@ -129,7 +129,7 @@ def settings_of(options: Mapping[str, str]) -> PrioritySettings:
     Raises
     ------
     InvalidInputError
-        With every problem of the files.
+        The files are wrong; the error lists every problem.
     """
     stated = {name: options[option_name(name)] for name in DEFAULTS if options[option_name(name)] != NONE}
     problems: list[Problem] = []
