@@ -371,7 +371,7 @@ def hosted_stages(
     device
         The device of this process.
     groups
-        Groups of the first processes, by their number.
+        Groups of the first processes, by the number of processes in each.
     """
     schedule, entry = stages
     if isinstance(schedule, BurstSchedule):
