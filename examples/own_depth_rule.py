@@ -42,12 +42,12 @@ class TwoTier(DepthPlugin):
     shallow: int = 1
 
     def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
-        """What solvers keep: the levels of an iteration, ascending."""
+        """Return what solvers keep: the levels of an iteration, ascending."""
         deep = min(self.deep, workers)
         return LevelRule.fixed((min(self.shallow, deepest),) * (workers - deep) + (deepest,) * deep, iterations)
 
     def broken(self, levels: Sequence[Sequence[int]], deepest: int) -> str | None:
-        """What the checker asks: whether every worker is at one of the two levels, and enough of them are deep."""
+        """Return whether every worker is at one of the two levels, and enough of them are deep."""
         shallow = min(self.shallow, deepest)
         for iteration, row in enumerate(levels):
             others = [level for level in row if level != deepest]

@@ -26,11 +26,11 @@ class Restarts:
     tries: int = 20
 
     def unavailable(self) -> str | None:
-        """Needs no engine."""
+        """Need no engine."""
         return None
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Takes every instance."""
+        """Take every instance."""
         return None
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:

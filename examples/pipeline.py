@@ -29,7 +29,7 @@ GPUS, BYTES_PER_SECOND, MICRO_BATCHES = 3, 10**10, 4
 
 
 def profile() -> str:
-    """A chain of six equal layers as PipeDream's profiler writes it: milliseconds and bytes of a micro-batch."""
+    """Return a chain of six equal layers as PipeDream's profiler writes it: milliseconds and bytes of a micro-batch."""
     cost = "forward_compute_time=2.0, backward_compute_time=4.0, activation_size=8000000, parameter_size=4000000"
     layers = [f"node{n} -- Linear({n}) -- {cost}" for n in range(6)]
     return "\n".join([*layers, *(f"\tnode{n} -- node{n + 1}" for n in range(5))]) + "\n"
@@ -42,7 +42,7 @@ def stages() -> Partition:
 
 
 def others() -> Instance:
-    """A server, and two data-parallel jobs whose workers backpropagate to different depths (SPB)."""
+    """Return a server, and two data-parallel jobs whose workers backpropagate to different depths (SPB)."""
     builder = InstanceBuilder("together")
     builder.add_server(
         "s0", gpu_type="gpu", gpus=GPUS, gpu_memory=16 * 10**9, fabric_bandwidth=BYTES_PER_SECOND, fabric_latency_us=5
@@ -58,7 +58,7 @@ def others() -> Instance:
 
 
 def together(pipeline: PipelineProblem) -> tuple[Instance, Plan]:
-    """The pipeline as a third job, all of them scheduled by `auto` and checked."""
+    """Return the pipeline as a third job, all of them scheduled by `auto` and checked."""
     instance = add_pipeline(others(), pipeline, "pipeline")
     result = solve(instance, "auto", Options(work_limit=5.0, threads=1))
     assert result.plan is not None

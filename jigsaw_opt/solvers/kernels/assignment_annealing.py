@@ -349,16 +349,18 @@ def reassign_pairs(
 
     Parameters
     ----------
+    options, amount, exponentials, load, state, buffers
+        As for `anneal_assignment`.
     groups
-        Those that take part.
+        Numbers of the groups that take part.
     times
         Number of pairs that reassign their jobs.
     steps
         Steps of the annealing for each job that the two have.
+    hot, cold
+        First and last temperature of each annealing.
     most
         Load above which something counts as too full.
-
-    Other parameters are as for `anneal_assignment`.
 
     Returns
     -------

@@ -104,7 +104,7 @@ def repaired(
     unassigned = [index for index in range(len(assignments)) if index not in kept]
 
     def attempt(stretch: int) -> Timetable | None:
-        """The unassigned jobs inserted among the others where they are few, else all jobs inserted anew."""
+        """Insert the unassigned jobs among the others where they are few, else all jobs anew."""
         for stay in (kept, {}) if len(unassigned) <= _FEW else ({},):
             insertion = ModuloInsertion(data, MixedPolicy(data, assignments, rng, free), period + stretch, rng)
             cut = rng.randrange(period)
