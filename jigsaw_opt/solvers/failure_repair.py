@@ -65,7 +65,7 @@ def repaired(
     effects, effect
         Those of the plan, and that of the failure.
     options
-        Limits, seed, cores. Where there are shaped jobs, ``auto`` solves all jobs anew, and goes on until a limit;
+        Limits, seed, cores. Where jobs have task graphs, ``auto`` solves all jobs anew, and goes on until a limit;
         ``phased`` does after a phased plan.
     """
     cluster = left_of(instance.cluster, effect.failed)

@@ -51,7 +51,7 @@ class Session:
     Raises
     ------
     UsageError
-        Some job has a shape, or an argument is of another type.
+        Some job has a task graph, or an argument is of another type.
     """
 
     def __init__(self, instance: Instance, plan: Plan | None = None) -> None:

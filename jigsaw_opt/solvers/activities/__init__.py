@@ -1,1 +1,1 @@
-"""Methods for jobs with a shape: list schedules, neighbourhoods and exact models of activities, on both horizons."""
+"""Methods for jobs with a task graph: list schedules, neighbourhoods and models of activities, on both horizons."""

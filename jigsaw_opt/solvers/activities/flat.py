@@ -167,7 +167,7 @@ def one_iteration(graph: ShapedGraph, room: Sequence[int]) -> FlatActivities:
     graph
         The compiled job.
     room
-        By slot, the bytes that holds may take.
+        By slot, the bytes that memory intervals may take.
     """
     size = graph.size
     opens: list[list[tuple[int, int, int]]] = [[] for _ in range(size)]

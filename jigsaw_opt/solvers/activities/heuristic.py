@@ -1,4 +1,4 @@
-"""List schedules of shaped jobs, also beside data-parallel ones: several placements and ranks, on both horizons."""
+"""List schedules of jobs with a task graph, also beside data-parallel ones: several placements and ranks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
     Parameters
     ----------
     operations
-        The compiled instance; some of its jobs have shapes, or its cluster has power caps.
+        The compiled instance; some of its jobs have task graphs, or its cluster has power caps.
     seed
         The same seed gives the same schedules.
     """

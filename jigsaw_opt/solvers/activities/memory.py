@@ -31,7 +31,7 @@ class HeldMemory:
     done
         By activity, whether it is.
     held, room
-        By GPU, bytes that holds take, and that they may take.
+        By GPU, bytes that memory intervals take, and that they may take.
     """
 
     def __init__(self, flat: FlatActivities) -> None:

@@ -132,7 +132,7 @@ class _SlotPlacing:
         """
         plain = number < 3
         nearness = (1.0, 8.0, 0.0)[number] if plain else random.choice((0.0, 0.5, 1.0, 2.0, 8.0))
-        # What holds need at once is a guess; every other draw leaves it to the search for an order.
+        # What memory intervals need at once is a guess; every other draw leaves it to the search for an order.
         careful = plain or number % 2 == 0
         jobs = sorted(range(len(self.needs)), key=lambda job: -self._work(job))
         if not plain:

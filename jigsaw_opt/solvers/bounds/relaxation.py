@@ -93,7 +93,7 @@ class Relaxation:
     fits
         Whether an instance has the size and the parts that it needs.
     shaped
-        Whether it bounds instances of shaped jobs, and no others.
+        Whether it bounds instances of jobs with a task graph, and no others.
     mixed
         Whether it bounds instances that have jobs of both kinds, and no others.
     moves

@@ -1,4 +1,4 @@
-"""The exact model with shaped jobs on the cyclic horizon, asked for one period after the other."""
+"""The exact model with jobs with a task graph on the cyclic horizon, asked for one period after the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["prove_period"]
 def prove_period(
     solve_state: SolveState, operations: Operations, workers: int, work: float = math.inf, seconds: float = math.inf
 ) -> StoppedBy | None:
-    """Find the least period of a cyclic instance with shaped jobs, until there is a reason to stop.
+    """Find the least period of a cyclic instance with jobs with a task graph, until there is a reason to stop.
 
     Parameters
     ----------

@@ -152,7 +152,7 @@ def _misfit(operations: Operations, seconds: float | None) -> str | None:
 
 
 def _shaped_misfit(operations: Operations, _: float | None) -> str | None:
-    """Return why the model with shaped jobs cannot be built; None where it can."""
+    """Return why the model with jobs with a task graph cannot be built; None where it can."""
     return first_excess(
         ("optional intervals", cpsat_activities.interval_count(operations), _MOST_SHAPED_INTERVALS),
         ("conditions of readiness", readiness_count(operations), _MOST_READINESS),

@@ -127,7 +127,7 @@ class Targets:
         if self._strongly:
             propagate_strongly(solver)
         # Too much work for a GPU or link is for other bounds to find. Orders that leave no room are found without a
-        # relaxation, several times sooner; several threads have both. Where periods of shaped jobs overlap, only the
+        # relaxation, several times sooner; several threads have both. Where periods of task graphs overlap, only the
         # relaxation finds what holds memory for too long.
         cyclic = self._operations.horizon == "cyclic" and bool(self._operations.shaped)
         if self._workers == 1 and (not cyclic or spans_suffice(self._operations)):

@@ -72,7 +72,7 @@ class MemoryOverTime:
     holds
         As (start, end, bytes).
     room
-        Bytes that holds may take in sum.
+        Bytes that memory intervals may take in sum.
     period
         In microseconds; None on the finite horizon.
     """

@@ -1,4 +1,4 @@
-"""Why a job with a shape has no place even on an empty cluster: types of GPU, their memory, joining links."""
+"""Why a job with a task graph has no place even on an empty cluster: types of GPU, their memory, joining links."""
 
 from __future__ import annotations
 

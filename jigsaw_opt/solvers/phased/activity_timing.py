@@ -1,4 +1,4 @@
-"""Cyclic plans of shaped jobs, also beside data-parallel ones, that stay on their GPUs: list schedules, then orders."""
+"""Cyclic plans of jobs with a task graph, also beside data-parallel ones, on given GPUs."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     InvalidInputError
         The instance breaks a rule of the document, or what is fixed cannot hold in it; with all problems.
     UsageError
-        It is cyclic, its cluster has power caps, or a job has a shape, or an argument is of another type.
+        It is cyclic, its cluster has power caps, or a job has a task graph, or an argument is of another type.
     """
     require_a(Plan, plan)
     if not plan.is_phased:

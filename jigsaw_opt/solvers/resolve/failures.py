@@ -1,7 +1,7 @@
 """What becomes of a plan when links, switches or servers fail: jobs stay on their GPUs and in their order.
 
-A GPU holds no more memory than before. Blocks take time and holds begin and end with blocks on their GPU, so the order
-there says which of them overlap.
+A GPU uses no more memory than before: memory intervals begin and end with blocks on their GPU, so the order there,
+which is kept, determines which of them overlap.
 """
 
 from __future__ import annotations

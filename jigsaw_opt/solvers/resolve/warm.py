@@ -89,7 +89,7 @@ def offer_repaired(solve_state: SolveState, plan: Plan) -> None:
     InvalidInputError
         They do not go together.
     UsageError
-        Some job has a shape.
+        Some job has a task graph.
     """
     if solve_state.operations.shaped:
         name = solve_state.operations.instance.shaped[0].name

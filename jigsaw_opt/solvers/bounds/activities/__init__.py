@@ -1,1 +1,1 @@
-"""Bounds of instances whose jobs have shapes."""
+"""Bounds of instances whose jobs have task graphs."""

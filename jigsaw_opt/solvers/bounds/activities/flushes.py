@@ -1,4 +1,4 @@
-"""Spans of slots between barriers on the cyclic horizon (shaped jobs).
+"""Spans of slots between barriers on the cyclic horizon (jobs with a task graph).
 
 Where a barrier keeps the blocks of a slot, or the whole job, within a part of the period of their own, that part is no
 shorter than the time from the first of them to the last one. A block starts no earlier than the longest chain that

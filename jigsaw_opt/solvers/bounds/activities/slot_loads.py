@@ -1,4 +1,4 @@
-"""Loads of slots and GPUs with heads and tails, and the longest chain of operations of a job (shaped jobs).
+"""Loads of slots and GPUs with heads and tails, and the longest chain of operations of a job (jobs with a task graph).
 
 Durations are the least on any GPU and any route. A slot is on one GPU, so its blocks follow one another there; before
 the first of them comes the least head, behind the last the least tail.

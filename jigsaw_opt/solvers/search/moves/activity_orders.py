@@ -1,4 +1,4 @@
-"""Moves for instances with shaped jobs: the orders of the incumbent annealed, or reordered in windows of time."""
+"""Moves for instances with task graphs: the orders of the incumbent annealed, or reordered in windows of time."""
 
 from __future__ import annotations
 
