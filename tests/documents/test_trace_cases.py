@@ -70,6 +70,7 @@ def slurm(*lines: str, head: str = "JobID|State|Submit|Start|End|Elapsed|AllocTR
     return read_trace("slurm", "\n".join([head, *lines, ""]), "t")
 
 
+HOUR_US = 3_600_000_000
 A, B, C = "2024-03-02T10:00:00", "2024-03-02T11:00:00", "2024-03-02T12:00:00"
 
 
@@ -100,6 +101,29 @@ def test_elapsed_in_any_form_and_bars_at_the_end() -> None:
     assert told(quote) == [("5", 0, 2, 90_061)]
     short = slurm(f"6|COMPLETED|{A}|{B}|{C}|02:03|gres/gpu=1|", f"9|COMPLETED|{A}|{B}|{C}|INVALID|gres/gpu=1|")
     assert told(short) == [("6", 0, 1, 123), ("9", 0, 1, 3600)]
+
+
+def test_a_job_that_has_ended_does_not_run_though_its_end_is_unknown() -> None:
+    gpu = "gres/gpu=1|gres/gpu=1"
+    workload = slurm(
+        f"1|COMPLETED|{A}|{B}|Unknown|01:00:00|{gpu}",
+        f"2|CANCELLED by 7|{A}|{B}|Unknown|xx|{gpu}",
+        f"3|RUNNING|{A}|{B}|Unknown|00:10:00|{gpu}",
+        f"4|COMPLETING|{A}|{B}|Unknown|00:10:00|{gpu}",
+    )
+    (job,) = workload.jobs
+    assert (job.name, job.duration_us, job.end_us) == ("1", HOUR_US, 2 * HOUR_US)
+    assert [job.name for job in workload.unfinished] == ["3", "4"]
+    assert workload.left_out == {"ended, with no End and no Elapsed that is a time": 1, "not ended": 2}
+    assert workload.remarks == {"jobs that have ended without an End, which is taken to be Start and Elapsed": 1}
+
+
+def test_an_end_before_the_start_is_refused_but_for_a_change_of_the_clocks() -> None:
+    gpu = "gres/gpu=1|gres/gpu=1"
+    (job,) = slurm(f"1|COMPLETED|{A}|{B}|{A}|00:10:00|{gpu}").jobs
+    assert job.duration_us == HOUR_US // 6
+    with pytest.raises(InvalidInputError, match="t:2: End is before Start"):
+        slurm(f"1|COMPLETED|{A}|{C}|{A}|00:10:00|{gpu}")
 
 
 @pytest.mark.parametrize("amount", ["", "4.5", "-1", "x", "99999999"])

@@ -36,6 +36,14 @@ _MOST_TASKS = 10**6
 _MIG = re.compile(r"gres/gpu:[^=]*[0-9]g\.[0-9]+gb")
 _CANCELLED, _PENDING = "cancelled while pending", "still pending"
 _SHARE = "with a share of a GPU only (gres/shard)"
+_UNKNOWN_END = "ended, with no End and no Elapsed that is a time"
+_ENDED = (
+    *("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "BOOT_FAIL"),
+    *("DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"),
+)
+"""States in which a job has ended, also where no End is told."""
+_CLOCKS_CHANGE_US = 2 * 3_600_000_000
+"""Local clocks are set back by two hours at most."""
 _MOST_DIGITS = 8
 _MINUTE_US = 60_000_000
 _NO_LIMIT = frozenset({"unlimited", "partition_limit", "infinite", "invalid"})
@@ -155,12 +163,15 @@ def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
     resources = allocated or requested
     state = row.optional_text("State") if row.has("State") else ""
     gpus = _gpus(resources)
-    reason = ""
+    reason, elapsed_us = "", None
     if resources and gpus == 0:
         reason = _SHARE if "gres/shard" in resources else NO_GPU
     elif row.is_missing("Start") or state.startswith("PENDING"):
         cancelled = state.startswith("CANCELLED")
         reason = _CANCELLED if cancelled else _PENDING if state.startswith("PENDING") else NEVER_STARTED
+    elif row.is_missing("End") and state.startswith(_ENDED):
+        elapsed_us = _elapsed_us(row)
+        reason = _UNKNOWN_END if elapsed_us is None else ""
     elif row.is_missing("End") or state.startswith(("RUNNING", "SUSPENDED")):
         reason = STILL_RUNNING
     if reason in (STILL_RUNNING, _PENDING) and gpus:
@@ -170,7 +181,8 @@ def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
         return _SacctLine(row.number, row.moment("Submit"), gpus, 0, reason, stated)
     if reason:
         return _SacctLine(row.number, 0, 0, 0, reason)
-    lasted_us, submit_us = _duration_us(row, tally), row.moment("Submit")
+    lasted_us = _duration_us(row, tally) if elapsed_us is None else elapsed_us
+    submit_us = row.moment("Submit")
     if row.good and not allocated and lasted_us == 0:
         unknown = not state or state.startswith("CANCELLED")
         return _SacctLine(row.number, 0, 0, 0, _CANCELLED if unknown else NEVER_STARTED)
@@ -186,8 +198,15 @@ def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
 
 def _stated(row: Row, lasted_us: int, tally: Tally) -> dict[str, Any]:
     """Return what a record states beyond the work of its job."""
-    start_us, end_us = row.moment("Start"), row.moment("End")
-    if row.good and end_us - start_us != lasted_us:
+    start_us = row.moment("Start")
+    if row.is_missing("End"):
+        end_us = start_us + lasted_us
+        tally.remark("jobs that have ended without an End, which is taken to be Start and Elapsed")
+    else:
+        end_us = row.moment("End")
+    if row.good and end_us < min(start_us, start_us + lasted_us - _CLOCKS_CHANGE_US):
+        row.add("End is before Start")
+    elif row.good and end_us - start_us != lasted_us:
         tally.remark("jobs whose End is not Start and Elapsed: they were suspended, or the clocks changed")
     limit_us = _limit_us(row)
     if limit_us is not None and lasted_us > limit_us:
@@ -212,12 +231,18 @@ def _limit_us(row: Row) -> int | None:
     return None
 
 
-def _duration_us(row: Row, tally: Tally) -> int:
-    """Return the elapsed time; between local times a change of the clocks would count."""
+def _elapsed_us(row: Row) -> int | None:
+    """Return the elapsed time, or None where there is none that is a time."""
     elapsed = row.optional_text("Elapsed") if row.has("Elapsed") else ""
     found = duration_us(elapsed if elapsed.count(":") != 1 else f"00:{elapsed}")
     if found is None and row.has("ElapsedRaw") and not row.is_missing("ElapsedRaw"):
         found = row.microseconds("ElapsedRaw")
+    return found
+
+
+def _duration_us(row: Row, tally: Tally) -> int:
+    """Return the elapsed time; between local times a change of the clocks would count."""
+    found = _elapsed_us(row)
     if found is not None:
         return found
     if row.has("Elapsed") and not row.is_missing("Elapsed"):
