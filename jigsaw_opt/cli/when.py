@@ -92,6 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
     at_us, arrive = time_in(setting.workload, arguments.at), not arguments.no_arrivals
     found = queue_at(setting, at_us, arrive)
     job = waiting_job(setting.workload, found.queue, arguments.job)
+    if (name := found.queue.jobs[job].job.name) != arguments.job:
+        note(f"{arguments.job} is an array, and {name} is the first of its tasks that waits")
     for remark in found.remarks:
         note(remark)
     with interrupt_flag() as interrupted:

@@ -97,17 +97,18 @@ class StartPrediction:
         return self.interval_us(0.0)[0]
 
     def __str__(self) -> str:
-        half, most = (self._told(share) for share in _SHARES)
-        by = f", corrected by {len(self.answers)} answers" if len(self.answers) >= FEWEST_ANSWERS else ""
-        return (
+        is_corrected = len(self.answers) >= FEWEST_ANSWERS
+        half, most = (self._told(self.interval_us(share)) for share in _SHARES)
+        by = f", corrected by {len(self.answers)} answers" if is_corrected else ""
+        told = (
             f"{called('job', printable(self.job))} starts {half} with a probability of 50 %, and {most} with 90 %"
             f" ({counted(self.samples, 'simulation')} of the queue{by})."
         )
+        half, most = (self._told(self.simulated_us(share)) for share in _SHARES)
+        return f"{told}\nAs simulated: {half} with 50 %, and {most} with 90 %." if is_corrected else told
 
-    def _told(self, share: float) -> str:
-        low, high = (
-            None if time_us is None else duration(time_us - self.now_us) for time_us in self.interval_us(share)
-        )
+    def _told(self, interval_us: tuple[int | None, int | None]) -> str:
+        low, high = (None if time_us is None else duration(time_us - self.now_us) for time_us in interval_us)
         if low is None:
             return f"in more than {MOST_DAYS} days, or never,"
         return f"in {low} or later" if high is None else f"in {low}" if low == high else f"in {low} to {high}"

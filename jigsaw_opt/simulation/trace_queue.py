@@ -13,11 +13,13 @@ from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
 from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.simulation.placing import FreeGpus
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.text import counted, nearest
+from jigsaw_opt.simulation.wide_jobs import most_gpus_for
+from jigsaw_opt.text import counted, named, nearest
 
 __all__ = ["TraceQueue", "queue_at", "time_in", "waiting_job"]
 
 _HOUR_US = 3_600_000_000
+_FEW = "has fewer GPUs of a type that they may have"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,9 @@ def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
     _require_record(workload, at_us)
     ended = [job for job in workload.jobs if _end_us(job) <= at_us]
     present = [job for job in (*workload.jobs, *workload.unfinished) if job.submit_us <= at_us < _end_us(job)]
-    wide = [job for job in present if job.gpus > setting.gpu_count]
-    present = sorted((job for job in present if job.gpus <= setting.gpu_count), key=lambda job: job.submit_us)
+    most = most_gpus_for(setting.cluster)
+    wide = [job for job in present if job.gpus > most(job)]
+    present = sorted((job for job in present if job.gpus <= most(job)), key=lambda job: job.submit_us)
     runs = {k: at_us - job.start_us for k, job in enumerate(present) if _runs(job, at_us) and job.start_us is not None}
     shares = _shares(setting, {k: present[k] for k in runs})
     jobs = {
@@ -113,7 +116,8 @@ def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
         for k, job in enumerate(present)
     }
     past = PastJobs(tuple(sorted(ended, key=_end_us)), arrive)
-    remarks = (f"{counted(len(wide), 'job')} with more GPUs than the cluster has left aside",) if wide else ()
+    names = named([job.name for job in wide])
+    remarks = (f"{counted(len(wide), 'job')} left aside, as the cluster {_FEW}: {names}",) if wide else ()
     return TraceQueue(ClusterQueue(at_us, jobs, len(jobs)), past, remarks)
 
 
@@ -127,22 +131,26 @@ def waiting_job(workload: Workload, queue: ClusterQueue, name: str) -> int:
     queue
         The queue at a time.
     name
-        Name of the job.
+        Name of the job; that of an array, as in ``7`` or ``7_[0-3%2]``, is for the first of its tasks that waits.
 
     Raises
     ------
     UsageError
         There is none of that name, or it does not wait; the message says what it does.
     """
+    array = name.partition("_[")[0]
     found = [index for index, one in queue.jobs.items() if one.job.name == name]
-    if found and queue.jobs[found[0]].share is None:
-        return found[0]
+    found = found or [index for index, one in queue.jobs.items() if one.job.array == array]
+    for index in found:
+        if queue.jobs[index].share is None:
+            return index
     if found:
         raise UsageError(f"job {name!r} runs at that time")
     waiting = [one.job.name for one in queue.jobs.values() if one.share is None]
     for job in (*workload.jobs, *workload.unfinished):
         if job.name == name:
-            when = "is submitted only later" if job.submit_us > queue.now_us else "has ended by that time"
+            when = "has ended by that time" if _end_us(job) <= queue.now_us else f"is left aside: the cluster {_FEW}"
+            when = "is submitted only later" if job.submit_us > queue.now_us else when
             raise UsageError(f"job {name!r} {when}")
     raise UsageError(f"no job {name!r} waits; {nearest(name, waiting)}" if waiting else "no job waits at that time")
 

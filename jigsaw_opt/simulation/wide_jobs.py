@@ -88,13 +88,19 @@ def with_types_of(workload: Workload, cluster: Cluster) -> Workload:
         The same one where nothing changes; else it has a remark with the number of such jobs.
     """
     only, *others = _counts(cluster)
-    elsewhere = [not others and job.gpu_types is not None and not _match(job.gpu_types, only) for job in workload.jobs]
-    if not any(elsewhere):
+
+    def is_elsewhere(job: TraceJob) -> bool:
+        return not others and job.gpu_types is not None and not _match(job.gpu_types, only)
+
+    every = (*workload.jobs, *workload.unfinished)
+    count = sum(map(is_elsewhere, every))
+    if not count:
         return workload
-    jobs = (replace(job, gpu_types=None) if other else job for job, other in zip(workload.jobs, elsewhere, strict=True))
+    anywhere = tuple(replace(job, gpu_types=None) if is_elsewhere(job) else job for job in every)
+    jobs, unfinished = anywhere[: len(workload.jobs)], anywhere[len(workload.jobs) :]
     remark = f"jobs that ask for another type of GPU than the cluster's {only}, and run there"
-    remarks = dict(workload.remarks) if only == _UNTYPED else {**workload.remarks, remark: sum(elsewhere)}
-    return replace(workload, jobs=tuple(jobs), remarks=remarks)
+    remarks = dict(workload.remarks) if only == _UNTYPED else {**workload.remarks, remark: count}
+    return replace(workload, jobs=jobs, unfinished=unfinished, remarks=remarks)
 
 
 def with_durations_told(workload: Workload, cluster: Cluster, speeds: TypeSpeeds | None) -> Workload:

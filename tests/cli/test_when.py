@@ -58,6 +58,25 @@ def test_a_time_of_the_past(queue: str, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.startswith("job 12 starts in 45 min with")
 
 
+def test_an_array_is_asked_about_and_an_odd_job_stops_nobody(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(queue.partition(":")[2])
+    more = (
+        "20_[0-3%2]|PENDING|2026-01-11T08:55:00|Unknown|Unknown|00:00:00||gres/gpu=8|04:00:00|ann",
+        "21|PENDING|2026-01-11T08:40:00|Unknown|Unknown|00:00:00||gres/gpu:h100=1|04:00:00|ann",
+    )
+    path.write_text(path.read_text() + "\n".join((*more, "")))
+    for name in ("20", "20_[0-3%2]", "20_0"):
+        assert when(queue, name) == 0
+        told = capsys.readouterr()
+        assert told.out.startswith("job 20_0 starts in 2.667 h with")
+        assert (f"{name} is an array, and 20_0 is the first of its tasks that waits" in told.err) == (name != "20_0")
+    mixed = ["when", "--cluster", "1x8:a100+1x8:v100", "--samples", "9", queue]
+    assert main([*mixed, "12"]) == 0
+    assert "1 job left aside, as the cluster has fewer GPUs of a type that they may have: 21" in capsys.readouterr().err
+    assert main([*mixed, "21"]) == 2
+    assert "job '21' is left aside" in capsys.readouterr().err
+
+
 def test_answers_of_the_past_correct_the_intervals(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Jobs of bob wait for an hour where the simulation says that they start at once."""
     path = Path(queue.partition(":")[2])
@@ -72,6 +91,8 @@ def test_answers_of_the_past_correct_the_intervals(queue: str, capsys: pytest.Ca
     assert found["answers"] >= 20
     low_us, high_us = found["intervals_us"]["90"]
     assert found["now_us"] + 6_000_000_000 < low_us <= high_us, "later than simulated"
+    assert when(queue, "13", "--questions", "60") == 0
+    assert capsys.readouterr().out.endswith("As simulated: in 1.667 h with 50 %, and in 1.667 h with 90 %.\n")
     assert when(queue, "13", "--questions", "0", "--json") == 0
     assert json.loads(capsys.readouterr().out)["answers"] == 0
 
