@@ -83,7 +83,11 @@ class Decision:
     wake_us
         The policy is asked again when a job arrives or ends. It is asked at the first round from this time on even
         if nothing happens; None if it need not be. A policy that decides every round says ``observation.now_us + 1``.
+    stopped
+        Numbers of jobs that stop in any case: one that is in a share too starts anew, even if on the same GPUs. Any
+        other job goes on where its GPUs stay the same.
     """
 
     shares: tuple[Share, ...] = field(default=())
     wake_us: int | None = None
+    stopped: tuple[int, ...] = field(default=())

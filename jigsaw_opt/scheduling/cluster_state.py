@@ -286,7 +286,7 @@ class ClusterState:
                 kept.append(share)
         return tuple(kept), without
 
-    def apply(self, shares: tuple[Share, ...], without: Iterable[int]) -> None:
+    def apply(self, shares: tuple[Share, ...], without: Iterable[int], stopped: Mapping[int, str]) -> None:
         """Make `shares` what runs; `without` are jobs that the policy believes to run, and that do not.
 
         Parameters
@@ -295,13 +295,18 @@ class ClusterState:
             What runs from now on.
         without
             Numbers of the jobs that the policy decided to run and that cannot.
+        stopped
+            Numbers of the jobs that start anew even on the GPUs that they have, each with the reason.
         """
         placed = {index: share for share in shares for index in share.jobs}
         for index, job in self.jobs.items():
             before, after = job.active.share, placed.get(index)
-            if before == after:
+            again = index in stopped and before is not None and after is not None and before.gpus == after.gpus
+            if before == after and not again:
                 continue
-            if after is not None and (before is None or before.gpus != after.gpus):
+            if again:
+                self.reasons[job.active.job.name] = stopped[index]
+            if after is not None and (before is None or before.gpus != after.gpus or again):
                 job.active.starts += 1
             job.active.share = after
             job.forget_pace()

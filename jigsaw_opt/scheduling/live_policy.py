@@ -297,6 +297,8 @@ def _check_types(decision: Decision) -> None:
     wake_us = decision.wake_us
     if wake_us is not None and type(wake_us) is not int:
         raise TypeError(f"wants to be asked at {wake_us!r}, which is no time in whole microseconds")
+    if type(decision.stopped) is not tuple or not all(type(index) is int for index in decision.stopped):
+        raise TypeError(f"stops {decision.stopped!r}, which is no tuple of numbers of jobs")
     for share in decision.shares:
         slowdown = share.slowdown
         if not all(type(number) is int for number in (*share.jobs, *share.gpus)):

@@ -362,7 +362,7 @@ class LiveScheduler:
             raise
         self._asked.accept(answer)
         failures = state.put_aside(answer.aside)
-        state.apply(shares, without)
+        state.apply(shares, without, dict.fromkeys(answer.decision.stopped, f"{self._asked.name} stops it"))
         if answer.decision.wake_us is not None:
             state.wake_us = self._round_up(min(LARGEST, max(answer.decision.wake_us, state.now_us + 1)))
         return "; ".join(failures)

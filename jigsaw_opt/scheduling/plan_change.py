@@ -121,6 +121,8 @@ def changes(
 ) -> Iterator[JobStart | JobStop | JobMove]:
     """Yield what leads from one state of what runs to another, both by names of jobs.
 
+    A job that lost its GPUs and has the same ones again is stopped and started.
+
     Parameters
     ----------
     before, after
@@ -136,6 +138,9 @@ def changes(
     for job, new in after.items():
         if job not in before:
             yield JobStart(new, reasons.get(job, _starting(new, policy)))
+        elif job in reasons and before[job].gpus == new.gpus:
+            yield JobStop(job, new.gpus, reasons[job])
+            yield JobStart(new, _starting(new, policy))
         elif before[job] != new:
             why = f"{policy} gives it other GPUs" if before[job].gpus != new.gpus else _starting(new, policy)
             yield JobMove(before[job], new, reasons.get(job, why))

@@ -353,7 +353,7 @@ class Simulation:
             soonest_us = self.now_us + (1 if self.setting.round_us else _SOONEST_US)
             self._trigger.wake_us = max(decision.wake_us, soonest_us)
         self._watch_idleness(decision)
-        moved = self._apply(decision.shares)
+        moved = self._apply(decision.shares, frozenset(decision.stopped))
         self._event_log.round(self.now_us, len(self._active), len(self._under_way.running), moved, policy_us)
 
     def _observation(self, trigger: Trigger) -> Observation:
@@ -361,16 +361,16 @@ class Simulation:
         stopped, failing = tuple(self._failing.stopped), self._failing
         return Observation(self.now_us, self._active, shares, arrived, ended, stopped, failing.down, failing.dead)
 
-    def _apply(self, shares: tuple[Share, ...]) -> int:
-        """Make `shares` what runs; returns how many jobs start on other GPUs than before."""
-        before, wanted = self._under_way.shares, set(shares)
-        fresh = [share for share in shares if share not in before]
+    def _apply(self, shares: tuple[Share, ...], stopped: frozenset[int]) -> int:
+        """Make `shares` what runs; returns how many jobs start, on other GPUs than before or after a stop."""
+        before, wanted = self._under_way.shares, {share for share in shares if stopped.isdisjoint(share.jobs)}
+        fresh = [share for share in shares if share not in before or share not in wanted]
         old = {index: self._under_way.running[index] for share in before if share not in wanted for index in share.jobs}
         self._under_way.shares = {share: before.get(share, 1.0) for share in shares}
         moved = 0
         for share in fresh:
             for index in share.jobs:
-                moved += self._start(index, share, old.pop(index, None))
+                moved += self._start(index, share, old.pop(index, None), index in stopped)
         for running in old.values():
             self._wait(running)
         self._event_log.hold(self._under_way.shares, self.setting.server_of, self.now_us)
@@ -385,11 +385,11 @@ class Simulation:
         self._statistics[active.index].done = running.done
         del self._under_way.running[active.index]
 
-    def _start(self, index: int, share: Share, before: Running | None) -> bool:
-        """Put a job on the GPUs of a share; returns whether they are others than before."""
+    def _start(self, index: int, share: Share, before: Running | None, stopped: bool) -> bool:
+        """Put a job on the GPUs of a share; returns whether it starts: they are others than before, or it stopped."""
         active = self._active[index]
         # On the same GPUs with other partners or depths the job goes on: that is no restart.
-        if before is not None and active.share is not None and active.share.gpus == share.gpus:
+        if before is not None and not stopped and active.share is not None and active.share.gpus == share.gpus:
             active.share = share
             return False
         if before is not None:

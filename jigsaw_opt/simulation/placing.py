@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import accumulate
 
 from jigsaw_opt.problem.workload import TraceJob
@@ -45,29 +46,51 @@ def too_wide(setting: ClusterSetting, policy: str, job: TraceJob) -> str | None:
 
 def by_priority(
     setting: ClusterSetting,
-    order: Iterable[JobState],
+    jobs: Iterable[JobState],
+    in_order: Callable[[Iterable[JobState]], Sequence[JobState]],
     placement: str = "packed",
     down: Collection[int] = (),
     dead: frozenset[int] = frozenset(),
 ) -> tuple[Share, ...]:
-    """Return shares of the jobs that run, with preemption, where those first in `order` come first.
+    """Return the shares of the jobs that run, with preemption, where those first in order come first.
 
-    A job for which too few GPUs are left is passed over, and one that goes on keeps its GPUs. ``consolidated`` also
-    passes over a job that no few servers have room for, and moves jobs that come later out of the way of earlier ones.
+    A job for which too few GPUs are left is passed over, and one that goes on keeps its GPUs. One that loses them to
+    others counts as one that waits: it may have what is left elsewhere. ``consolidated`` also passes over a job that
+    no few servers have room for, and moves jobs that come later out of the way of earlier ones.
 
     Parameters
     ----------
     setting
         Whose cluster it is.
-    order
+    jobs
         The active jobs.
+    in_order
+        Puts jobs in order. The place of a job may depend on whether it runs.
     placement
         A name in `PLACEMENTS`.
     down, dead
         GPUs and links that are down.
     """
+    jobs = list(jobs)
     if placement == "consolidated":
-        return _consolidated(setting, list(order), down, dead)
+        return _consolidated(setting, in_order(jobs), down, dead)
+    while True:
+        shares = _fitting(setting, in_order(jobs), placement, down, dead)
+        running = {index for share in shares for index in share.jobs}
+        losing = {one.index for one in jobs if one.share is not None and one.index not in running}
+        if not losing or sum(map(len, setting.pools_up(dead))) == 1:
+            return shares
+        jobs = [replace(one, share=None) if one.index in losing else one for one in jobs]
+
+
+def _fitting(
+    setting: ClusterSetting,
+    order: Iterable[JobState],
+    placement: str,
+    down: Collection[int],
+    dead: frozenset[int],
+) -> tuple[Share, ...]:
+    """Return shares: each job in turn, if its part of the cluster has enough GPUs left, or a part that it may have."""
     joined, numbers, left, part_of = setting.pools_up(dead), list[range](), list[int](), dict[int, int]()
     for parts in joined:
         numbers.append(range(len(left), len(left) + len(parts)))

@@ -189,6 +189,20 @@ def test_a_gang_goes_where_links_are_up(policy: str) -> None:
     assert [start.to.job for start in live.step(2 * SECOND).starts] == ["gang"]
 
 
+def test_a_job_that_stops_in_any_case_is_stopped_and_started_on_the_same_gpus() -> None:
+    """A job is chosen for one that is then cancelled: when its grace is over, it stops all the same."""
+    live = LiveScheduler(star("a"), "priority:grace=60", restart_us=0)
+    for second, name, gpus, priority in ((0, "low", 4, 0), (10, "high", 2, 1)):
+        live.handle(JobSubmitted(second * SECOND, TraceJob(name, second * SECOND, "m", gpus, 900, priority=priority)))
+        live.step(second * SECOND)
+    live.handle(JobCancelled(20 * SECOND, "high"))
+    assert not live.step(20 * SECOND).starts
+    change = live.step(120 * SECOND)
+    assert [(stop.job, stop.reason) for stop in change.stops] == [("low", "policy 'priority' stops it")]
+    assert [(start.to.job, len(start.to.gpus)) for start in change.starts] == [("low", 4)]
+    assert not change.moves and not live.step(180 * SECOND).starts
+
+
 def test_a_cancelled_job_is_stopped_and_a_finished_one_is_not() -> None:
     live = submitted(2, 2)
     live.step(0)

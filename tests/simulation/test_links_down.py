@@ -166,7 +166,8 @@ def test_a_gang_starts_where_some_joined_servers_have_the_gpus_and_only_there(pl
             shares = [Share((9,), tuple(sorted(held)))] if held else []
             gpus = FreeGpus(made, shares, down, dead).place(job("a", 0, count, 1), placement)
             assert (gpus is not None) == (count <= most)
-            running = by_priority(made, [JobState(0, job("a", 0, count, 1), 1)], placement, {*down, *held}, dead)
+            active = [JobState(0, job("a", 0, count, 1), 1)]
+            running = by_priority(made, active, list, placement, {*down, *held}, dead)
             assert (len(running) == 1) == (count <= most)
             if gpus is not None:
                 starts += 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.workload import Workload
-from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.policy import JobState, Observation, Policy, choose, find, names
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Policy, choose, find, names
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, by_priority
 from jigsaw_opt.simulation.policies.fifo import FIFO
@@ -91,16 +93,56 @@ def test_consolidated_jobs_move_later_ones_out_of_their_way() -> None:
         for k, one in enumerate(made.workload.jobs)
     }
     order = [jobs[2], jobs[0], jobs[1]]
-    assert by_priority(made, order, "consolidated") == (
+    assert by_priority(made, order, list, "consolidated") == (
         Share((2,), (0, 1, 2, 3)),
         Share((0,), (5,)),
         Share((1,), (4,)),
     )
-    assert by_priority(made, order, "packed") == (
+    assert by_priority(made, order, list, "packed") == (
         Share((0,), (0,)),
         Share((1,), (4,)),
         Share((2,), (1, 2, 3, 5)),
     )
+
+
+@dataclass
+class _Crowded:
+    """A policy, of which is checked that no job waits that idle GPUs have room for."""
+
+    inner: Policy
+    name: str = "crowded"
+    display_name: str = "as the policy"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return self.inner.options
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Crowded:
+        self.setting, self.placement, self.own = setting, options["placement"], self.inner.start(setting, options)
+        return self
+
+    def decide(self, observation: Observation) -> Decision:
+        decision = self.own.decide(observation)
+        idle, running = FreeGpus(self.setting, decision.shares), {k for share in decision.shares for k in share.jobs}
+        waiting = (active.job for index, active in observation.jobs.items() if index not in running)
+        assert all(idle.copy().place(one, self.placement) is None for one in waiting)
+        return decision
+
+
+@pytest.mark.parametrize("text", ["srtf", "srtf:hysteresis=4", "srtf:placement=consolidated", "las:threshold=1"])
+def test_no_job_waits_beside_idle_gpus_of_a_type_that_it_may_have(text: str) -> None:
+    made = grid("1x2:a+2x4:b+1x4:c")
+    policy, options = choose(text)
+    restarts = 0
+    for seed in range(4):
+        draw = random.Random(seed)
+        jobs = (
+            replace(one, gpu_types=draw.choice((None, None, ("b",), ("c", "a") if one.gpus < 3 else ("c",))))
+            for one in random_jobs(seed, 40, 4)
+        )
+        found = run(setting(*jobs, cluster=made, round_us=0, restart_s=5), _Crowded(policy), **options)
+        restarts += sum(record.restarts for record in found.jobs)
+    assert restarts > 0
 
 
 def test_a_job_that_no_type_of_gpu_has_room_for_is_refused() -> None:
@@ -173,10 +215,10 @@ def test_jobs_that_come_first_have_gpus_in_a_part_of_the_cluster() -> None:
     made = setting(*jobs, cluster=apart)
     active = [JobState(k, one, 10) for k, one in enumerate(jobs)]
     active[0].share, active[1].share = Share((0,), (0, 1, 2)), Share((1,), (4, 5, 6))
-    shares = by_priority(made, [active[k] for k in (2, 0, 1, 3)])
-    # The first takes the place of one that comes later, and the last what is left.
-    assert [share.jobs for share in shares] == [(1,), (2,), (3,)]
-    assert [share.gpus for share in shares] == [(4, 5, 6), (0, 1), (7,)]
+    shares = by_priority(made, [active[k] for k in (2, 0, 1, 3)], list)
+    # The first takes the place of a, which takes that of b in the other part; the last has what is left.
+    assert [share.jobs for share in shares] == [(2,), (0,), (3,)]
+    assert [share.gpus for share in shares] == [(0, 1), (4, 5, 6), (7,)]
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
@@ -189,4 +231,4 @@ def test_gpus_are_taken_in_one_part_of_the_cluster(placement: str) -> None:
     assert free.place(wide, placement) == (0, 1, 4, 5) and free.place(wide, placement) == (2, 3, 6, 7)
     assert FreeGpus(made).place(job("a", 0, 5, 1), placement) is None
     jobs = [JobState(k, job(str(k), 0, gpus, 1), 1) for k, gpus in enumerate((5, 4, 1))]
-    assert [share.jobs for share in by_priority(made, jobs, placement)] == [(1,), (2,)]
+    assert [share.jobs for share in by_priority(made, jobs, list, placement)] == [(1,), (2,)]

@@ -13,11 +13,12 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
-from jigsaw_opt.scheduling.policy import ClusterSetting, Observation
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.placing import FreeGpus
 from jigsaw_opt.simulation.policies.priority import PRIORITY
+from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.records import SimulationOutcome
 from tests.simulation.cases import SECOND, cluster, finish_s, job, random_jobs, run, setting
 
@@ -78,6 +79,14 @@ def test_grace_keeps_the_gpus_for_the_job_that_waits() -> None:
     assert outcome(*jobs, grace="30").jobs[0].restarts == 1
 
 
+def test_a_chosen_job_stops_though_its_gpus_became_free() -> None:
+    jobs = (of(0, "low", 0, 4, 1000), of(1, "short", 0, 4, 110), of(1, "high", 100, 4, 100))
+    found = outcome(*jobs, grace="60", restart_s=30)
+    assert finish_s(found) == [30 + 1000 + 30, 140, 140 + 130]
+    assert [record.restarts for record in found.jobs] == [1, 0, 0]
+    assert [stint.start_us for stint in found.stints if stint.job == 0] == [0, 160 * SECOND]
+
+
 def test_staggered_stops_are_not_undone_by_those_that_stop() -> None:
     """Victims that stop at different times do not come back before the job that they stop for has started."""
     jobs = (
@@ -120,6 +129,16 @@ def test_on_several_types_a_job_takes_what_is_free_before_it_stops_another() -> 
     jobs = (of(0, "low", 0, 4, 100), of(5, "high", 10, 4, 20), of(9, "picky", 20, 4, 20, gpu_types=("fast",)))
     found = run(setting(*jobs, cluster=made, round_us=0), PRIORITY)
     assert [record.restarts for record in found.jobs] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("policy", [PRIORITY, SRTF], ids=lambda policy: policy.name)
+def test_a_job_that_is_stopped_goes_on_at_once_where_gpus_are_idle(policy: Policy) -> None:
+    made = grid("1x4:fast+1x4:slow")
+    assert made is not None
+    jobs = (of(0, "low", 0, 4, 1000), of(1, "high", 100, 4, 500, gpu_types=("fast",)))
+    found = run(setting(*jobs, cluster=made, round_us=0, restart_s=30), policy)
+    assert finish_s(found) == [30 + 1000 + 30, 100 + 530]
+    assert [stint.start_us // SECOND for stint in found.stints if stint.job == 0] == [0, 100]
 
 
 @dataclass

@@ -41,7 +41,7 @@ class _LasScheduler:
         self.lower = [k for k in self.lower if k in jobs]
         self.lower += [k for k in candidates if jobs[k].gpu_us >= self.threshold]
         order = self.aging.order([jobs[k] for k in (*self.upper, *self.lower)], observation)
-        shares = by_priority(self.setting, order, self.placement, observation.down, observation.dead)
+        shares = by_priority(self.setting, order, list, self.placement, observation.down, observation.dead)
         times = self._next_fall(observation.now_us, jobs, shares), self.aging.next_us(observation, shares)
         return Decision(shares, min((time_us for time_us in times if time_us is not None), default=None))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
 from jigsaw_opt.documents.readers.slurm_priorities import read_slurm_conf
 from jigsaw_opt.documents.reading import read_file
@@ -111,8 +112,11 @@ class _PriorityRound:
                 del table[index]
         for index, active in self._running.items():  # some may have run before the policy began
             scheduler.since.setdefault(index, observation.now_us - active.run_us)
+        self._stopped: list[int] = []
         for index in [index for index, stop_us in scheduler.warned.items() if stop_us <= observation.now_us]:
             self._stop(index)
+        self._places = {index: place for place, index in enumerate(observation.jobs)}
+        self._waiting = [self._turn(index) for index in observation.jobs if index not in self._running]
         self._free = FreeGpus(self._setting, self._shares(), observation.down, observation.dead)
         self._held = HeldPools(self._setting)
         self._promised: set[int] = set()  # jobs that will stop, and whose GPUs another job is to have
@@ -121,8 +125,9 @@ class _PriorityRound:
     def decision(self) -> Decision:
         """Go through the jobs that wait, those of the highest class first."""
         own, started, hopeless = self._own, list[Share](), set[object]()
-        waiting = [active for active in self._observation.jobs.values() if active.index not in self._running]
-        for active in sorted(waiting, key=lambda active: -own.rank(active.job)):
+        heapify(self._waiting)
+        while self._waiting:
+            active = self._observation.jobs[heappop(self._waiting)[-1]]
             wanted = active.job.gpus, self._setting.pool_choice.of(active.job), own.rank(active.job)
             if wanted in hopeless:
                 continue
@@ -137,7 +142,11 @@ class _PriorityRound:
                 if own.options["blocked"] == "hold" and self._fits_once(active.job) and self._held.hold(active.job):
                     break
         self._wakes += own.warned.values()
-        return Decision((*self._shares(), *started), min(self._wakes, default=None))
+        return Decision((*self._shares(), *started), min(self._wakes, default=None), tuple(self._stopped))
+
+    def _turn(self, index: int) -> tuple[int, int, int]:
+        """Return when it is the turn of a job that waits: by class, and in order of submission."""
+        return -self._own.rank(self._observation.jobs[index].job), self._places[index], index
 
     def _place(self, free: FreeGpus, active: JobState) -> tuple[int, ...] | None:
         return free.place(active.job, self._own.options["placement"], self._held.numbers)
@@ -162,6 +171,7 @@ class _PriorityRound:
             assert other.share is not None
             self._free.add(other.share.gpus)
             self._stop(other.index)
+            heappush(self._waiting, self._turn(other.index))  # it may find room elsewhere
         self._free.remove(gpus)
         return gpus, False
 
@@ -194,6 +204,7 @@ class _PriorityRound:
     def _stop(self, index: int) -> None:
         """Take a job that runs off its GPUs."""
         del self._running[index], self._own.since[index], self._own.warned[index]
+        self._stopped.append(index)
 
     def _fits_once(self, job: TraceJob) -> bool:
         """Return whether a job would fit if nobody else ran."""

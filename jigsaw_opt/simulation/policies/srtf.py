@@ -31,8 +31,12 @@ class _SrtfScheduler:
         for index in observation.ended:
             self.alone_us.pop(index, None)  # unless it had ended before the simulation was put aside
         self._note(observation, observation.arrived)
-        order = self.aging.order(sorted(observation.jobs.values(), key=self._remaining), observation)
-        shares = by_priority(self.setting, order, self.placement, observation.down, observation.dead)
+
+        def in_order(jobs: Iterable[JobState]) -> list[JobState]:
+            return self.aging.order(sorted(jobs, key=self._remaining), observation)
+
+        jobs = observation.jobs.values()
+        shares = by_priority(self.setting, jobs, in_order, self.placement, observation.down, observation.dead)
         return Decision(shares, self.aging.next_us(observation, shares))
 
     def state(self) -> Plain:
