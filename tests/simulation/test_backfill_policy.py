@@ -195,6 +195,13 @@ def test_whole_servers_are_reserved_as_in_slurm(kind: str) -> None:
     assert starts_s(*jobs, servers=2, kind=kind, reserve="servers") == [0, 0, 50, 60, 2]
 
 
+def test_reservations_of_whole_servers_are_made_anew_and_may_become_later() -> None:
+    """The last job has server 1 reserved at 47, as the third one is to wait for both servers; but that starts at 47."""
+    jobs = (of("u", "all", 0, 8, 47, 47), of("u", "a", 12, 2, 35, 35), of("u", "b", 19, 6, 41, 41))
+    late = of("u", "late", 37, 4, 1, 1)
+    assert starts_s(*jobs, late, servers=2, kind="conservative", reserve="servers") == [0, 47, 47, 88]
+
+
 def test_limits_do_not_count_the_time_of_a_start() -> None:
     jobs = (of("u", "a", 0, 8, 50, 50), of("u", "b", 1, 8, 50, 50))
     simulation = Simulation(setting(*jobs, restart_s=30, round_us=0).under(BACKFILL))

@@ -1,5 +1,8 @@
 """Reservations of whole servers for jobs that wait, as in Slurm: "the backfill scheduler reserves whole nodes for jobs,
 not partial nodes" (slurm.conf, 22.05). Described in docs/simulation.md.
+
+All are made anew at each decision. A job that starts takes single GPUs, also of servers that were reserved for a job
+behind it, so a reservation may become later.
 """
 
 from __future__ import annotations
