@@ -72,8 +72,11 @@ def _draw(rows: Rows, tasks: Sequence[SweepTask], path: Path) -> None:
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
+    from jigsaw_opt.sweeps.bench.summary import grouped
     from jigsaw_opt.views.sweep_page import sweep_html
 
+    for error, (row, *_) in grouped([row for row in rows if row["error"]], lambda row: row["error"]).items():
+        note(f"{row['workload']} {row['policy']}: {error}")
     if rows:
         write_atomically(path, sweep_html(rows, assumed_in_sweep(tasks, rows)).encode())
         note(f"wrote {path}")

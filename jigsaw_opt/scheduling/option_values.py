@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 
 from jigsaw_opt.documents.readers.times import slurm_time_s
 
-__all__ = ["OpenValues", "file_names", "slurm_times", "whole_numbers"]
+__all__ = ["OpenValues", "file_names", "hours", "hours_us", "slurm_times", "whole_numbers"]
 
 _WHOLE = re.compile(r"[0-9]{1,10}")
 _MOST_WEIGHT = 2**32 - 1
+_HOURS = re.compile(r"(?P<amount>[0-9]{1,6}(?:\.[0-9]{1,6})?)(?P<unit>h|min)?")
+_UNITS_US = {None: 3_600_000_000, "h": 3_600_000_000, "min": 60_000_000}
 
 
 class OpenValues(tuple[str, ...]):
@@ -44,6 +47,24 @@ def whole_numbers(*listed: str, most: int = _MOST_WEIGHT) -> OpenValues:
     return OpenValues(
         listed, f"a whole number from 0 to {most}", lambda text: bool(_WHOLE.fullmatch(text)) and int(text) <= most
     )
+
+
+def hours(*listed: str) -> OpenValues:
+    """Return the times that `hours_us` reads."""
+    return OpenValues(listed, "a time in hours, as in 24 or 0.5, or 30min", lambda text: bool(_HOURS.fullmatch(text)))
+
+
+def hours_us(text: str) -> int:
+    """Return the microseconds of a value of `hours`.
+
+    Parameters
+    ----------
+    text
+        A number of hours, with ``h`` or without, or of minutes with ``min``.
+    """
+    found = _HOURS.fullmatch(text)
+    assert found is not None
+    return round(Fraction(found["amount"]) * _UNITS_US[found["unit"]])
 
 
 def file_names() -> OpenValues:

@@ -111,6 +111,14 @@ def test_a_cluster_of_a_family(tmp_path: Path) -> None:
     assert main(["simulate", "--cluster", "server:three", *arguments]) == 2
 
 
+def test_why_a_simulation_of_a_sweep_failed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("name,submit_s,model,gpus,iterations\na,0,seconds,2,600\n")
+    arguments = ["--workload", str(trace), "--policy", "sia", "-o", str(tmp_path / "out")]
+    assert main(["simulate", "--sweep", "--cluster", "1x4:v100", *arguments]) == 0
+    assert "sia: policy 'sia' needs performance 'goodput', not 'seconds'" in capsys.readouterr().err
+
+
 def interrupt_at_take(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Ctrl-C pressed when GPUs are taken for the so-many-th time."""
     taken, place = count(1), FreeGpus.place

@@ -6,7 +6,7 @@ import pytest
 
 from jigsaw_opt.documents.readers.times import slurm_time_s
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.scheduling.option_values import file_names, slurm_times, whole_numbers
+from jigsaw_opt.scheduling.option_values import file_names, hours, hours_us, slurm_times, whole_numbers
 from jigsaw_opt.scheduling.policy import choose
 
 
@@ -29,6 +29,11 @@ from jigsaw_opt.scheduling.policy import choose
 def test_times_of_slurm(text: str, seconds: int | None) -> None:
     assert slurm_time_s(text) == seconds
     assert (text in slurm_times("none")) == (seconds is not None)
+
+
+@pytest.mark.parametrize(("text", "minutes"), [("24", 1440), ("0.5", 30), ("30min", 30), ("2h", 120), ("0", 0)])
+def test_hours(text: str, minutes: int) -> None:
+    assert text in hours("none") and hours_us(text) == minutes * 60_000_000
 
 
 def test_values_beside_those_that_are_listed() -> None:

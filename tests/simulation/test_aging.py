@@ -131,8 +131,15 @@ def test_the_longest_wait_has_the_times_between_runs() -> None:
 
 
 def test_values_of_the_options() -> None:
-    for words in ("srtf:aging=none", "las:aging=7", "jigsaw:aging=24:hysteresis=0", "srtf:hysteresis=1000"):
+    for words in (
+        "srtf:aging=none",
+        "las:aging=7",
+        "las:aging=0.5",
+        "srtf:aging=30min",
+        "jigsaw:aging=24:hysteresis=0",
+        "srtf:hysteresis=1000",
+    ):
         choose(words)
-    for words in ("srtf:aging=soon", "srtf:hysteresis=-1", "las:aging=1.5"):
-        with pytest.raises(UsageError, match="whole number"):
+    for words in ("srtf:aging=soon", "srtf:hysteresis=-1", "las:aging=-1", "las:aging=3d"):
+        with pytest.raises(UsageError, match=r"whole number|a time in hours"):
             choose(words)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.option_values import OpenValues, whole_numbers
+from jigsaw_opt.scheduling.option_values import OpenValues, hours, hours_us, whole_numbers
 from jigsaw_opt.scheduling.plain import Plain, Shape, listed, whole
 from jigsaw_opt.scheduling.policy import JobState, Observation
 
 __all__ = ["AGING", "HYSTERESIS", "Aging"]
 
-_HOUR_US = 3_600_000_000
-_MOST_HOURS = 10**6
-AGING: OpenValues = whole_numbers("none", "24", "72", most=_MOST_HOURS)
-"""Hours of waiting after which a job comes first; ``none`` for never."""
+AGING: OpenValues = hours("none", "24", "72")
+"""The time of waiting after which a job comes first; ``none`` for never."""
 HYSTERESIS: OpenValues = whole_numbers("1", "0", "2", "4", most=1000)
 """How many restart times less a job must have left than one that runs, to take its GPUs."""
 
@@ -27,12 +25,12 @@ class Aging:
 
     Parameters
     ----------
-    hours
+    limit
         A value of `AGING`.
     """
 
-    def __init__(self, hours: str) -> None:
-        self._limit_us = None if hours == "none" else int(hours) * _HOUR_US
+    def __init__(self, limit: str) -> None:
+        self._limit_us = None if limit == "none" else hours_us(limit)
         self._aged: dict[int, None] = {}
 
     def order(self, jobs: Iterable[JobState], observation: Observation) -> list[JobState]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError, argument
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.goodput import Goodput
@@ -195,7 +195,11 @@ class _Sia:
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SiaScheduler:
         if not isinstance(setting.performance, Goodput):
-            raise UsageError(f"policy 'sia' needs performance 'goodput', not {setting.performance.name!r}")
+            given = argument("performance", "goodput:PROFILES")
+            raise UsageError(
+                f"policy 'sia' needs performance 'goodput', not {setting.performance.name!r}: {given} has the measured"
+                " profiles of its models"
+            )
         found = all_configurations(setting)
         return _SiaScheduler(setting, setting.performance, found, float(options["power"]))
 
