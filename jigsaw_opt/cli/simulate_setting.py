@@ -163,7 +163,8 @@ def tell_reading(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) 
     told: dict[str, None] = {}
     policies: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for one in settings:
-        told |= dict.fromkeys(f"{one.workload.name}: {line}" for line in one.workload.reading_told())
+        lines = one.workload.reading_told(with_unfinished=bool(waiting))
+        told |= dict.fromkeys(f"{one.workload.name}: {line}" for line in lines)
         if one.policy is not None and (unread := one.unread(waiting)):
             policies[one.workload.name, unread][repr(one.policy.name)] = None
     for (name, unread), those in policies.items():

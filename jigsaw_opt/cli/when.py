@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         answers, silent = past_answers(setting, at_us, arrive, arguments.questions, arguments.seed, interrupted)
         was_interrupted = interrupted()
     prediction = replace(prediction, answers=tuple(answers))
-    for remark in _remarks(len(answers), silent):
+    for remark in _remarks(prediction.samples, len(answers), silent):
         note(remark)
     if arguments.json:
         waiting = sum(one.share is None for one in found.queue.jobs.values())
@@ -114,11 +114,14 @@ def run(arguments: argparse.Namespace) -> int:
     return ended(was_interrupted, f"{prediction.samples} simulations and {len(answers)} answers were made")
 
 
-def _remarks(answers: int, silent: int) -> Iterator[str]:
-    """Yield sentences on questions of the past that tell nothing."""
-    from jigsaw_opt.scheduling.start_prediction import FEWEST_ANSWERS
+def _remarks(samples: int, answers: int, silent: int) -> Iterator[str]:
+    """Yield sentences on simulations that are too few, and on questions of the past that tell nothing."""
+    from jigsaw_opt.scheduling.start_prediction import FEWEST_ANSWERS, FEWEST_SAMPLES
     from jigsaw_opt.text import counted
 
+    if samples < FEWEST_SAMPLES:
+        few = counted(samples, "simulation")
+        yield f"{few}, fewer than {FEWEST_SAMPLES}: an interval of 90 % is too narrow then"
     if silent:
         yield f"{counted(silent, 'moment')} of the past left aside, at which the file does not tell who ran"
     if answers < FEWEST_ANSWERS:

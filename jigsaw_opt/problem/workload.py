@@ -275,6 +275,8 @@ class Workload:
         What else was decided in reading the trace, with how often.
     unfinished
         Those of the jobs left out that wait or run, where the trace tells of them: how long they last is not known.
+    unfinished_reasons
+        Number of jobs of `left_out` that these are, by reason.
     first_us
         Time 0 in microseconds since 1970, where the trace has dates.
     zoned
@@ -292,6 +294,7 @@ class Workload:
     left_out: Mapping[str, int] = field(default_factory=dict)
     remarks: Mapping[str, int] = field(default_factory=dict)
     unfinished: tuple[TraceJob, ...] = field(default=(), repr=False)
+    unfinished_reasons: Mapping[str, int] = field(default_factory=dict, repr=False)
     first_us: int | None = field(default=None, repr=False)
     zoned: bool = field(default=False, repr=False)
 
@@ -304,9 +307,19 @@ class Workload:
             raise InvalidInputError([Problem(f"$.jobs[{k}]{at}", message) for k, at, message in found])
         object.__setattr__(self, "jobs", tuple(sorted(jobs, key=lambda job: job.submit_us)))
 
-    def reading_told(self) -> list[str]:
-        """Return sentences on the jobs that were left out and on what else was decided; none where nothing was."""
-        told = left_out_told(self.left_out, len(self.jobs))
+    def reading_told(self, *, with_unfinished: bool = False) -> list[str]:
+        """Return sentences on the jobs that were left out and on what else was decided; none where nothing was.
+
+        Parameters
+        ----------
+        with_unfinished
+            Whether the jobs that wait or run are used as well.
+        """
+        left_out, kept = dict(self.left_out), len(self.jobs)
+        if with_unfinished:
+            left_out = {why: count - self.unfinished_reasons.get(why, 0) for why, count in left_out.items()}
+            kept += len(self.unfinished)
+        told = left_out_told({why: count for why, count in left_out.items() if count}, kept)
         return [*([told] if told else []), *(f"{remark}: {count:,}" for remark, count in self.remarks.items())]
 
 

@@ -15,7 +15,7 @@ from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import Policy, PolicySetting
 from jigsaw_opt.text import called, counted, duration, printable
 
-__all__ = ["FEWEST_ANSWERS", "MOST_DAYS", "PastAnswer", "StartPrediction", "predicted"]
+__all__ = ["FEWEST_ANSWERS", "FEWEST_SAMPLES", "MOST_DAYS", "PastAnswer", "StartPrediction", "predicted"]
 
 MOST_DAYS = 128
 """A start later than that is not looked for."""
@@ -23,6 +23,8 @@ _SHARES = (0.5, 0.9)
 _LATEST_US = MOST_DAYS * 86_400_000_000
 FEWEST_ANSWERS = 20
 """Fewer answers tell too little of the ends of an interval."""
+FEWEST_SAMPLES = 19
+"""Of fewer simulations the earliest and the latest start lie closer than an interval of 90 % does."""
 _ALIKE_US = 600_000_000
 """Waits well below this are alike."""
 _SUREST = 0.3

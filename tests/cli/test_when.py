@@ -42,7 +42,8 @@ def test_a_sentence_and_all_figures(queue: str, capsys: pytest.CaptureFixture[st
     assert told.out == (
         "job 12 starts in 40 min with a probability of 50 %, and in 40 min with 90 % (9 simulations of the queue).\n"
     )
-    assert "3 of 13 jobs left out: 2 still pending, 1 not ended" in told.err
+    assert "left out" not in told.err, "all jobs are used"
+    assert "9 simulations, fewer than 19: an interval of 90 % is too narrow then" in told.err
     assert "the intervals are as simulated: 0 answers of the last days, fewer than 20" in told.err
     assert when(queue, "13", "--policy", "fifo", "--json") == 0
     found = json.loads(capsys.readouterr().out)

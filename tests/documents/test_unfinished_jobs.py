@@ -42,6 +42,8 @@ def test_slurm() -> None:
     assert limits == [4.0, None, 24.0, 24.0, 24.0, 1.0]
     assert [job.user for job in workload.unfinished][:2] == ["bob", "ann"]
     assert workload.left_out == {"not ended": 1, "still pending": 5, "cancelled while pending": 1, "without a GPU": 1}
+    used = workload.reading_told(with_unfinished=True)
+    assert used[0] == "2 of 9 jobs left out: 1 cancelled while pending, 1 without a GPU"
     assert workload.first_us == 1_769_846_400_000_000
 
 

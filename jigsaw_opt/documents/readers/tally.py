@@ -55,12 +55,12 @@ class Tally:
     def __init__(self) -> None:
         self._left_out: Counter[str] = Counter()
         self._remarks: Counter[str] = Counter()
-        self._unfinished: list[TraceJob] = []
+        self._unfinished: list[Unfinished] = []
 
     def leave_out(self, reason: str | Unfinished) -> None:
         """Count a job that is left out, for a reason that reads well behind a number, as in ``without a GPU``."""
         if isinstance(reason, Unfinished):
-            self._unfinished.append(reason.job)
+            self._unfinished.append(reason)
             reason = reason.reason
         self._left_out[reason] += 1
 
@@ -84,5 +84,7 @@ class Tally:
         stages
             Times of the stages of models, by model; None for none.
         """
-        unfinished = tuple(sorted(self._unfinished, key=lambda job: job.submit_us))
-        return Workload(name, tuple(jobs), stages or {}, dict(self._left_out), dict(self._remarks), unfinished)
+        unfinished = tuple(sorted((one.job for one in self._unfinished), key=lambda job: job.submit_us))
+        reasons = Counter(one.reason for one in self._unfinished)
+        counts = dict(self._left_out), dict(self._remarks), unfinished, dict(reasons)
+        return Workload(name, tuple(jobs), stages or {}, *counts)
