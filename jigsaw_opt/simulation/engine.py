@@ -1,4 +1,8 @@
-"""Replays a workload on a cluster under a policy: from event to event, exact to the microsecond."""
+"""Replays a workload on a cluster under a policy, from event to event.
+
+Work done and times are integers. Ends are exact to the microsecond where `rate_of` rounds no pace, as of jobs that
+state durations without speeds of types of GPU; elsewhere they are as exact as the pace.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,8 @@ class Simulation:
 
     Events are arrivals, ends of jobs, changes of pace, and decisions. The policy decides at the first multiple of the
     round after something happened, or when it asked to be woken, so rounds in which nothing changes cost nothing.
-    A job that ends within a round ends at its exact microsecond; those that shared its GPUs go on at their new pace.
+    A job that ends within a round ends at the microsecond that its pace gives; those that shared its GPUs go on at
+    their new pace.
 
     Parameters
     ----------

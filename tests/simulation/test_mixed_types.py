@@ -177,6 +177,12 @@ def test_durations_follow_the_speed_of_the_type() -> None:
     assert finish_s(run(mixed(known, cluster="1x8:a100"), find("fifo"))) == [30]
 
 
+def test_a_rounded_pace_is_as_exact_as_the_page_says() -> None:
+    long = TraceJob("x", 0, "seconds", 1, 10_000_001, gpu_types=("a100",), ran_on="v100")
+    outcome = run(mixed(long, speeds="a100=1,v100=0.43"), find("fifo"))
+    assert outcome.jobs[0].finish_us == pytest.approx(4_300_000_430_000, rel=5e-9, abs=0)
+
+
 def test_estimated_speeds_follow_from_the_data_sheets() -> None:
     logs: dict[str, list[float]] = {name: [] for name in GPU_TYPES}
     for network, batch in BATCHES.items():
@@ -204,6 +210,7 @@ def test_names_of_types_match_whoever_spells_them() -> None:
         ("a100=1,a100=2", MIXED, "each once"),
         ("a100=nan,v100=1", MIXED, "not 'a100=nan'"),
         ("a100=1", MIXED, "how fast GPUs of type 'v100' are is not known; speeds='a100=1,v100=SPEED' says it"),
+        ("h100=2", "1x4:v100", "type 'v100' are is not known; speeds='h100=2,v100=SPEED' says it"),
         ("", "1x4:mine+1x4:a100", "type 'mine' are is not known; speeds='a100=1,mine=SPEED' says it"),
     ],
 )

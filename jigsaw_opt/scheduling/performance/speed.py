@@ -38,5 +38,5 @@ class Speed:
 
 
 def rate_of(iteration_us: int | float | Fraction) -> int:
-    """Return units a microsecond of a job whose iterations take `iteration_us`."""
+    """Return units a microsecond, to the nearest one, of a job whose iterations take `iteration_us`."""
     return max(1, round(UNITS / iteration_us))

@@ -124,7 +124,7 @@ def speeds_of(text: str, cluster: Cluster) -> TypeSpeeds | None:
     found = TypeSpeeds(_read(text)) if text else TypeSpeeds(ESTIMATES, max(counts, key=lambda name: counts[name]))
     unknown = [name for name in counts if found.of(name) is None]
     if unknown:
-        known = {name: speed for name in counts if (speed := found.of(name)) is not None}
+        known = found.speeds if text else {name: speed for name in counts if (speed := found.of(name)) is not None}
         option = _option(known or {"a100": Fraction(1)}, *unknown)
         raise UsageError(f"how fast GPUs of type {', '.join(map(repr, unknown))} are is not known; {option} says it")
     return found
@@ -132,7 +132,7 @@ def speeds_of(text: str, cluster: Cluster) -> TypeSpeeds | None:
 
 def _option(known: Mapping[str, Fraction], *unknown: str) -> str:
     """Return the option that states the known speeds and those that are wanted."""
-    stated = [f"{name}={float(speed):g}" for name, speed in known.items()]
+    stated = [f"{name}={float(speed):.15g}" for name, speed in known.items()]
     return argument("speeds", ",".join([*stated, *(f"{name}=SPEED" for name in unknown)]))
 
 
