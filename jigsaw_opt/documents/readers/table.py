@@ -27,8 +27,6 @@ _MOST_REAL = Decimal("1e300")
 _LONGEST_QUOTE, _LONGEST_LIST = 40, 300
 _NAMED_SEPARATOR = re.compile(r"sep=([,;\t])")
 """How spreadsheets say before the header what parts the cells."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-"""Control characters, but those of tabs and ends of lines, which may stand in quotes."""
 _ZERO = re.compile(r"0+(\.0*)?")
 _QUOTING = ",;"
 """Separators between cells that may stand in quotes; between others a quote is a character as any."""
@@ -326,12 +324,10 @@ class Row:
         return column in self._cells
 
     def text(self, column: str) -> str:
-        """Return a cell that is not empty and has no control characters."""
+        """Return a cell that is not empty."""
         value = self._cells[column]
         if not value:
             self.add(f"{column} is empty")
-        elif not value.isprintable() and _CONTROL.search(value):
-            self.add(f"{column} has control characters: {value[:_LONGEST_QUOTE]!r}")
         return value
 
     def optional_text(self, column: str) -> str:
