@@ -12,6 +12,8 @@ from partial_habits import habits  # noqa: E402
 
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 
+pytestmark = pytest.mark.xdist_group("habits of partial backpropagation")
+
 
 @pytest.fixture(scope="module")
 def found() -> list[dict[str, Any]]:

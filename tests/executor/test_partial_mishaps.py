@@ -12,6 +12,8 @@ from partial_mishaps import mishaps  # noqa: E402
 
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 
+pytestmark = pytest.mark.xdist_group("mishaps of partial backpropagation")
+
 
 @pytest.fixture(scope="module")
 def found() -> list[dict[str, Any]]:
