@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "executor.md").read_text()
 
 
-TRAINING, WORKER, PROFILE, STAGES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PROFILE, TRAINING, STAGES, WORKER = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.slow
