@@ -1,11 +1,11 @@
-"""Failures: seconds of reports, repairs beside new solves, costs of ``--robust``: ``python benchmarks/failures.py``.
+"""Seconds of failure reports, repairs beside new solves, costs of ``--survivable``: ``python benchmarks/failures.py``.
 
 Reports are of every link, switch and server alone. A few failures of each instance are then repaired without a limit,
 and the instance that is left is solved from scratch until its plan is no worse than the repair.
 
 Each server of the bundled instances has one uplink. In rows named *twice* each has a second one of half the bandwidth,
-to switches of their own. So it is for ``--robust``, and each job has a deadline: its end in a plain plan and a share
-more.
+to switches of their own. So it is for ``--survivable``, and each job has a deadline: its end in a plain plan and a
+share more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
 
 INSTANCES = ("rack/tree", "rack/tree-link-bound", "pod/plain", "pod:0:load=800")
-ROBUST = ("rack/plain", "rack/oversubscribed", "rack/weighted", "rack/tree", "rack/tree-link-bound")
+GUARDED = ("rack/plain", "rack/oversubscribed", "rack/weighted", "rack/tree", "rack/tree-link-bound")
 
 
 def planned(instance: Instance, options: Options) -> Plan:
@@ -93,10 +93,10 @@ def guaranteed_jobs(instance: Instance, plan: Plan, slack: float) -> Instance:
     return replace(instance, jobs=jobs)
 
 
-def robust(name: str, slack: float, options: Options) -> None:
+def survivable(name: str, slack: float, options: Options) -> None:
     bundled = instance_from(name)
     instance = two_uplinks(guaranteed_jobs(bundled, planned(bundled, options), slack))
-    plain, kept = solve(instance, "auto", options), solve(instance, "auto", options, robust=True)
+    plain, kept = solve(instance, "auto", options), solve(instance, "auto", options, survivable=True)
     title = f"{name:<22}{slack:>6.2f}{plain.objective or '-':>12}"
     if plain.objective is None or kept.objective is None:
         print(f"{title}{'-':>12}  {kept.status}", flush=True)
@@ -122,7 +122,7 @@ def repairs(found: Sequence[tuple[Instance, Plan]], options: Options, limit: flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("instances", nargs="*", default=INSTANCES)
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each plan, with and without --robust")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each plan, with and without --survivable")
     parser.add_argument("--limit", type=float, default=10.0, help="seconds for each solve from scratch")
     parser.add_argument("--slack", type=float, nargs="+", default=[1.3, 1.8, 2.2], help="deadlines over ends")
     asked = parser.parse_args()
@@ -135,10 +135,10 @@ def main() -> None:
         twice = two_uplinks(instance)
         report(twice, planned(twice, options))
     repairs(found, Options(threads=2), asked.limit)
-    print(f"\n{'':<22}{'slack':>6}{'plain':>12}{'robust':>12}{'cost':>9}{'bound':>12}{'breaking':>10}")
-    for name in ROBUST:
+    print(f"\n{'':<22}{'slack':>6}{'plain':>12}{'survivable':>12}{'cost':>9}{'bound':>12}{'breaking':>10}")
+    for name in GUARDED:
         for slack in asked.slack:
-            robust(name, slack, options)
+            survivable(name, slack, options)
 
 
 if __name__ == "__main__":

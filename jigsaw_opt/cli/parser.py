@@ -87,11 +87,28 @@ def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
         Help text of the option.
     """
     parser.add_argument("--threads", dest="workers", type=int, metavar="N", help=told)
-    parser.add_argument("--workers", action=_FormerName, type=int, help=argparse.SUPPRESS)
+    add_former_option(parser, "--workers", "--threads", dest="workers", type=int)
+
+
+def add_former_option(parser: argparse._ActionsContainer, old: str, new: str, **keywords: Any) -> None:
+    """Add an option under a name that it has no more, which says what it is called now.
+
+    Parameters
+    ----------
+    parser
+        The parser, or a group of it.
+    old, new
+        The names of the option then and now.
+    keywords
+        More of ``add_argument``; the field is called as by the new name unless ``dest`` says otherwise.
+    """
+    field = new.removeprefix("--").replace("-", "_")
+    keywords = {"dest": field, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS, **keywords}
+    parser.add_argument(old, action=_FormerName, metavar=new, **keywords)
 
 
 class _FormerName(argparse.Action):
-    """An option under a name that it has no more; the field is called so still."""
+    """An option under a name that it has no more; what it is called now is its `metavar`."""
 
     def __call__(
         self,
@@ -102,8 +119,8 @@ class _FormerName(argparse.Action):
     ) -> None:
         from jigsaw_opt.cli.output import note
 
-        note(f"{option_string} is called --threads now")
-        setattr(namespace, self.dest, values)
+        note(f"{option_string} is called {self.metavar} now")
+        setattr(namespace, self.dest, self.const if self.nargs == 0 else values)
 
 
 def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:

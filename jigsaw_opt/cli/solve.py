@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.effort import effort
-from jigsaw_opt.cli.parser import add_threads
+from jigsaw_opt.cli.parser import add_former_option, add_threads
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
     )
     parser.add_argument(
-        "--robust", action="store_true", help="only plans that keep their guarantees after any one link has failed"
+        "--survivable", action="store_true", help="only plans that keep their guarantees after any one link has failed"
     )
+    add_former_option(parser, "--robust", "--survivable", nargs=0, const=True)
     parser.add_argument(
         "--phased", action="store_true", help="make a phased plan, of long jobs (default: where no other is written)"
     )
@@ -138,7 +139,7 @@ def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | 
         engine_log=engine_log,
         params=_params(arguments.params),
         without_bounds=tuple(arguments.without_bound),
-        robust=arguments.robust,
+        survivable=arguments.survivable,
     )
 
 
@@ -188,7 +189,7 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options,
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
-    listed = not arguments.robust and not asked_for and instance.horizon == "finite"
+    listed = not arguments.survivable and not asked_for and instance.horizon == "finite"
     if listed and any(map(_is_of_memory, result.conflicts)):
         note(f"that is of plans that list all iterations; try --phased, where {_PHASED_MEMORY}")
     if arguments.timeline and result.plan is not None and not arguments.json:

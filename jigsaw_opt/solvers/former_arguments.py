@@ -9,12 +9,13 @@ from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.solvers.options import FORMER_OPTIONS
 
 __all__ = ["takes_former_arguments"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_FORMER = {"solver": "method", "report": "on_event", "workers": "threads"}
+_FORMER = {"solver": "method", "report": "on_event", **FORMER_OPTIONS}
 """Arguments of `solve`, by their names then."""
 
 

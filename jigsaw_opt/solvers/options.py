@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.timetable import Timetable
     from jigsaw_opt.solvers.params import SearchParams
 
-__all__ = ["LIMITS", "MOST_THREADS", "GivenOptions", "Options", "options_of", "required_options"]
+__all__ = ["FORMER_OPTIONS", "LIMITS", "MOST_THREADS", "GivenOptions", "Options", "options_of", "required_options"]
 
 MOST_THREADS = 1_000
 """More threads than this no machine has cores for, and engines would try to start them all."""
@@ -37,10 +37,12 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "params": ("a SearchParams", lambda it: it is None or hasattr(it, "without")),
     "without_bounds": ("a tuple of names", lambda it: isinstance(it, tuple | list | set | frozenset)),
     "condition": ("a function", lambda it: it is None or callable(it)),
-    "robust": ("true or false", lambda it: isinstance(it, bool)),
+    "survivable": ("true or false", lambda it: isinstance(it, bool)),
     "cancel": ("a threading.Event", lambda it: hasattr(it, "set") and hasattr(it, "is_set")),
 }
 """What the other options are, in words, and whether a value is that."""
+FORMER_OPTIONS: Mapping[str, str] = {"workers": "threads", "robust": "survivable"}
+"""Options by the names that they had in the release before."""
 _GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
 
 
@@ -60,7 +62,7 @@ class GivenOptions(TypedDict, total=False):
     params: SearchParams | None
     without_bounds: tuple[str, ...]
     condition: Callable[[Operations, Timetable], bool] | None
-    robust: bool
+    survivable: bool
     cancel: Flag
 
 
@@ -99,7 +101,7 @@ class Options:
     condition
         Plans that do not meet it are never taken: a question about the compiled instance, and a timetable. Bounds stay
         those of all plans. None for no condition.
-    robust
+    survivable
         Whether only plans are taken that outlive the failure of any one link: no job stops, and with the order kept all
         guarantees are kept. ``auto``, ``portfolio`` and ``greedy`` do so, and start from no plan.
     cancel
@@ -124,7 +126,7 @@ class Options:
     params: SearchParams | None = None
     without_bounds: tuple[str, ...] = ()
     condition: Callable[[Operations, Timetable], bool] | None = None
-    robust: bool = False
+    survivable: bool = False
     cancel: Flag = field(default_factory=Flag, compare=False)
 
     def __copy__(self) -> Options:
@@ -167,8 +169,14 @@ class Options:
     @property
     def workers(self) -> int:
         """Return the number of threads, by the name of the release before."""
-        _warn_of_workers()
+        _warn_of("workers")
         return self.threads
+
+    @property
+    def robust(self) -> bool:
+        """Return whether plans are survivable, by the name of the release before."""
+        _warn_of("robust")
+        return self.survivable
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -214,26 +222,26 @@ def _made_anew(others: dict[str, Any], cancelled: bool) -> Options:
     return made
 
 
-def _warn_of_workers() -> None:
-    warnings.warn("the option workers is called threads now", DeprecationWarning, stacklevel=3)
+def _warn_of(old: str) -> None:
+    warnings.warn(f"the option {old} is called {FORMER_OPTIONS[old]} now", DeprecationWarning, stacklevel=3)
 
 
-def _with_former_name(make: Callable[..., None]) -> Callable[..., None]:
-    """Let a constructor of `Options` take the name of the release before."""
+def _with_former_names(make: Callable[..., None]) -> Callable[..., None]:
+    """Let a constructor of `Options` take names of the release before."""
 
     @wraps(make)
     def init(self: Options, *arguments: Any, **named: Any) -> None:
-        if "workers" in named:
-            _warn_of_workers()
-            if "threads" in named:
-                raise UsageError("threads is given twice, once as workers")
-            named["threads"] = named.pop("workers")
+        for old in FORMER_OPTIONS.keys() & named.keys():
+            _warn_of(old)
+            if FORMER_OPTIONS[old] in named:
+                raise UsageError(f"{FORMER_OPTIONS[old]} is given twice, once as {old}")
+            named[FORMER_OPTIONS[old]] = named.pop(old)
         make(self, *arguments, **named)
 
     return init
 
 
-Options.__init__ = _with_former_name(Options.__init__)  # type: ignore[method-assign]
+Options.__init__ = _with_former_names(Options.__init__)  # type: ignore[method-assign]
 
 
 def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:

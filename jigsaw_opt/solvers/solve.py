@@ -88,8 +88,8 @@ def solve(
     _require_types(start, fix, on_event)
     if start is not None and start.is_phased:
         _require_phases(method, asked)
-    if start is not None and asked.robust:
-        raise UsageError(f"{argument('robust')} makes a plan anew; leave out {argument('start')}")
+    if start is not None and asked.survivable:
+        raise UsageError(f"{argument('survivable')} makes a plan anew; leave out {argument('start')}")
     if start is None:
         if fix is not None and not fix.empty:
             raise UsageError("what is fixed is part of a plan: give it as start")
@@ -145,10 +145,10 @@ def _solved(
     opening: Opening | None,
     begun: float,
 ) -> Result:
-    if options.robust:
+    if options.survivable:
         from jigsaw_opt.solvers.resolve.survivable import solve_survivable
 
-        return solve_survivable(instance, method, replace(options, robust=False), on_event)
+        return solve_survivable(instance, method, replace(options, survivable=False), on_event)
     if method == "auto":
         from jigsaw_opt.solvers.phased import solve_either
 

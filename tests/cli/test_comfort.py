@@ -137,10 +137,15 @@ def test_bash_completes(words: str, found: str, capsys: pytest.CaptureFixture[st
     assert found in shown.split()
 
 
-@pytest.mark.parametrize("option", ["--threads", "--workers"])
-def test_a_former_name_still_works_and_says_so(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("solve", "tiny/000", "--solver", "greedy", option, 1) == 0
-    assert ("--workers is called --threads now" in capsys.readouterr().err) == (option == "--workers")
+@pytest.mark.parametrize(("old", "new", "values"), [("--workers", "--threads", [1]), ("--robust", "--survivable", [])])
+def test_a_former_name_still_works_and_says_so(
+    old: str, new: str, values: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in (old, new):
+        assert run("solve", "tiny/000", "--solver", "greedy", option, *values) == 0
+        assert (f"{old} is called {new} now" in capsys.readouterr().err) == (option == old)
+    asked = [parser_of(COMMANDS).parse_args(["solve", "x", option, *map(str, values)]) for option in (old, new)]
+    assert asked[0] == asked[1] != parser_of(COMMANDS).parse_args(["solve", "x"])
 
 
 def test_the_examples_of_the_help_are_right() -> None:

@@ -192,6 +192,8 @@ def test_a_phased_plan_starts_what_makes_phased_ones() -> None:
         lambda instance, plan: jo.solve(instance, "greedy", report=lambda event: None),
         lambda instance, plan: jo.solve(instance, "greedy", jo.Options(workers=1)),
         lambda instance, plan: jo.solve(instance, "greedy", workers=1),
+        lambda instance, plan: jo.solve(instance, "greedy", jo.Options(robust=False)),
+        lambda instance, plan: jo.solve(instance, "greedy", robust=False),
         lambda instance, plan: jo.solve_any(instance, jo.Options(work_limit=0.01)),
         lambda instance, plan: jo.solve_phased(instance, jo.Options(time_limit=5)),
         lambda instance, plan: jo.resolve(instance, plan, jo.Fix(), jo.Options(work_limit=0.01)),
@@ -215,6 +217,8 @@ def test_the_names_of_now_warn_of_nothing(finite: tuple[Instance, Plan]) -> None
         assert replace(Options(threads=3), seed=2).threads == 3
     with pytest.warns(DeprecationWarning, match="called threads"):
         assert Options(threads=3).workers == 3
+    with pytest.warns(DeprecationWarning, match="the option robust is called survivable now"):
+        assert Options(survivable=True).robust
     with (
         pytest.warns(DeprecationWarning),
         pytest.raises(jo.UsageError, match="threads is given twice, once as workers"),
@@ -248,8 +252,8 @@ def test_phased_is_a_method_like_others() -> None:
     instance = random_instance(1, "finite", "makespan", 4)
     with pytest.raises(jo.UsageError, match="no solver 'phasd'; did you mean 'phased'"):
         solve(instance, "phasd")
-    with pytest.raises(jo.UsageError, match="solver 'phased' takes no option robust"):
-        solve(instance, "phased", robust=True)
+    with pytest.raises(jo.UsageError, match="solver 'phased' takes no option survivable"):
+        solve(instance, "phased", survivable=True)
     listed = solve(instance, "greedy").plan
     fewer = replace(instance, jobs=instance.jobs[:-1])
     result = solve(fewer, "phased", start=listed, fix=Fix(), threads=1)

@@ -79,7 +79,7 @@ def _require_condition(method: Solver, instance: Instance, options: Options) -> 
     require_taken(method, instance)
     used = acting(method, instance)
     if "condition" in ignored(used, options):
-        raise UsageError(f"solver {used.name!r} takes no option {argument('robust')}")
+        raise UsageError(f"solver {used.name!r} takes no option {argument('survivable')}")
 
 
 def _first_plans(instance: Instance, method: ControlledSolver, options: Options) -> Iterator[Timetable]:
@@ -196,7 +196,7 @@ def _of_all(instance: Instance, result: Result, options: Options) -> Result:
         return result
     status = Status.OPTIMAL if result.objective <= result.bound else Status.FEASIBLE
     plan = _with_bound(instance, result.plan, result.bound)
-    require_correct(instance, plan, "what makes plans robust")
+    require_correct(instance, plan, "what makes plans survivable")
     return replace(result, status=status, plan=plan)
 
 

@@ -42,7 +42,7 @@ def fast_and_slow(deadline_us: int) -> Instance:
     return Instance("fast-and-slow", Cluster(servers, ("s",), links), models, (job,))
 
 
-def require_robust(instance: Instance, result: Result) -> None:
+def require_survivable(instance: Instance, result: Result) -> None:
     assert result.plan is not None and check(instance, result.plan) == ()
     for effect in each_failure(effects_on(instance, result.plan), ("link",)):
         assert not effect.stopped and not effect.broken
@@ -61,61 +61,64 @@ def test_no_job_on_servers_that_a_bridge_parts(solver: str) -> None:
     models = {"m": Model((Segment("s", {"v": 40}, {"v": 60}, 10, 0),), state_factor=1)}
     jobs = tuple(Job(name, "m", 2, 2) for name in ("x", "y"))
     instance = Instance("star", Cluster(servers, ("hub",), links), models, jobs)
-    plain, robust = solve(instance, solver, QUICK), solve(instance, solver, QUICK, robust=True)
-    require_robust(instance, robust)
-    assert plain.objective is not None and robust.objective is not None and robust.objective > plain.objective
-    assert robust.status is Status.FEASIBLE and robust.bound <= plain.objective
-    assert robust.plan is not None and {job.gpus for job in robust.plan.jobs} <= {("a/0", "a/1"), ("a/1", "a/0")}
+    plain, survivable = solve(instance, solver, QUICK), solve(instance, solver, QUICK, survivable=True)
+    require_survivable(instance, survivable)
+    assert plain.objective is not None and survivable.objective is not None and survivable.objective > plain.objective
+    assert survivable.status is Status.FEASIBLE and survivable.bound <= plain.objective
+    assert survivable.plan is not None and {job.gpus for job in survivable.plan.jobs} <= {
+        ("a/0", "a/1"),
+        ("a/1", "a/0"),
+    }
 
 
 @pytest.mark.parametrize("solver", ["auto", "greedy"])
 def test_a_plan_that_keeps_its_deadline_whatever_link_fails(solver: str) -> None:
     instance = fast_and_slow(200)
-    plain, robust = solve(instance, solver, QUICK), solve(instance, solver, QUICK, robust=True)
+    plain, survivable = solve(instance, solver, QUICK), solve(instance, solver, QUICK, survivable=True)
     assert plain.plan is not None and plain.plan.jobs[0].gpus[0] in ("a/0", "b/0")
-    require_robust(instance, robust)
-    assert plain.objective is not None and robust.objective is not None and robust.objective > plain.objective
-    assert robust.status is Status.FEASIBLE and robust.bound <= plain.objective
+    require_survivable(instance, survivable)
+    assert plain.objective is not None and survivable.objective is not None and survivable.objective > plain.objective
+    assert survivable.status is Status.FEASIBLE and survivable.bound <= plain.objective
 
 
 def test_shaped_jobs_and_instances_without_such_a_plan() -> None:
     """One job with one placement, which takes 12, and 16 over the detour."""
     jobs = [replace(chained().jobs[0], deadline_us=deadline) for deadline in (15, 16)]
-    tight, loose = (solve(replace(chained(), jobs=(job,)), "auto", QUICK, robust=True) for job in jobs)
+    tight, loose = (solve(replace(chained(), jobs=(job,)), "auto", QUICK, survivable=True) for job in jobs)
     assert tight.status is Status.UNKNOWN and tight.plan is None
     assert (loose.status, loose.objective) == (Status.OPTIMAL, 12)
     paced = replace(chained(cyclic=True).jobs[0], pace_us=7)
-    assert solve(replace(chained(cyclic=True), jobs=(paced,)), "auto", QUICK, robust=True).plan is None
+    assert solve(replace(chained(cyclic=True), jobs=(paced,)), "auto", QUICK, survivable=True).plan is None
     cluster = chained().cluster
     star = replace(chained(), cluster=replace(cluster, links=cluster.links[1:]))
     wide = replace(star, jobs=fast_and_slow(9).jobs, models=fast_and_slow(9).models)
-    none = solve(replace(wide, jobs=(replace(wide.jobs[0], deadline_us=None),)), "auto", QUICK, robust=True)
+    none = solve(replace(wide, jobs=(replace(wide.jobs[0], deadline_us=None),)), "auto", QUICK, survivable=True)
     assert none.status is Status.INFEASIBLE and "no plan outlives every link" in none.conflicts[0].message
-    with pytest.raises(UsageError, match="takes no option robust"):
-        solve(chained(), "cpsat", QUICK, robust=True)
+    with pytest.raises(UsageError, match="takes no option survivable"):
+        solve(chained(), "cpsat", QUICK, survivable=True)
 
 
-def test_robust_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_survivable_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [tmp_path / name for name in ("tight.json", "loose.json")]
     for file, deadline in zip(files, (15, 16), strict=True):
         file.write_bytes(encode_instance(replace(chained(), jobs=(replace(chained().jobs[0], deadline_us=deadline),))))
-    call = ["--robust", "--work-limit", "0.5", "--workers", "1", "-q", "--json"]
+    call = ["--survivable", "--work-limit", "0.5", "--workers", "1", "-q", "--json"]
     assert main(["solve", str(files[0]), *call]) == 5
     assert json.loads(capsys.readouterr().out)["status"] == "unknown"
     assert main(["solve", str(files[1]), *call, "-o", str(tmp_path / "plan.json")]) == 0
     assert json.loads(capsys.readouterr().out)["objective"] == 12
-    assert main(["solve", str(files[1]), "--robust", "--warm", str(tmp_path / "plan.json")]) == 2
-    assert "--robust makes a plan anew; leave out --warm" in capsys.readouterr().err
+    assert main(["solve", str(files[1]), "--survivable", "--warm", str(tmp_path / "plan.json")]) == 2
+    assert "--survivable makes a plan anew; leave out --warm" in capsys.readouterr().err
 
 
-ROBUST_CASES = Path(__file__).parents[1] / "data" / "cases" / "robust"
+CASES = Path(__file__).parents[1] / "data" / "cases" / "robust"
 
 
 @pytest.mark.parametrize("name", ["avoid-links", "avoid-links-used", "deadline-policy"])
 def test_policies_that_avoid_links_stay_valid_without_these(name: str) -> None:
-    instance = load_instance(ROBUST_CASES / f"robust-{name}.json")
-    result = solve(instance, "auto", QUICK, robust=True)
-    require_robust(instance, result)
+    instance = load_instance(CASES / f"robust-{name}.json")
+    result = solve(instance, "auto", QUICK, survivable=True)
+    require_survivable(instance, result)
     assert result.objective == solve(instance, "auto", QUICK).objective
 
 
@@ -139,6 +142,6 @@ def test_a_cluster_without_some_of_its_parts_is_valid(links: tuple[str, ...], se
             assert new is not None and [left.links[link] for link in new] == old
 
 
-def test_robust_and_phased_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["solve", "server/plain", "--phased", "--robust"]) == 2
-    assert "solver 'phased' takes no option --robust" in capsys.readouterr().err
+def test_survivable_and_phased_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "server/plain", "--phased", "--survivable"]) == 2
+    assert "solver 'phased' takes no option --survivable" in capsys.readouterr().err
