@@ -4,7 +4,7 @@
 # docker run --rm -v jigsaw-cache:/home/jigsaw/.cache jigsaw solvers --compile    # once; later runs with this volume are faster
 FROM python:3.11-slim AS build
 WORKDIR /source
-COPY constraints.txt pyproject.toml README.md LICENSE NOTICE ./
+COPY constraints.txt pyproject.toml setup.py README.md LICENSE NOTICE ./
 COPY jigsaw_opt jigsaw_opt
 RUN python -m venv /opt/jigsaw \
     && /opt/jigsaw/bin/pip install --no-cache-dir -c constraints.txt '.[fast,plot]'

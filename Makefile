@@ -5,6 +5,7 @@
 # make bench  the measured comparisons of benchmarks/
 # make gate   plans and bounds of sixty small solves against stored values; before a change of solvers lands
 # make faults hostile input, faults and limits: what docs/reliability.md promises, tried in ten minutes
+# make constraints  the newest versions that go together, into constraints.txt; installs what only this needs
 # make peers  other solvers and ours on the set rack, side by side; installs what only this needs
 
 VENV ?= .venv
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 DEMO ?= server/demo
 OUT ?= out
 
-.PHONY: install demo docs test test-core bench gate faults peers clean
+.PHONY: install demo docs test test-core bench gate faults constraints peers clean
 
 install: $(VENV)/.installed
 
@@ -74,6 +75,11 @@ gate: install
 
 faults: install
 	$(BIN)/python benchmarks/faults.py
+
+# For every system and Python version that pyproject.toml admits, whichever this is run on.
+constraints: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --all-extras --no-header --no-annotate -o constraints.txt
 
 peers: install
 	$(PIP) -r benchmarks/peers/requirements.txt
