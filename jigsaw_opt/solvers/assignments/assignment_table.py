@@ -15,6 +15,10 @@ from jigsaw_opt.solvers.assignments.placement import Placement, level_caps, resi
 
 __all__ = ["AssignmentTable"]
 
+_MOST_REMEMBERED = 10_000
+"""Assignments that are cached: on small clusters the same ones come repeatedly; on large ones they take some megabytes
+and hardly recur."""
+
 
 class AssignmentTable:
     """Levels, durations and channels of jobs on GPUs, each computed once.
@@ -27,14 +31,10 @@ class AssignmentTable:
         Its GPUs.
     demands
         Demand of each job.
-    remembered
-        Largest number of assignments that are cached; on small clusters the same ones come repeatedly.
     """
 
-    def __init__(
-        self, operations: Operations, layout: Layout, demands: Sequence[Demand], remembered: int = 10_000
-    ) -> None:
-        self.operations, self.layout, self.demands, self._remembered = operations, layout, demands, remembered
+    def __init__(self, operations: Operations, layout: Layout, demands: Sequence[Demand]) -> None:
+        self.operations, self.layout, self.demands = operations, layout, demands
         self._channels: dict[tuple[str | None, tuple[int, ...]], Channel | None] = {}
         self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
         self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
@@ -107,7 +107,7 @@ class AssignmentTable:
         """
         key = (index, id(demand), tuple(gpus), tuple(caps))
         if key not in self._assignments:
-            if len(self._assignments) >= self._remembered:
+            if len(self._assignments) >= _MOST_REMEMBERED:
                 self._assignments.clear()
             plan = self.levels(demand, caps)
             self._assignments[key] = None if plan is None else self.placed(index, gpus, plan, caps, demand)

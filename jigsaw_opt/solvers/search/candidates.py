@@ -16,6 +16,9 @@ __all__ = ["CandidateGenerator", "by_type"]
 
 T = TypeVar("T")
 
+_SAMPLE = 16
+"""Servers or blocks of which the least loaded are found: on large clusters a step may not look at all of them."""
+
 
 def by_type(layout: Layout, servers: Iterable[int]) -> list[int]:
     """Return servers by type, the most frequent type first, so that buddy-allocated blocks are of one type.
@@ -235,7 +238,7 @@ class CandidateGenerator:
         self, placement: PartialPlacement, index: int, servers: Sequence[int], thorough: bool
     ) -> Iterator[list[int] | None]:
         slots, inside = self.data.operations.jobs[index].slots, self.layout.on_server
-        sample = servers if len(servers) <= self.params.sample else self.rng.sample(servers, self.params.sample)
+        sample = servers if len(servers) <= _SAMPLE else self.rng.sample(servers, _SAMPLE)
         alone = [s for s in (servers if thorough else sample) if len(inside[s]) >= slots]
         if alone:
             for server in self._least(alone, lambda s: sorted([placement.gpu_us[g] for g in inside[s]])[slots - 1]):
@@ -249,7 +252,7 @@ class CandidateGenerator:
                 usable = set(servers)
                 anchor = min(self.rng.sample(sample, min(4, len(sample))), key=lambda s: self.use(placement, s))
                 yield self._around(placement, index, usable, anchor)
-            if len(servers) <= self.params.sample:
+            if len(servers) <= _SAMPLE:
                 yield self._anywhere(placement, index, servers)
 
     def blocks(self, index: int) -> Iterator[tuple[int, ...]]:
@@ -270,7 +273,7 @@ class CandidateGenerator:
     def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
         """Return some buddy-allocated blocks."""
         blocks = self._all_buddy_blocks(self.data.operations.jobs[index], servers)
-        return blocks if len(blocks) <= self.params.sample else self.rng.sample(blocks, self.params.sample)
+        return blocks if len(blocks) <= _SAMPLE else self.rng.sample(blocks, _SAMPLE)
 
     def _all_buddy_blocks(self, job: OperationGraph, servers: Sequence[int]) -> list[tuple[int, ...]]:
         """Return all buddy-allocated blocks for a job.

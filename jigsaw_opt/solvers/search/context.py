@@ -21,6 +21,15 @@ from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["Candidate", "Context", "ListSchedule"]
 
+_LIST_OPERATION = 4e-7
+"""Deterministic seconds that a block or transfer of a list schedule counts as, about what compiled code takes for it."""
+_MOST_WAITS = 2_000_000
+"""Pairs of a block and a transfer of its iteration above which one pass over a sequence takes so long that annealing it
+gets nowhere."""
+_FEW_OPERATIONS = {"finite": 1_000, "cyclic": 400}
+"""Blocks and transfers, by horizon, up to which annealing their sequence gains more than moves that make other list
+schedules; more passes fit into the same work, and a pass over a cyclic sequence takes several rounds."""
+
 T = TypeVar("T")
 
 
@@ -122,7 +131,7 @@ class Context:
         self.budget, self.propose, self.stream, self.offer = budget, propose, stream, offer or solve_state.offer
         self.params: SearchParams = solve_state.options.params or SearchParams()
         self.data = ProblemData(self.operations, Layout(self.operations), demands, self.params)
-        self.engine = Engine(budget, self.params.prices)
+        self.engine = Engine(budget)
         self.best_list: ListSchedule | None = None
         self._shared: dict[Callable[[Context], Any], Any] = {}
 
@@ -139,18 +148,20 @@ class Context:
     @property
     def evaluation_work(self) -> float:
         """Return the deterministic seconds that a list schedule counts as."""
-        return self.evaluator.operations_a_look * self.params.prices.list_operation
+        return self.evaluator.operations_a_look * _LIST_OPERATION
 
     @property
     def sequenced(self) -> bool:
         """Return whether there are so few operations that annealing their sequence does better than other moves."""
         operations = self.operations
-        waits = sum(job.iterations * job.slots * len(job.transfers) for job in operations.jobs)
-        return (
-            waits <= self.params.sequence_annealing.most_waits
-            and operations.blocks + operations.transfers
-            <= self.params.sequence_annealing.most_operations_on(operations.horizon)
-        )
+        few = operations.blocks + operations.transfers <= _FEW_OPERATIONS[operations.horizon]
+        return few and self.annealable
+
+    @cached_property
+    def annealable(self) -> bool:
+        """Return whether sequences are annealed at all: there are not too many operations."""
+        waits = sum(job.iterations * job.slots * len(job.transfers) for job in self.operations.jobs)
+        return waits <= _MOST_WAITS
 
     @property
     def incumbent(self) -> Candidate | None:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
-from jigsaw_opt.solvers.params import PriceParams
 from jigsaw_opt.solvers.search.budget import Budget
 
 if TYPE_CHECKING:
@@ -25,6 +24,16 @@ _FEASIBLE = {
 """Parameters for models of which any solution will do, by measurement: no relaxation, chance in what comes next."""
 
 
+_PRICE = 3.0
+"""Deterministic seconds of a search that one of the engine's counts as: the engine takes about so much more time for
+it."""
+_SECONDS, _SECONDS_OF_SMALL = 6.0, 20.0
+"""Seconds of the clock for a deterministic second of the engine, at most, where only a clock limits the solve.
+
+A small model is mostly in presolve, whose work the engine counts for little, so it may take longer.
+"""
+
+
 class Engine:
     """One engine for all parts of a search.
 
@@ -32,12 +41,10 @@ class Engine:
     ----------
     budget
         Is told the work done.
-    params
-        Price of a deterministic second in units of work, and the longest time that it may take.
     """
 
-    def __init__(self, budget: Budget, params: PriceParams | None = None) -> None:
-        self.budget, self.solve_state, self.params = budget, budget.solve_state, params or PriceParams()
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.solve_state = budget, budget.solve_state
         self._calls = 0
 
     def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
@@ -51,7 +58,7 @@ class Engine:
             Limit in deterministic seconds.
         """
         # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
-        return self._solved([model], work, self.params.seconds, interleave_search=self.solve_state.options.clocked)[0]
+        return self._solved([model], work, _SECONDS, interleave_search=self.solve_state.options.clocked)[0]
 
     def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
         """Solve small models, of which any solution will do, in parallel, each on one thread.
@@ -70,7 +77,7 @@ class Engine:
         list[Value | None]
             By model, a function from variables to values; None where no solution was found.
         """
-        return self._solved(models, work, self.params.small_seconds, **_FEASIBLE)
+        return self._solved(models, work, _SECONDS_OF_SMALL, **_FEASIBLE)
 
     def _solved(
         self, models: Sequence[cp_model.CpModel], work: float, seconds: float, **parameters: float
@@ -88,7 +95,7 @@ class Engine:
         calls = [partial(solver.solve, model) for solver, model in zip(solvers, models, strict=True)]
         statuses = self.solve_state.run_all(calls, cancel, self.solve_state.options.threads)
         deterministic = sum(solver.response_proto.deterministic_time for solver in solvers)
-        self.budget.spend(self.params.engine * deterministic)
+        self.budget.spend(_PRICE * deterministic)
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
         return [s.value if status in found else None for s, status in zip(solvers, statuses, strict=True)]
 

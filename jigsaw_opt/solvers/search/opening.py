@@ -15,6 +15,14 @@ from jigsaw_opt.solvers.search.moves.placing import Placing
 
 __all__ = ["open_search"]
 
+_PATIENCE = 25
+"""Placements in a row without a better plan after which construction ends: moves then gain more for the same work."""
+_STEPS = 60
+"""Most steps of annealing of the best placement: it only smooths the start, since the moves anneal at length."""
+_COMPILE_SECONDS = 2.0
+"""Longest wait for compiled functions, and at most half of the time: reading them takes less; compiling them, which
+takes a minute, is not waited for."""
+
 
 def open_search(context: Context, begun: Event) -> None:
     """Make the first plans: those of the heuristic's own orders, and what construction adds.
@@ -39,17 +47,16 @@ def open_search(context: Context, begun: Event) -> None:
     _construct(context)
     if not budget.over():
         # Until functions are read the search hardly moves, and keeps the thread beside it from running.
-        wait = context.params.opening.compile_wait
-        prepare(wait if solve_state.remaining is None else min(wait, solve_state.remaining / 2))
+        left = solve_state.remaining
+        prepare(_COMPILE_SECONDS if left is None else min(_COMPILE_SECONDS, left / 2))
 
 
 def _construct(context: Context) -> None:
     """Place jobs in random orders, schedule them, and anneal the best of these schedules, all for a limited work."""
     placing, budget = context.shared(Placing), context.budget
-    params = context.params.opening
-    most, idle = int(params.work / (placing.construction_work + context.evaluation_work)), 0
+    most, idle = int(context.params.opening.work / (placing.construction_work + context.evaluation_work)), 0
     for _ in range(most):
-        if idle >= params.patience or budget.over():
+        if idle >= _PATIENCE or budget.over():
             break
         balancer, before = placing.balancer(), context.best_list
         schedule = draft(context, balancer) if placing.construct(balancer) else None
@@ -59,5 +66,5 @@ def _construct(context: Context) -> None:
         idle = 0 if context.best_list is not before else idle + 1
     if most and context.best_list is not None and not budget.over():
         ListAnnealing(context, placing.balancer(1.0)).run(
-            context.best_list, min(most, params.steps), min(context.params.list_annealing.temperatures)
+            context.best_list, min(most, _STEPS), min(context.params.list_annealing.temperatures)
         )

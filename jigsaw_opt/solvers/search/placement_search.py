@@ -28,6 +28,16 @@ __all__ = ["PlacementSearch"]
 
 _STEPS, _FEW_STEPS = 200_000, 2_000
 """Steps between two checks of the clock, by compiled functions and by Python."""
+_BINDING = 0.995
+"""Share of the objective from which on a load binds: with less, the circuit of some jobs is what must change."""
+_HOT, _COLD = 2e-6, 1e-6
+"""By how much the sum of squared excesses, as shares, may well rise at first and in the end: about that of a load a
+thousandth too large. At more the placement would drift from the one that the sequence belongs to."""
+_LINK_SHARE = 0.97
+"""Target load of a link, as a share of that of a GPU: links idle more often, since a transfer waits for several blocks.
+"""
+_LINK_PRICES = (0.03, 0.1, 0.3)
+"""Prices of the load of a link by itself; one is drawn, for how much links matter differs between instances."""
 _SPARE_PLACES = 16
 """Number of workers that a GPU may have beyond those of the fullest one at first."""
 
@@ -46,7 +56,7 @@ class PlacementSearch:
     def __init__(self, data: ProblemData, rng: random.Random) -> None:
         import networkx as nx
 
-        self.data, self.rng, self.params = data, rng, data.params.rebalance
+        self.data, self.rng = data, rng
         self._types = sorted({*data.layout.type_of})
         self._paths = _paths(data) if nx.is_forest(data.layout.routes.graph) else None
         jobs = data.operations.jobs
@@ -86,18 +96,18 @@ class PlacementSearch:
         else:
             graph, state, exponentials = arrays(graph), arrays(state), arrays(exponentials)
         count, largest, first = len(self.data.layout.gpus), int(settle(graph, state)), -1
-        if largest < self.params.binding * before.value:
+        if largest < _BINDING * before.value:
             if not before.critical_jobs:
                 return None
             first, share = self.rng.choice(before.critical_jobs), 0.0
         mean = sum(integers(state.load)[:count]) // count
         target = round(largest - share * max(0, largest - mean))
-        for n, most in enumerate((target, round(self.params.link_share * target), before.value)):
+        for n, most in enumerate((target, round(_LINK_SHARE * target), before.value)):
             state.target[n] = most
         limit, done = _FEW_STEPS if isinstance(state.gpu, list) else _STEPS, 0
         while done < steps:
             now = min(limit, steps - done)
-            numbers = first, done, now, steps, self.params.hot, self.params.cold
+            numbers = first, done, now, steps, _HOT, _COLD
             largest = int(anneal(graph, state, *numbers, exponentials))
             done, first = done + now, -1
             if stop(now):
@@ -196,7 +206,7 @@ class PlacementSearch:
             below=[0] * (len(assignments) * layout.links),
             load=[0] * (count + layout.links),
             target=[1, 1, 1],
-            link_price=[self.rng.choice(self.params.link_prices)],
+            link_price=[self.rng.choice(_LINK_PRICES)],
             moved=[0] * (2 * widest + 1),
             origin=[0] * (2 * widest),
             rng=[self.rng.randint(1, LARGEST_SEED)],

@@ -34,7 +34,7 @@ class ProblemData(AssignmentTable):
         self, operations: Operations, layout: Layout, demands: Sequence[Demand], params: SearchParams | None = None
     ) -> None:
         self.params = params or SearchParams()
-        super().__init__(operations, layout, demands, self.params.candidates.remembered)
+        super().__init__(operations, layout, demands)
         self._shapes: dict[int, tuple[Demand, ...]] = {}
         self.of_width: dict[int, list[int]] = {}
         for index, job in enumerate(operations.jobs):

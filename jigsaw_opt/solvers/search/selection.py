@@ -9,6 +9,15 @@ from jigsaw_opt.solvers.params import DriverParams
 
 __all__ = ["AdaptiveSelection"]
 
+_FADING, _LEAST = 0.8, 0.1
+"""What a call in vain leaves of a move's floor, and the least that any number of them leaves.
+
+Without fading, moves that never gain take a steady share of the work. If nothing were left, they would never come again
+when the plan has changed.
+"""
+_IDLE_WORK = 10.0
+"""Work that a move counts as which found nothing to do: more than any move takes, so that it seldom comes again."""
+
 
 class AdaptiveSelection:
     """Draws moves by what they gain per unit of work.
@@ -24,7 +33,7 @@ class AdaptiveSelection:
     rng
         Source of random numbers.
     params
-        `decay`, `floor`, `fading` and `least_floor`.
+        `decay` and `floor`.
     """
 
     def __init__(self, names: Sequence[str], rng: random.Random, params: DriverParams) -> None:
@@ -62,13 +71,10 @@ class AdaptiveSelection:
             self._again = None
 
     def _floor(self, name: str) -> float:
-        params = self._params
-        return params.floor * max(params.least_floor, params.fading ** self._in_vain[name])
+        return self._params.floor * max(_LEAST, _FADING ** self._in_vain[name])
 
     def reward(self, name: str, gain: float, work: float) -> None:
         """Record what a move gained and how much work it took.
-
-        A move that found nothing to do counts as a long one, so that it does not come again at once.
 
         A move that found nothing to do counts as a long one, so that it does not come again at once.
 
@@ -83,7 +89,7 @@ class AdaptiveSelection:
         """
         decay = self._params.decay
         self._gain[name] = decay * self._gain[name] + (1 - decay) * gain
-        self._work[name] = decay * self._work[name] + (1 - decay) * (work or self._params.idle_work)
+        self._work[name] = decay * self._work[name] + (1 - decay) * (work or _IDLE_WORK)
         first = name not in self._made
         self._made.add(name)
         self._again = name if first and gain > 0 and self._untried else None

@@ -15,6 +15,15 @@ from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
 __all__ = ["BestFitPolicy", "CandidateSet", "CandidateTable", "FixedPolicy", "InsertionPolicy"]
 
+_BEST = 4
+"""Best-fit server sets that a job is offered, and half as many of the emptiest ones: each is tried at many phases."""
+_FIT_BLUR = 0.3
+"""By how much chance blurs how well a job fits, in periods of a link, so that another try of ruin and recreate differs.
+"""
+_LENGTH_WEIGHT, _WORK_WEIGHT = 3.0, 0.1
+"""Weights when fits are compared, against the load of a link, of a job's length there and of the load of GPUs. Slow GPUs
+are kept for jobs that they are fast enough for; loads of GPUs only break ties between sets of as many links."""
+
 
 class InsertionPolicy(Protocol):
     """Offers of assignments for jobs."""
@@ -168,7 +177,6 @@ class BestFitPolicy:
 
     def __init__(self, candidate_table: CandidateTable, period: int, rng: random.Random) -> None:
         self.candidate_table, self.period, self.rng = candidate_table, period, rng
-        self.params = candidate_table.data.params.insertion
         self._fast: dict[int, list[CandidateSet]] = {}
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
@@ -181,19 +189,19 @@ class BestFitPolicy:
         index
             Index of the job.
         """
-        link_us, blur = placement.link_us, self.params.fit_blur * self.period
+        link_us, blur = placement.link_us, _FIT_BLUR * self.period
         fitting: list[tuple[float, int, CandidateSet]] = []
         emptiest: list[tuple[float, int, CandidateSet]] = []
         for number, candidate_set in enumerate(self._of(index)):
             if all(link_us[link] + candidate_set.exchange <= self.period for link in candidate_set.alone.links):
                 full, work = self._full(placement, candidate_set)
-                whole = len(candidate_set.alone.links) * self.period - self.params.length_weight * candidate_set.length
+                whole = len(candidate_set.alone.links) * self.period - _LENGTH_WEIGHT * candidate_set.length
                 fitting.append(
-                    (whole - full + self.params.work_weight * work + blur * self.rng.random(), number, candidate_set)
+                    (whole - full + _WORK_WEIGHT * work + blur * self.rng.random(), number, candidate_set)
                 )
                 emptiest.append((full + work, number, candidate_set))
-        yield from islice(self._admitted(placement, index, fitting), self.params.best)
-        yield from islice(self._admitted(placement, index, emptiest), self.params.best // 2)
+        yield from islice(self._admitted(placement, index, fitting), _BEST)
+        yield from islice(self._admitted(placement, index, emptiest), _BEST // 2)
 
     def _admitted(
         self, placement: PartialPlacement, index: int, ranked: list[tuple[float, int, CandidateSet]]

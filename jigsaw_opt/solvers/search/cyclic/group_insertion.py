@@ -17,6 +17,16 @@ from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
 __all__ = ["DecomposedInsertion", "NoGood"]
 
+_TRIES = 30
+"""Fruitless tries of ruin and recreate in a group, which has few jobs."""
+_JOINT_WORK = 0.015
+"""Deterministic seconds of CP-SAT for the wide jobs of a group: a model this small is solved in that time or in none."""
+_MOST_FAILED = 0.75
+"""With more groups than this in which some jobs find no room, the period is given up: exchanges mend a few groups."""
+_SHARINGS = 40
+"""How often a pair of groups reassigns its jobs to come within the period: annealing them takes moments, timing them
+much longer, so that only good assignments are timed."""
+
 NoGood = tuple[tuple[int, int], ...]
 """Jobs of one group, by what they ask and how long they take there, in order."""
 
@@ -62,7 +72,6 @@ class DecomposedInsertion:
         self.candidate_table, self.hierarchy, self.period, self.rng = candidate_table, hierarchy, period, rng
         self.engine, self.weights, self.stop, self.no_goods = engine, weights, stop, no_goods
         self.insertion = ModuloInsertion(candidate_table.data, self, period, rng, count)
-        self.params = candidate_table.data.params.group_insertion
         self._across: frozenset[int] = frozenset()
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
@@ -95,11 +104,11 @@ class DecomposedInsertion:
         for index in range(len(self.weights)):
             inside.setdefault(self.hierarchy.group(index), []).append(index)
         self._across = frozenset(inside.pop(None, ()))
-        if self.insertion.insert(sorted(self._across), self.weights, self.params.tries, self.stop):
+        if self.insertion.insert(sorted(self._across), self.weights, _TRIES, self.stop):
             return None
         unscheduled = self._insert_groups({group: jobs for group, jobs in inside.items() if group is not None})
         fewest, left = len(unscheduled), patience
-        most = self.params.most_failed * len(inside)
+        most = _MOST_FAILED * len(inside)
         while 0 < len(unscheduled) <= most and left and not self.stop():
             unscheduled = self._exchange(unscheduled)
             fewest, left = (len(unscheduled), patience) if len(unscheduled) < fewest else (fewest, left - 1)
@@ -119,7 +128,7 @@ class DecomposedInsertion:
                     failed.add(g)
                 else:
                     placed[g] = assignments
-        timed = jointly_timed(schedule, [*placed.values()], self.engine, self.params.joint_work)
+        timed = jointly_timed(schedule, [*placed.values()], self.engine, _JOINT_WORK)
         for g, scheduled in zip(placed, timed, strict=True):
             # Groups that were timed at once may meet on a link between racks.
             if scheduled is None or not all(map(schedule.admits, scheduled)):
@@ -131,7 +140,7 @@ class DecomposedInsertion:
                     schedule.add(index, it)
         for g, inside in groups.items():
             narrow = [index for index in inside if index not in wide[g]]
-            if g not in failed and insert(narrow, self.weights, self.params.tries, self.stop, self._across):
+            if g not in failed and insert(narrow, self.weights, _TRIES, self.stop, self._across):
                 self._taken(inside)
                 failed.add(g)
         return failed
@@ -195,7 +204,7 @@ class DecomposedInsertion:
         jobs = {pair: hierarchy.within(pair) for pair in pairs}
         before = {pair: hierarchy.numbers(jobs[pair]) for pair in pairs}
         best, least = dict(before), dict.fromkeys(pairs, float("inf"))
-        for _ in range(self.params.sharings):
+        for _ in range(_SHARINGS):
             seeking = [pair for pair in pairs if least[pair] > (hierarchy.target + self.period) / 2]
             hierarchy.reassign({pair: jobs[pair] for pair in seeking})
             for pair in seeking:

@@ -32,6 +32,23 @@ from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_o
 
 __all__ = ["HierarchicalAssignment"]
 
+HOT, COLD = 0.1, 1e-5
+"""Temperatures at which any job may go anywhere, and at which nothing changes any more, in squared shares of the target.
+"""
+_STAGES, _STAGE_STEPS = 10, 500
+"""Stages of the annealing of all jobs, and steps of a stage for each job. After each stage it is asked whether to stop.
+"""
+_STEPS = 40
+"""Steps for each job when two groups reassign theirs: a pair is small, and comes again with other jobs."""
+_REASSIGNMENTS = 40
+"""Calls of `reassign_pairs` for each group, at most; loads that are not within the period by then hardly ever are."""
+_PAIRS_AT_ONCE = 10
+"""Pairs of groups that a thread reassigns in a call, so that starting threads costs little beside it."""
+_CROWD_WEIGHT = 0.01
+"""What a wide job too many in a group counts as, in loads: it only decides between assignments of nearly equal loads."""
+_SAMPLE = 64
+"""Server sets that are looked at when a job is first assigned; annealing follows, so the first one need not be best."""
+
 
 class HierarchicalAssignment:
     """An assignment of jobs to candidate server sets.
@@ -67,7 +84,6 @@ class HierarchicalAssignment:
         count: Callable[[int], object] = lambda steps: None,
     ) -> None:
         self.data, self.target, self.rng, self.threads, self.count = candidate_table.data, target, rng, threads, count
-        self.params = self.data.params.group_insertion
         layout, jobs = self.data.layout, self.data.operations.jobs
         self.groups = repartitioned(groups_of(self.data), candidate_table, longest)
         self._place = {server: (g, k) for g, group in enumerate(self.groups) for k, server in enumerate(group)}
@@ -110,7 +126,7 @@ class HierarchicalAssignment:
         self._state = self._begin()
         wide = sum(bool(self.candidate_set(index).alone.links) for index in range(len(jobs)))
         for group in range(len(self.groups)):
-            self._load[self._crowd + group] -= self.params.crowd_weight * (wide / len(self.groups) + 1.0)
+            self._load[self._crowd + group] -= _CROWD_WEIGHT * (wide / len(self.groups) + 1.0)
         at = self._options.inside_at
         resources = [list(self._options.inside[at[g] : at[g + 1]]) for g in range(len(self.groups))]
         # Of a server, memory has the odd number; and a crowd is no load.
@@ -160,7 +176,7 @@ class HierarchicalAssignment:
             yield number + 1, len(spent) * job.state_bytes / self._room[server]
         common_group = self.common_group(candidate_set.servers)
         if common_group is not None and candidate_set.alone.links:
-            yield self._crowd + common_group, self.params.crowd_weight
+            yield self._crowd + common_group, _CROWD_WEIGHT
 
     def candidate_set(self, index: int) -> CandidateSet:
         """Return the candidate set at which a job is."""
@@ -209,10 +225,10 @@ class HierarchicalAssignment:
 
     def anneal_all(self, stop: Callable[[], bool]) -> None:
         """Anneal all jobs, from hot to cold; `stop` is asked now and then, and ends it."""
-        jobs, hot = range(len(self._of)), self.params.hot
-        for _ in range(self.params.stages):
-            cooler = hot * (self.params.cold / self.params.hot) ** (1 / self.params.stages)
-            self.anneal(jobs, range(len(self.groups)), self.params.stage_steps_per_job * len(jobs), hot, cooler)
+        jobs, hot = range(len(self._of)), HOT
+        for _ in range(_STAGES):
+            cooler = hot * (COLD / HOT) ** (1 / _STAGES)
+            self.anneal(jobs, range(len(self.groups)), _STAGE_STEPS * len(jobs), hot, cooler)
             hot = cooler
             if stop():
                 break
@@ -228,8 +244,8 @@ class HierarchicalAssignment:
             Asked now and then; once it holds, it is given up.
         """
         groups, ample = range(len(self.groups)), (self.target + period) // 2
-        for number in range(self.params.reassignments_per_group * len(groups)):
-            enough = ample if number < self.params.reassignments_per_group * len(groups) // 10 else period
+        for number in range(_REASSIGNMENTS * len(groups)):
+            enough = ample if number < _REASSIGNMENTS * len(groups) // 10 else period
             if self.fullest(groups) * self.target <= enough or stop() or not self.reassign_pairs(ample / self.target):
                 break
         return self.fullest(groups) * self.target <= period
@@ -252,10 +268,7 @@ class HierarchicalAssignment:
         parts = [[*chain(*self._families[k::threads])] for k in range(threads)]
         taken = self._each(
             reassign_pairs,
-            [
-                (part, self.params.pairs_at_once, self.params.steps_per_job, self.params.hot, self.params.cold, most)
-                for part in parts
-            ],
+            [(part, _PAIRS_AT_ONCE, _STEPS, HOT, COLD, most) for part in parts],
         )
         self.count(taken)
         return taken > 0
@@ -274,9 +287,9 @@ class HierarchicalAssignment:
     def reassign(self, jobs: Mapping[frozenset[int], Sequence[int]]) -> None:
         """Reassign jobs among their groups, each with those of the same groups."""
         self._anneal_parts(
-            [(inside, sorted(groups), self.params.steps_per_job * len(inside)) for groups, inside in jobs.items()],
-            self.params.hot,
-            self.params.cold,
+            [(inside, sorted(groups), _STEPS * len(inside)) for groups, inside in jobs.items()],
+            HOT,
+            COLD,
         )
 
     def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:
@@ -342,7 +355,7 @@ class HierarchicalAssignment:
         for index in checking_deadline(sorted(range(len(most)), key=lambda index: -most[index])):
             own = self._of[index]
             numbers = range(len(own.candidate_sets))
-            some = numbers if len(numbers) <= self.params.sample else self.rng.sample(numbers, self.params.sample)
+            some = numbers if len(numbers) <= _SAMPLE else self.rng.sample(numbers, _SAMPLE)
             best = min(some, key=lambda k: max(load[resource] + amount for resource, amount in own.takes[k]))
             chosen[index] = self._first[index] + best
             for resource, amount in own.takes[best]:

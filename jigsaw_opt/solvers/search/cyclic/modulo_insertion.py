@@ -15,6 +15,13 @@ from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
 __all__ = ["ModuloInsertion"]
 
+_PHASES = 24
+"""Phases of the period that are tried for a job; a full link has hundreds, and most of them differ little."""
+_FEW = 3
+"""So many jobs may be left unassigned on the way, even where fewer were before: a way out may lead through worse."""
+_MOST_UNASSIGNED = 0.25
+"""With a larger share of the jobs unassigned, the period is given up at once: ruin and recreate gains a few jobs."""
+
 
 class ModuloInsertion:
     """One attempt at a period.
@@ -99,7 +106,7 @@ class ModuloInsertion:
                 unassigned.append(index)
         ejection_counts = [1] * len(weights)
         fewest, left = len(unassigned), tries
-        while unassigned and fewest <= self.params.most_unassigned * len(weights) and left > 0 and not stop():
+        while unassigned and fewest <= _MOST_UNASSIGNED * len(weights) and left > 0 and not stop():
             unassigned = self._ruin_and_recreate(unassigned, ejection_counts, weights, held)
             fewest, left = (len(unassigned), tries) if len(unassigned) < fewest else (fewest, left - 1)
             for index in unassigned:
@@ -151,7 +158,7 @@ class ModuloInsertion:
         for gpu in assignment.gpus[:1]:
             phases.update(end % self.period for end in self.schedule.gpus[gpu].ends)
         found = sorted(phases)
-        some = found if len(found) <= self.params.phases else sorted(self.rng.sample(found, self.params.phases))
+        some = found if len(found) <= _PHASES else sorted(self.rng.sample(found, _PHASES))
         profile, job = uncontended_profile(assignment), assignment.job
         self._looked_at += len(some) * job.iterations * len(job.transfers)
         ranked = ((least_length(assignment, profile, channel, phase), phase) for phase in some)
@@ -177,7 +184,7 @@ class ModuloInsertion:
                 done.append(index)
                 continue
             left.append(index)
-            if len(left) > max(self.params.few, len(tried)) or sum(ejection_counts[index] for index in left) > most:
+            if len(left) > max(_FEW, len(tried)) or sum(ejection_counts[index] for index in left) > most:
                 for index in done:
                     self.schedule.remove(index)
                 for index, scheduled in old:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.params import GroupInsertionParams, InsertionParams
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, InsertionPolicy
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
@@ -15,6 +15,37 @@ from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 
 __all__ = ["PeriodSearch"]
+
+_ASSIGNMENT_STEP, _LOOK = 4e-7, 3e-6
+"""Deterministic seconds that a step of annealing an assignment to groups counts as, and a block or transfer for which
+room is looked for modulo a period: about what compiled code takes for the one and Python for the other."""
+_LEAST_STEP, _MOST_STEP = 0.01, 0.5
+"""Range of the steps down, as shares of the room between bound and objective. After a least step in vain the first one
+is tried again, for chance may find room where it found none; the largest one halves what is open."""
+_TRIES_PER_JOB = 4
+"""Fruitless tries of ruin and recreate for each job, after which a period is given up."""
+_EXCHANGES_PER_GROUP = 4
+"""Fruitless exchanges for each group, after which a period is given up: each group had its turn a few times."""
+
+
+class _Descent(NamedTuple):
+    """How periods are tried in a row.
+
+    Parameters
+    ----------
+    first
+        First step down, as a share of the room between bound and objective.
+    failures
+        Periods tried in vain until another move is made.
+    """
+
+    first: float
+    failures: int
+
+
+_BY_GROUPS, _BEST_FIT = _Descent(0.65, 4), _Descent(0.2, 2)
+"""Groups come close to the bound, so they begin with a long step and try longer; inserted one by one, jobs seldom fit
+into a much shorter period."""
 
 
 class PeriodSearch:
@@ -33,15 +64,15 @@ class PeriodSearch:
             context.data,
             context.engine,
         )
-        self.rng, self.budget, self.params = context.rng, context.budget, context.params.insertion
+        self.rng, self.budget = context.rng, context.budget
         self.candidate_table = CandidateTable(context.data)
         self._hierarchies = Hierarchies(self._new_hierarchy, context.budget.over)
         self._no_goods: dict[NoGood, int] = {}
-        self._steps: dict[InsertionParams | GroupInsertionParams, float] = {}
+        self._steps: dict[_Descent, float] = {}
 
     def by_groups(self) -> Candidate | None:
         """Insert jobs group by group at shorter periods, with exchanges between groups; return the last plan."""
-        return self._shortened(self.data.params.group_insertion, self._by_groups_at)
+        return self._shortened(_BY_GROUPS, self._by_groups_at)
 
     def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
         """Return a new assignment of jobs to groups of servers and blocks in these."""
@@ -49,7 +80,7 @@ class PeriodSearch:
         return HierarchicalAssignment(self.candidate_table, target, longest, self.rng, threads, self._count_annealing)
 
     def _count_annealing(self, steps: int) -> None:
-        self.budget.spend(steps * self.data.params.prices.assignment_step)
+        self.budget.spend(steps * _ASSIGNMENT_STEP)
 
     def _by_groups_at(self, period: int) -> Timetable | None:
         """Insert all jobs group by group; None where some found no room."""
@@ -69,50 +100,48 @@ class PeriodSearch:
             self._no_goods,
             self._count_insertion,
         )
-        patience = self.data.params.group_insertion.exchanges_per_group * max(3, len(hierarchy.groups))
+        patience = _EXCHANGES_PER_GROUP * max(3, len(hierarchy.groups))
         return decomposed.insert_all(patience)
 
     def best_fit(self) -> Candidate | None:
         """Insert jobs one by one at shorter periods, each where it fits best; return the last plan."""
-        return self._shortened(self.params, self._best_fit_at)
+        return self._shortened(_BEST_FIT, self._best_fit_at)
 
     def _best_fit_at(self, period: int) -> Timetable | None:
         policy = BestFitPolicy(self.candidate_table, period, self.rng)
         return self._inserted(policy, self._weights(policy.quickest()), period)
 
-    def _shortened(
-        self, params: InsertionParams | GroupInsertionParams, attempt: Callable[[int], Timetable | None]
-    ) -> Candidate | None:
+    def _shortened(self, descent: _Descent, attempt: Callable[[int], Timetable | None]) -> Candidate | None:
         """Try shorter periods, and return the last plan.
 
         The next period is shorter still where all jobs found room, and closer to the best one where they did not.
         """
         found: Candidate | None = None
-        least, most, failures = self.params.least_step, self.params.most_step, 0
-        while failures < params.failures and not self.budget.over():
+        failures = 0
+        while failures < descent.failures and not self.budget.over():
             objective, bound = self.solve_state.objective, self.solve_state.bound
             if objective is None:
                 break
-            step = self._steps.get(params, params.step)
+            step = self._steps.get(descent, descent.first)
             plan = attempt(objective - max(1, round(step * (objective - bound))))
             if plan is None:
                 failures += 1
-                self._steps[params] = step / 3 if step > least else params.step
+                self._steps[descent] = step / 3 if step > _LEAST_STEP else descent.first
             else:
                 found = self.context.candidate(plan)
                 self.context.propose(found)
                 self.budget.renew()
-                self._steps[params] = min(most, step * 2)
+                self._steps[descent] = min(_MOST_STEP, step * 2)
         return found
 
     def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> Timetable | None:
         """Insert all jobs modulo a period, the heaviest first; None where some found no room."""
         insertion = ModuloInsertion(self.data, policy, period, self.rng, self._count_insertion)
-        patience = self.params.tries_per_job * len(weights)
+        patience = _TRIES_PER_JOB * len(weights)
         return insertion.insert_all(range(len(weights)), weights, patience, self.budget.over)
 
     def _count_insertion(self, operations: int) -> None:
-        self.budget.spend(operations * self.data.params.prices.insertion_look)
+        self.budget.spend(operations * _LOOK)
 
     def _weights(self, assignments: Sequence[Assignment]) -> list[float]:
         """Return the lengths of jobs times their links, blurred by chance."""

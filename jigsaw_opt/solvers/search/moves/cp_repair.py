@@ -12,6 +12,11 @@ from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 
 __all__ = ["Repair", "RepairBest"]
 
+_PERIODS = 4
+"""Periods tried in vain on a cyclic horizon: the last one is within a sixteenth of the room below the incumbent's."""
+_WINDOWS = 12
+"""Windows of time that say which jobs run at about the same time. With fewer, nearly all do; with more, hardly any."""
+
 
 class Repair:
     """Improves plans by timing parts of them anew.
@@ -52,8 +57,7 @@ class Repair:
             return None
         low, jobs, found = self.context.solve_state.bound, list(range(len(self._sizes))), None
         failures = 0
-        most = self.params.periods
-        while plan.period_us is not None and low < plan.period_us and failures < most and not self.budget.over():
+        while plan.period_us is not None and low < plan.period_us and failures < _PERIODS and not self.budget.over():
             period = (low + plan.period_us) // 2
             better = self._model.at_period(plan, jobs, period, self.params.work * self._effort.length)
             if better is None:
@@ -108,7 +112,7 @@ class Repair:
         """Return in which of some equal windows of time a job runs."""
         jobs = plan.jobs
         begin, end = min(block.start_us for block in jobs[index].iterations[0].blocks), job_end(jobs[index])
-        window = max(1, max(map(job_end, jobs)) // self.params.windows)
+        window = max(1, max(map(job_end, jobs)) // _WINDOWS)
         return frozenset(range(begin // window, end // window + 1))
 
 

@@ -13,6 +13,17 @@ from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
 __all__ = ["Annealer", "ListAnnealing", "draft"]
 
+_LEAST_PRIORITY, _MOST_PRIORITY = 0.3, 1.7
+"""Range of the factors on priorities. Their mean is one; and a range that was larger would order jobs by chance alone,
+not by the critical path that each has left."""
+_MOST_STEPS = 5_000
+"""Most steps of one annealing. On small instances, where steps cost little, longer ones only delay the next start."""
+_BRIEF = 0.5
+"""Length of a brief annealing, against that of a usual one."""
+_LONGEST = 4.0
+"""How much longer an annealing becomes in vain, at most, on the finite horizon: there other moves follow it, and a new
+start gains more than a very long annealing."""
+
 
 def draft(context: Context, balancer: LoadBalancer) -> ListSchedule | None:
     """Return the list schedule of a placement, without factors on its priorities; None where memory admits no levels.
@@ -110,7 +121,7 @@ class ListAnnealing:
         rng, count = self.rng, len(current.assignments)
         priority, offset = list(current.priority), list(current.offset_us)
         for _ in range(rng.choice((1, 1, 2))):
-            priority[rng.randrange(count)] = rng.uniform(self.params.least_priority, self.params.most_priority)
+            priority[rng.randrange(count)] = rng.uniform(_LEAST_PRIORITY, _MOST_PRIORITY)
         if rng.random() < 0.3:
             other, outcome = rng.randrange(count), current.outcome
             offset[rng.randrange(count)] = rng.choice((0, 0, outcome.begins[other], outcome.ends[other]))
@@ -128,8 +139,7 @@ class Annealer:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        params = context.params
-        self._effort = Effort(params.driver.longest if context.cyclic else params.list_annealing.longest)
+        self._effort = Effort(context.params.driver.longest if context.cyclic else _LONGEST)
 
     def run(self, balancer: LoadBalancer, start: ListSchedule, brief: bool = False) -> Candidate:
         """Anneal a list schedule, then the sequence of its operations, and return the best plan.
@@ -145,8 +155,8 @@ class Annealer:
         """
         context, params = self.context, self.context.params.list_annealing
         context.propose_list(start)
-        steps = max(5, min(params.most_steps, params.operations // context.evaluator.operations_a_look))
-        before, longer = context.incumbent, params.brief_length if brief else self._effort.length
+        steps = max(5, min(_MOST_STEPS, params.operations // context.evaluator.operations_a_look))
+        before, longer = context.incumbent, _BRIEF if brief else self._effort.length
         best = ListAnnealing(context, balancer).run(
             start, round(longer * steps), context.rng.choice(params.temperatures)
         )

@@ -20,6 +20,9 @@ from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
 __all__ = ["LoadBalancer", "random_order"]
 
+_LENGTH_WEIGHT = 20.0
+"""Price of a job that is longer than the target, against that of a load: no change of other jobs makes it shorter."""
+
 
 class LoadBalancer:
     """Local search over placements.
@@ -257,7 +260,7 @@ class LoadBalancer:
         """Return what the job adds to the excess of its GPUs, its links and itself."""
         target, placement = self.target_us, self.placement
         iterations = assignment.job.iterations
-        total = self.params.length_weight * _over(
+        total = _LENGTH_WEIGHT * _over(
             assignment.job.release_us + assignment.iteration_us * iterations, target
         )
         for gpu, slot_us in zip(assignment.gpus, assignment.slot_us, strict=True):

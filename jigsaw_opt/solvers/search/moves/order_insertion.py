@@ -14,7 +14,19 @@ from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
 __all__ = ["AnnealOrder"]
 
-
+_VISIT = 1.5e-7
+"""Deterministic seconds that a block or transfer counts as which is tried, about what compiled code takes for it."""
+_SLICE = 0.2
+"""Share of the limits after which an annealing is cut off, so that other moves have their turn under a short limit."""
+_VISITS, _STEPS = 5_000_000, 300
+"""Blocks and transfers tried in one annealing, and its steps for each job, at most; calls in vain make it longer."""
+_PROFILE_SHARE = 0.3
+"""How often a job changes its level profile instead of its place, which has many more values."""
+_REACH = 0.1
+"""Mean distance to a place nearby, as a share of all jobs: far enough to pass jobs that it shares no GPU with."""
+_SLACK = 0.001
+"""What the objective of the first jobs may lose beyond all jobs before insertion is given up: the jobs that follow may
+win a little back, but seldom more."""
 _STEP_VISITS = 500
 """Fixed work of a step, as a number of operations that are tried in the same time."""
 
@@ -81,7 +93,7 @@ class AnnealOrder:
         before = self._start(incumbent)
         if before is None:
             return None
-        with budget.slice(self.params.slice):
+        with budget.slice(_SLICE):
             self._best = self._annealed(before, self._effort.length, budget)
         found = self._plan(self._best)
         sequences = self.context.shared(SequenceAnnealing)
@@ -115,9 +127,9 @@ class AnnealOrder:
 
         The annealing ends after `length` times the usual number of steps, or of visited operations.
         """
-        hot, price = self.rng.choice(self.params.temperatures), self.context.params.prices.insertion_visit
+        hot = self.rng.choice(self.params.temperatures)
         best = current = start
-        step_share = 1 / (length * self.params.steps_per_job * len(start.order))
+        step_share = 1 / (length * _STEPS * len(start.order))
         done = 0.0
         while done < 1.0 and not budget.over():
             loss = hot * (1 - done) ** 2 * self.rng.expovariate(1.0)
@@ -127,8 +139,8 @@ class AnnealOrder:
             if current.value < best.value:
                 best = current
             visited = self._insertion.visits() + _STEP_VISITS
-            done += max(step_share, visited / (length * self.params.visits))
-            budget.spend(visited * price)
+            done += max(step_share, visited / (length * _VISITS))
+            budget.spend(visited * _VISIT)
         return best
 
     def _changed(self, current: _Inserted) -> tuple[list[int], list[int], int]:
@@ -138,20 +150,20 @@ class AnnealOrder:
         """
         rng, order, choices, count = self.rng, list(current.order), current.choices, len(current.order)
         at = rng.randrange(count)
-        if self._several and rng.random() < self.params.profile_share:
+        if self._several and rng.random() < _PROFILE_SHARE:
             index, choices = rng.choice(self._several), list(choices)
             choices[index] = rng.randrange(self._counts[index])
             return order, choices, order.index(index)
         to = rng.randrange(count)
         if rng.random() < 0.5:
-            reach = 1 + round(rng.expovariate(1.0) * self.params.reach * count)
+            reach = 1 + round(rng.expovariate(1.0) * _REACH * count)
             to = min(count - 1, max(0, at + rng.choice((-reach, reach))))
         order.insert(to, order.pop(at))
         return order, choices, max(at, to)
 
     def _limits(self, current: _Inserted, last: int, loss: int) -> list[int]:
         """Return limits of the objective by position: behind all changes, little more than it is at present."""
-        slack = loss + round(self.params.slack * current.value)
+        slack = loss + round(_SLACK * current.value)
         limits = [self._insertion.beyond] * last + [value + slack for value in current.partial[last:]]
         limits[-1] = current.value + loss
         return limits

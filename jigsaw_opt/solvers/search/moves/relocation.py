@@ -12,6 +12,14 @@ from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, Sequenc
 
 __all__ = ["Relocation"]
 
+_REPAIR_STEPS, _REPAIR_OPERATIONS = 200, 2_000_000
+"""Steps that repair the sequence at a placement, and operations evaluated for that, at most. A poor placement shows
+soon, so more placements gain more than a better sequence for each."""
+_REPAIR_TEMPERATURE = 0.001
+"""Share of the objective that the first steps of a repair may lose; the sequence is nearly right already."""
+_CHANGE_OPERATIONS = 10_000
+"""Operations of a sequence that are evaluated in the time in which Python changes the placement."""
+
 
 class Relocation:
     """Moves jobs from a schedule to a better one.
@@ -28,9 +36,8 @@ class Relocation:
 
     def __init__(self, balancer: LoadBalancer, sequencing: SequenceSearch, rng: random.Random) -> None:
         self.balancer, self.sequencing, self.rng = balancer, sequencing, rng
-        self.params = balancer.data.params.relocation
         self._focus_share = balancer.data.params.list_annealing.focus_share
-        self._swaps = max(1, min(self.params.repair_steps, self.params.repair_operations // sequencing.size))
+        self._swaps = max(1, min(_REPAIR_STEPS, _REPAIR_OPERATIONS // sequencing.size))
 
     def run(
         self,
@@ -58,7 +65,7 @@ class Relocation:
         self.balancer.adopt(start.assignments)
         best = current = start
         for step in range(steps):
-            if stop(self.params.change_price):
+            if stop(_CHANGE_OPERATIONS):
                 break
             change = self.balancer.change(self._late(current))
             if change is None:
@@ -71,7 +78,7 @@ class Relocation:
                 self.balancer.undo(change[0])
                 continue
             after = self.sequencing.anneal(
-                current, assignments, self._swaps, self.params.repair_temperature, stop, limit
+                current, assignments, self._swaps, _REPAIR_TEMPERATURE, stop, limit
             )
             if after.value > limit:
                 self.balancer.undo(change[0])

@@ -16,6 +16,9 @@ from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["RepairModel"]
 
+_MOST_READINESS = 500_000
+"""Conditions of readiness above which no model is built: building it alone would take longer than it may be solved."""
+
 
 class RepairModel:
     """Improves a plan around some of its jobs.
@@ -98,7 +101,7 @@ class RepairModel:
     def _solve(
         self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame, work: float
     ) -> Timetable | None:
-        if not engine_holds(self.data.operations) or self._readiness(jobs) > self.data.params.cp_repair.most_readiness:
+        if not engine_holds(self.data.operations) or self._readiness(jobs) > _MOST_READINESS:
             return None
         tasks = self._tasks(plan, jobs, frame)
         gpus = {gpu for task in tasks for gpu in task.gpus}

@@ -13,6 +13,14 @@ from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, Sequenc
 
 __all__ = ["SequenceAnnealing"]
 
+_OPERATION = {"finite": 2e-8, "cyclic": 6e-8}
+"""Deterministic seconds that an operation of a sequence counts as, by horizon: a cyclic pass takes about thrice as long
+for it."""
+_CYCLIC_SHARE = 4
+"""A cyclic annealing evaluates one part in so many of the operations of a finite one, for each takes longer."""
+_PLACEMENTS = 300
+"""Placements tried in one relocation at first; calls in vain make it longer."""
+
 
 class SequenceAnnealing:
     """Plans of a finite horizon made better by another order of their operations.
@@ -33,9 +41,7 @@ class SequenceAnnealing:
     def __init__(self, context: Context) -> None:
         self.context, self.rng = context, context.rng
         self.params = context.params.sequence_annealing
-        self.work = 0.0
-        waits = sum(job.iterations * job.slots * len(job.transfers) for job in context.operations.jobs)
-        self.fits = waits <= self.params.most_waits
+        self.work, self.fits = 0.0, context.annealable
         self._effort = Effort(context.params.driver.longest)
 
     @cached_property
@@ -46,7 +52,8 @@ class SequenceAnnealing:
     @property
     def steps(self) -> int:
         """Return how many orders an annealing tries."""
-        return max(1, self.params.operations_on(self.context.operations.horizon) // self.sequencing.size)
+        operations = self.params.operations // (_CYCLIC_SHARE if self.context.cyclic else 1)
+        return max(1, operations // self.sequencing.size)
 
     def anneal(self, plan: Timetable) -> Candidate:
         """Return a plan with its operations in another order."""
@@ -71,10 +78,9 @@ class SequenceAnnealing:
         plan
             The plan to begin with.
         """
-        relocating = self.context.params.relocation
         before, relocation = self.context.incumbent, Relocation(balancer, self.sequencing, self.rng)
-        steps = round(self._effort.length * relocating.placements)
-        temperature, start = self.rng.choice(relocating.temperatures), self.sequencing.given(plan)
+        steps = round(self._effort.length * _PLACEMENTS)
+        temperature, start = self.rng.choice(self.context.params.relocation.temperatures), self.sequencing.given(plan)
         found = self.proposed(relocation.run(start, steps, temperature, self.proposed, self.swept))
         after = self.anneal(found.timetable)
         found = after if after.better_than(found) else found
@@ -89,6 +95,6 @@ class SequenceAnnealing:
 
     def swept(self, operations: int) -> bool:
         """Count operations that were evaluated; return whether the budget is used up."""
-        work = operations * self.context.params.prices.sequence_operation_on(self.context.operations.horizon)
+        work = operations * _OPERATION[self.context.operations.horizon]
         self.work += work
         return self.context.budget.spend(work)
