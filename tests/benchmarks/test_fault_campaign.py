@@ -168,8 +168,8 @@ def test_an_unclean_end_is_noticed(program: str, seen: str) -> None:
 
 def test_a_process_that_hangs_is_ended() -> None:
     ended = python("import time; time.sleep(600)", timeout=0.5)
+    assert ended.hung and ended.code == -signal.SIGKILL
     assert "no end: killed" in launch.failure(ended)
-    assert ended.seconds < 60
 
 
 def test_what_a_process_takes_is_measured() -> None:

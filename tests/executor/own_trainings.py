@@ -164,7 +164,6 @@ def killed(rank: int, world: int, device: torch.device, folder: str, processes: 
 
     def kill(*_: Any) -> None:
         if next(passes) == 4 and rank == 1:
-            (here / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
     def serve() -> None:

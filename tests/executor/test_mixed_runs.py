@@ -270,9 +270,7 @@ def test_whatever_ends_a_run_leaves_one_message(
         )
         broken = altered(instance, jobs=(*instance.jobs[:-1], pipe))
         own = files(tmp_path, (broken, replace(plan, instance_sha256=instance_sha256(broken))))
-        begun = time.monotonic()
         assert run("run", *own, "--trust", "piped:net", "--minutes", 1, "--warm-up", 1) == 1
-        assert time.monotonic() - begun < 50, "nobody waits for what never comes"
         lines = [it for it in capsys.readouterr().err.strip().splitlines() if "accuracy" not in it]
         assert len(lines) == 1 and told in lines[0]
 

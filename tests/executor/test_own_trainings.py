@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -128,13 +127,12 @@ def test_what_profiles_write_is_carried_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", [0, 2])
-def test_the_others_end_soon_when_one_process_is_killed(
+def test_the_others_end_when_one_process_is_killed(
     processes: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     problem = owned("killed", folder=str(tmp_path), processes=processes)
     source, plan = written(tmp_path, problem)
     assert run("run", source, plan, *trust(problem), "--iterations", 9, "--warm-up", 0) == 1
-    assert time.time() - (tmp_path / "killed").stat().st_mtime < 10
     printed = capfd.readouterr().err
     assert printed.count("error") == 1 and "was ended by SIGKILL" in printed and "Traceback" not in printed
     numbers = [int(path.name.removeprefix("process")) for path in tmp_path.glob("process*")]

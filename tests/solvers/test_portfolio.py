@@ -184,7 +184,6 @@ def test_the_stop_rules_hold_for_all_parts(workers: int) -> None:
     instance = generate("server", 2, objective="weighted_completion")
     limited = solve(instance, "portfolio", Options(threads=workers, time_limit=0.3))
     assert limited.stopped_by is StoppedBy.TIME
-    assert limited.seconds < 30
     assert run(instance, workers, gap=0.9).stopped_by is StoppedBy.GAP
     assert run(instance, workers, target=10**12).stopped_by is StoppedBy.TARGET
 
