@@ -3,18 +3,21 @@
 ``python benchmarks/ablation.py crowded:1000-1023 --seeds 0 1 --time-limits 5 -o out/ablation``
 
 The first run of a case has everything. Every other run leaves out one move or relaxation by its name, or sets one
-parameter of the search to the value at which a special case never applies. ``control`` leaves out nothing: what it
-shows is chance alone. A move that the first run never made, and a relaxation that does not take the instance, are not
-run again. ``--set opening.work=0`` adds a parameter, ``--only NAME`` keeps some of the runs. A row of each run
-is kept in ``rows.jsonl``; the same command again goes on. The table is printed and written to ``table.md``.
+parameter or constant of the search to the value at which a special case never applies. ``control`` leaves out nothing:
+what it shows is chance alone. A move that the first run never made, and a relaxation that does not take the instance,
+are not run again. ``--set opening.work=0`` adds a parameter, ``--set MODULE:CONSTANT=JSON`` a constant of a module
+below ``jigsaw_opt.solvers.search``, and ``--only NAME`` keeps some of the runs. A row of each run is kept in
+``rows.jsonl``; the same command again goes on. The table is printed and written to ``table.md``.
 ``docs/bench.md`` says how to read it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +39,23 @@ from jigsaw_opt.system.plugins import nearest
 EVERYTHING, CONTROL = "everything", "control"
 SPECIAL_CASES = {
     "opening": "opening.work=0",
-    "wait for compiled functions": "opening.compile_wait=0",
+    "wait for compiled functions": "opening:_COMPILE_SECONDS=0",
     "learning which moves succeed": "driver.floor=1000000000",
     "chance among candidates": "candidates.blur=0",
     "level profiles in balancing": "load_balancing.profile_share=0",
     "placements in list annealing": "list_annealing.placement_share=0",
     "focus of list annealing": "list_annealing.focus_share=0",
     "brief annealing": "list_annealing.brief_share=0",
-    "longer list annealing": "list_annealing.longest=1",
-    "small instances without intensify": "sequence_annealing.most_operations=0",
-    "small instances without insertion": "sequence_annealing.cyclic_most_operations=0",
+    "longer list annealing": "moves.list_annealing:_LONGEST=1",
+    "small instances without intensify": 'context:_FEW_OPERATIONS={"finite": 0, "cyclic": 400}',
+    "small instances without insertion": 'context:_FEW_OPERATIONS={"finite": 1000, "cyclic": 0}',
     "longer moves": "driver.longest=1",
     "chance in the order of insertion": "insertion.blur=1",
-    "chance in the fit of insertion": "insertion.fit_blur=0",
-    "crowds of wide jobs": "group_insertion.crowd_weight=0",
+    "chance in the fit of insertion": "cyclic.candidate_table:_FIT_BLUR=0",
+    "crowds of wide jobs": "cyclic.hierarchy:_CROWD_WEIGHT=0",
 }
-"""Parameters at which a special case of the search never applies, as lines of TOML."""
+"""Values at which a special case of the search never applies: of parameters, as lines of TOML, or of constants."""
+_SEARCH = "jigsaw_opt.solvers.search"
 HEADS = (
     *("left out", "horizon", "limit", "instances", "runs", "gap with", "gap without"),
     *("objective", "less / more", "p", "bound", "less / more", "p", "CPU s with", "without"),
@@ -76,16 +80,27 @@ def without_bound(tree: Tree, relaxation: Any) -> Arm:
     return Arm(f"bound {relaxation.name}", tree, without_bounds=(relaxation.name,), matters=applies)
 
 
-def with_parameter(tree: Tree, name: str, setting: str) -> Arm:
-    """An arm with one parameter set otherwise, given as a line of TOML: ``part.name=value``.
+def with_setting(tree: Tree, name: str, setting: str) -> Arm:
+    """An arm with one number set otherwise: a parameter, ``part.name=value``, or a constant, ``module:NAME=value``.
 
     Raises
     ------
     InvalidInputError
-        It is no TOML, there is no such parameter, or its value is out of range.
+        The parameter is no TOML, there is none, or its value is out of range.
+    UsageError
+        There is no such constant, or its value is no JSON.
     """
-    from_toml(setting, setting)
-    return Arm(name, tree, params=setting)
+    place, _, value = setting.partition("=")
+    if ":" not in place:
+        from_toml(setting, setting)
+        return Arm(name, tree, params=setting)
+    module, _, constant = place.partition(":")
+    try:
+        getattr(import_module(f"{_SEARCH}.{module}"), constant)
+        json.loads(value)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"{setting}: {error}") from None
+    return Arm(name, tree, constants=(f"{_SEARCH}.{setting}",))
 
 
 def all_arms(tree: Tree, settings: Sequence[str]) -> list[Arm]:
@@ -95,8 +110,8 @@ def all_arms(tree: Tree, settings: Sequence[str]) -> list[Arm]:
         Arm(CONTROL, tree),
         *(without_move(tree, name) for name in moves.names()),
         *(without_bound(tree, relaxation) for relaxation in relaxations()),
-        *(with_parameter(tree, f"case {name}", setting) for name, setting in SPECIAL_CASES.items()),
-        *(with_parameter(tree, f"set {setting}", setting) for setting in settings),
+        *(with_setting(tree, f"case {name}", setting) for name, setting in SPECIAL_CASES.items()),
+        *(with_setting(tree, f"set {setting}", setting) for setting in settings),
     ]
 
 
@@ -140,9 +155,7 @@ def table(pairs: Mapping[Arm, Sequence[Pair]]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser, ["crowded:1000-1023"])
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="PARAMETER=VALUE", help="also with this parameter"
-    )
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="also with this value")
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="only these: a name, or move, bound, case"
     )

@@ -85,6 +85,8 @@ class Arm:
         TOML text of parameters of the search.
     without_bounds
         Names of relaxations that are left out.
+    constants
+        Constants of the code at other values, each as ``MODULE:NAME=JSON``.
     matters
         Whether it can differ from the first arm, given that one's row of the same case; where not, it is not run.
         None where it always can.
@@ -94,4 +96,5 @@ class Arm:
     tree: Tree
     params: str = ""
     without_bounds: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
     matters: Callable[[Case, Row], bool] | None = field(default=None, compare=False)

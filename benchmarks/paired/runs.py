@@ -80,7 +80,7 @@ def _pairs(record: Record, first: Arm, other: Arm, cases: Sequence[Case]) -> Ite
 
 
 def _key(arm: Arm, case: Case) -> str:
-    way = (arm.name, arm.tree.digest, arm.params, arm.without_bounds)
+    way = (arm.name, arm.tree.digest, arm.params, arm.without_bounds, arm.constants)
     what = (case.sha256, case.solver, case.seed, case.time_limit, case.work_limit, case.workers)
     return hashlib.sha256(json.dumps([way, what]).encode()).hexdigest()
 
@@ -124,6 +124,7 @@ def _answer(arm: Arm, case: Case, output: Path) -> dict[str, Any]:
         "workers": case.workers,
         "params": arm.params,
         "without_bounds": arm.without_bounds,
+        "constants": arm.constants,
     }
     # -P keeps the script's own folder out of the way of PYTHONPATH.
     command = [sys.executable, "-P", str(_SCRIPT), json.dumps(request)]

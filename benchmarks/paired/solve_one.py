@@ -9,6 +9,7 @@ import json
 import math
 import sys
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt import Options, load_instance, solve
@@ -34,6 +35,15 @@ def options(request: dict[str, Any]) -> Options:
     # Trees of earlier releases call it otherwise.
     more["threads" if hasattr(Options, "threads") else "workers"] = request["workers"]
     return Options(**limits, **more)
+
+
+def set_constant(setting: str) -> None:
+    """Give a constant of the code, ``MODULE:NAME=JSON``, another value for the rest of this process."""
+    place, _, value = setting.partition("=")
+    module, _, name = place.partition(":")
+    home = import_module(module)
+    getattr(home, name)
+    setattr(home, name, json.loads(value))
 
 
 def bounded(instance: Instance, request: dict[str, Any]) -> dict[str, Any]:
@@ -63,6 +73,8 @@ def solved(instance: Instance, request: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     request = json.loads(sys.argv[1])
+    for setting in request["constants"]:
+        set_constant(setting)
     instance = load_instance(request["document"])
     began = time.monotonic()
     answer = bounded(instance, request) if request["solver"] == ALONE else solved(instance, request)

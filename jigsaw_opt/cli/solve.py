@@ -170,9 +170,17 @@ def _parameter(text: str) -> tuple[str, Parameter]:
 def _params(path: Path | None) -> SearchParams | None:
     if path is None:
         return None
+    import warnings
+
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.solvers.search.param_file import load_params
 
-    return load_params(path)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        params = load_params(path)
+    for warning in told:
+        note(f"warning: {warning.message}")
+    return params
 
 
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import ablation
 import pytest
+from paired import solve_one
 from paired.arms import Arm, Tree
 from paired.cases import cases
 
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.solvers.bounds import names as bound_names
 from jigsaw_opt.solvers.params import SearchParams
+from jigsaw_opt.solvers.search import opening
 from jigsaw_opt.solvers.search.moves import names as move_names
 from jigsaw_opt.solvers.search.param_file import from_toml
 
@@ -49,15 +53,21 @@ def test_every_member_has_an_arm_that_leaves_out_itself_alone() -> None:
         assert (arm.params, arm.without_bounds) == ("", (name,))
 
 
-def test_special_cases_are_parameters_that_differ_from_their_defaults() -> None:
+def test_special_cases_are_numbers_that_differ_from_their_defaults() -> None:
     for name in ablation.SPECIAL_CASES:
-        assert from_toml(arms()[f"case {name}"].params) != SearchParams()
+        arm = arms()[f"case {name}"]
+        if not arm.constants:
+            assert from_toml(arm.params) != SearchParams()
+        for setting in arm.constants:
+            place, _, value = setting.partition("=")
+            module, _, constant = place.partition(":")
+            assert getattr(import_module(module), constant) != json.loads(value)
     driver = from_toml(arms()["set driver.decay=0.5"].params).driver
     assert driver == replace(SearchParams().driver, decay=0.5)
 
 
 def test_two_moves_can_be_left_out_at_once() -> None:
-    arm = ablation.with_parameter(TREE, "both", 'without=["restart", "intensify"]')
+    arm = ablation.with_setting(TREE, "both", 'without=["restart", "intensify"]')
     assert from_toml(arm.params).without == ("restart", "intensify")
 
 
@@ -66,7 +76,20 @@ def test_two_moves_can_be_left_out_at_once() -> None:
 )
 def test_parameters_that_there_are_not_are_refused(setting: str) -> None:
     with pytest.raises(InvalidInputError):
-        ablation.with_parameter(TREE, "mine", setting)
+        ablation.with_setting(TREE, "mine", setting)
+
+
+@pytest.mark.parametrize("setting", ["open:_STEPS=1", "opening:_STAIRS=1", "opening:_STEPS=one", "opening:_STEPS"])
+def test_constants_that_there_are_not_are_refused(setting: str) -> None:
+    with pytest.raises(UsageError, match=setting):
+        ablation.with_setting(TREE, "mine", setting)
+
+
+def test_a_constant_is_set_in_the_process_that_solves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "_STEPS", opening._STEPS)
+    (setting,) = ablation.with_setting(TREE, "mine", "opening:_STEPS=1").constants
+    solve_one.set_constant(setting)
+    assert opening._STEPS == 1
 
 
 def test_some_rows_can_be_chosen_by_name_and_by_kind() -> None:

@@ -17,13 +17,12 @@ from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.kernels.assignment_annealing import anneal_assignment, reassign_pairs
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.params import GroupInsertionParams
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.cyclic import hierarchy as nesting_module
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
-from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
+from jigsaw_opt.solvers.search.cyclic.hierarchy import COLD, HOT, HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.joint_model import jointly_timed
 from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of
 from jigsaw_opt.solvers.search.engine import Engine
@@ -31,8 +30,6 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extras import needs_fast
-
-PARAMS = GroupInsertionParams()
 
 
 def ignore(event: Event) -> None:
@@ -51,7 +48,7 @@ def nested(
 ) -> HierarchicalAssignment:
     least = lower_bound(data.operations).value
     hierarchy = HierarchicalAssignment(CandidateTable(data), least, least * 11 // 10, Random(1), threads, count)
-    hierarchy.anneal(range(len(data.operations.jobs)), range(len(hierarchy.groups)), steps, PARAMS.hot, PARAMS.cold)
+    hierarchy.anneal(range(len(data.operations.jobs)), range(len(hierarchy.groups)), steps, HOT, COLD)
     return hierarchy
 
 
@@ -119,7 +116,7 @@ def test_loads_are_those_of_the_berths_and_come_back() -> None:
     assert hierarchy.fullest(groups) * hierarchy.target == pytest.approx(max(links.values()))
     jobs = range(len(data.operations.jobs))
     numbers, fullest = hierarchy.numbers(jobs), hierarchy.fullest(groups)
-    hierarchy.anneal(jobs, groups, 500, PARAMS.hot, PARAMS.hot)
+    hierarchy.anneal(jobs, groups, 500, HOT, HOT)
     assert hierarchy.numbers(jobs) != numbers
     hierarchy.restore(jobs, numbers)
     assert hierarchy.numbers(jobs) == numbers

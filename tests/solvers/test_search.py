@@ -14,12 +14,13 @@ from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.solvers.assignments import assignment_table
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements, timetables
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.params import CandidateParams, DriverParams, InsertionParams, OpeningParams, SearchParams
+from jigsaw_opt.solvers.params import DriverParams, InsertionParams, OpeningParams, SearchParams
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH, opening
 from jigsaw_opt.solvers.search.budget import Budget
@@ -134,11 +135,11 @@ def test_same_seed_and_work_give_the_same_plan(horizon: Horizon, objective: Obje
     assert [event[1:] for event in runs[0].trajectory] == [event[1:] for event in runs[1].trajectory]
 
 
-def test_assignments_that_are_forgotten_make_no_other_plan() -> None:
+def test_assignments_that_are_forgotten_make_no_other_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = load("server/tight-memory")
     remembered = searched(instance, 0.06)
-    params = SearchParams(candidates=CandidateParams(remembered=1))
-    forgotten = solve(instance, "search", Options(threads=1, work_limit=0.06, params=params))
+    monkeypatch.setattr(assignment_table, "_MOST_REMEMBERED", 1)
+    forgotten = searched(instance, 0.06)
     assert remembered.plan is not None and forgotten.plan is not None
     assert remembered.plan.jobs == forgotten.plan.jobs
 

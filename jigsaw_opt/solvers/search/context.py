@@ -22,7 +22,7 @@ from jigsaw_opt.solvers.solve_state import SolveState
 __all__ = ["Candidate", "Context", "ListSchedule"]
 
 _LIST_OPERATION = 4e-7
-"""Deterministic seconds that a block or transfer of a list schedule counts as, about what compiled code takes for it."""
+"""Deterministic seconds that a block or transfer of a list schedule counts as, about what compiled code takes."""
 _MOST_WAITS = 2_000_000
 """Pairs of a block and a transfer of its iteration above which one pass over a sequence takes so long that annealing it
 gets nowhere."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.solvers.params import SearchParams
+from jigsaw_opt.solvers.params import FORMER, SearchParams, no_longer_tunable
 
 __all__ = ["as_toml", "from_toml", "load_params"]
 
@@ -36,6 +36,8 @@ def load_params(path: Path) -> SearchParams:
 def from_toml(text: str, source: str = "parameters") -> SearchParams:
     """Return the parameters from the text of a TOML file; what it leaves out has its default.
 
+    A former parameter, which is no longer tunable, is ignored with a `FutureWarning`.
+
     Parameters
     ----------
     text
@@ -53,6 +55,7 @@ def from_toml(text: str, source: str = "parameters") -> SearchParams:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError([Problem(source, f"is not TOML: {error}")]) from error
     problems: list[Problem] = []
+    no_longer_tunable(_taken_out(document))
     params = _decoded(SearchParams, document, "$", problems)
     problems += _unknown_moves(params.without)
     if problems:
@@ -63,6 +66,16 @@ def from_toml(text: str, source: str = "parameters") -> SearchParams:
 def as_toml(params: SearchParams) -> str:
     """Return the parameters as a TOML file that says what each of them is."""
     return "\n".join(_lines(params))
+
+
+def _taken_out(document: dict[str, Any]) -> Iterator[str]:
+    """Take former parameters out of a document, and yield their paths."""
+    for part, names in FORMER.items():
+        table = document.get(part) if part else document
+        if isinstance(table, dict):
+            for name in sorted(names.intersection(table)):
+                del table[name]
+                yield f"$.{part}.{name}" if part else f"$.{name}"
 
 
 def _unknown_moves(names: tuple[str, ...]) -> Iterator[Problem]:

@@ -21,8 +21,8 @@ _FIT_BLUR = 0.3
 """By how much chance blurs how well a job fits, in periods of a link, so that another try of ruin and recreate differs.
 """
 _LENGTH_WEIGHT, _WORK_WEIGHT = 3.0, 0.1
-"""Weights when fits are compared, against the load of a link, of a job's length there and of the load of GPUs. Slow GPUs
-are kept for jobs that they are fast enough for; loads of GPUs only break ties between sets of as many links."""
+"""Weights of a job's length there and of the load of GPUs when fits are compared, against the load of a link. Slow
+GPUs fit well, for the fast ones stay free; loads of GPUs only decide between sets that fit alike."""
 
 
 class InsertionPolicy(Protocol):
@@ -196,9 +196,7 @@ class BestFitPolicy:
             if all(link_us[link] + candidate_set.exchange <= self.period for link in candidate_set.alone.links):
                 full, work = self._full(placement, candidate_set)
                 whole = len(candidate_set.alone.links) * self.period - _LENGTH_WEIGHT * candidate_set.length
-                fitting.append(
-                    (whole - full + _WORK_WEIGHT * work + blur * self.rng.random(), number, candidate_set)
-                )
+                fitting.append((whole - full + _WORK_WEIGHT * work + blur * self.rng.random(), number, candidate_set))
                 emptiest.append((full + work, number, candidate_set))
         yield from islice(self._admitted(placement, index, fitting), _BEST)
         yield from islice(self._admitted(placement, index, emptiest), _BEST // 2)

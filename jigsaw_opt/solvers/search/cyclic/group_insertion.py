@@ -20,7 +20,7 @@ __all__ = ["DecomposedInsertion", "NoGood"]
 _TRIES = 30
 """Fruitless tries of ruin and recreate in a group, which has few jobs."""
 _JOINT_WORK = 0.015
-"""Deterministic seconds of CP-SAT for the wide jobs of a group: a model this small is solved in that time or in none."""
+"""Deterministic seconds of CP-SAT for the wide jobs of a group: so small a model is solved soon, or seldom."""
 _MOST_FAILED = 0.75
 """With more groups than this in which some jobs find no room, the period is given up: exchanges mend a few groups."""
 _SHARINGS = 40

@@ -33,8 +33,8 @@ from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_o
 __all__ = ["HierarchicalAssignment"]
 
 HOT, COLD = 0.1, 1e-5
-"""Temperatures at which any job may go anywhere, and at which nothing changes any more, in squared shares of the target.
-"""
+"""Temperatures at which any job may go anywhere, and at which nothing changes any more, as squared shares of the target
+load."""
 _STAGES, _STAGE_STEPS = 10, 500
 """Stages of the annealing of all jobs, and steps of a stage for each job. After each stage it is asked whether to stop.
 """
@@ -45,9 +45,9 @@ _REASSIGNMENTS = 40
 _PAIRS_AT_ONCE = 10
 """Pairs of groups that a thread reassigns in a call, so that starting threads costs little beside it."""
 _CROWD_WEIGHT = 0.01
-"""What a wide job too many in a group counts as, in loads: it only decides between assignments of nearly equal loads."""
+"""What a wide job too many in a group counts as, in loads: it only decides between nearly equal loads."""
 _SAMPLE = 64
-"""Server sets that are looked at when a job is first assigned; annealing follows, so the first one need not be best."""
+"""Server sets that are looked at when a job is first assigned: annealing follows, so this need not be the best one."""
 
 
 class HierarchicalAssignment:

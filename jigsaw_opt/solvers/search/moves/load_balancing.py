@@ -260,9 +260,7 @@ class LoadBalancer:
         """Return what the job adds to the excess of its GPUs, its links and itself."""
         target, placement = self.target_us, self.placement
         iterations = assignment.job.iterations
-        total = _LENGTH_WEIGHT * _over(
-            assignment.job.release_us + assignment.iteration_us * iterations, target
-        )
+        total = _LENGTH_WEIGHT * _over(assignment.job.release_us + assignment.iteration_us * iterations, target)
         for gpu, slot_us in zip(assignment.gpus, assignment.slot_us, strict=True):
             load = placement.gpu_us[gpu]
             total += _excess(load + slot_us * iterations, target) - _excess(load, target)

@@ -23,10 +23,10 @@ _VISITS, _STEPS = 5_000_000, 300
 _PROFILE_SHARE = 0.3
 """How often a job changes its level profile instead of its place, which has many more values."""
 _REACH = 0.1
-"""Mean distance to a place nearby, as a share of all jobs: far enough to pass jobs that it shares no GPU with."""
+"""Mean distance to a place nearby, as a share of all jobs: such a step leaves most of the order as it is."""
 _SLACK = 0.001
-"""What the objective of the first jobs may lose beyond all jobs before insertion is given up: the jobs that follow may
-win a little back, but seldom more."""
+"""What the objective of the first jobs may lose, beyond what all jobs may, before insertion is given up: the jobs that
+follow may win a little back."""
 _STEP_VISITS = 500
 """Fixed work of a step, as a number of operations that are tried in the same time."""
 

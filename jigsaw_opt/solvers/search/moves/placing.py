@@ -48,9 +48,7 @@ class Placing:
         if context.operations.objective == "weighted_completion":
             load = sum(max(demand.slot_us.values()) * demand.job.slots for demand in context.data.demands)
             least = load // len(context.data.layout.gpus)
-        return LoadBalancer(
-            context.data, self.rng, max(1, round(target * least)), self.rng.choice(_LINK_WEIGHTS)
-        )
+        return LoadBalancer(context.data, self.rng, max(1, round(target * least)), self.rng.choice(_LINK_WEIGHTS))
 
     def construct(self, balancer: LoadBalancer) -> bool:
         """Place all jobs in some order; return whether all found room."""

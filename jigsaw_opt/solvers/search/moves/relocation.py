@@ -77,9 +77,7 @@ class Relocation:
             if assignments is None:
                 self.balancer.undo(change[0])
                 continue
-            after = self.sequencing.anneal(
-                current, assignments, self._swaps, _REPAIR_TEMPERATURE, stop, limit
-            )
+            after = self.sequencing.anneal(current, assignments, self._swaps, _REPAIR_TEMPERATURE, stop, limit)
             if after.value > limit:
                 self.balancer.undo(change[0])
                 continue

@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, Sequenc
 
 __all__ = ["SequenceAnnealing"]
 
-_OPERATION = {"finite": 2e-8, "cyclic": 6e-8}
+_OPERATION = {"finite": 2e-8, "cyclic": 3 * 2e-8}
 """Deterministic seconds that an operation of a sequence counts as, by horizon: a cyclic pass takes about thrice as long
 for it."""
 _CYCLIC_SHARE = 4
