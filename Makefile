@@ -6,18 +6,23 @@
 # make gate   plans and bounds of sixty small solves against stored values; before a change of solvers lands
 # make faults hostile input, faults and limits: what docs/reliability.md promises, tried in ten minutes
 # make constraints  the newest versions that go together, into constraints.txt; installs what only this needs
+# make test-lowest  the fast tests of rooms without engines of their own, with the lowest versions that pyproject.toml admits
+# make dist   the source archive and the wheel, in out/dist
+# make release VERSION=0.3.0  sets version and date, commits, and makes the tag that the forge publishes
 # make peers  other solvers and ours on the set rack, side by side; installs what only this needs
 
 VENV ?= .venv
 CORE ?= .venv-core
+LOWEST ?= .venv-lowest
 # Where the extras make a difference; that every module of the other rooms loads without them is one of these tests.
 CORE_TESTS = tests/cli tests/executor tests/solvers tests/sweeps tests/views $(wildcard tests/test_*.py)
+LOWEST_TESTS = tests/checking tests/documents tests/formulations tests/planning tests/problem tests/routing tests/views
 PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO ?= server/demo
 OUT ?= out
 
-.PHONY: install demo docs test test-core bench gate faults constraints peers clean
+.PHONY: install demo docs test test-core test-lowest bench gate faults constraints dist release peers clean
 
 install: $(VENV)/.installed
 
@@ -58,6 +63,12 @@ $(CORE)/.installed: pyproject.toml constraints.txt
 test-core: $(CORE)/.installed
 	$(CORE)/bin/python -m pytest -n 2 -rs -m "not slow" $(CORE_TESTS)
 
+test-lowest: | $(BIN)/python
+	$(PIP) uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e '.[plot,fast,routing,test]'
+	$(LOWEST)/bin/python -m pytest -n 2 -m "not slow" $(LOWEST_TESTS)
+
 docs: $(VENV)/.demo
 	$(PIP) -e '.[docs]'
 	$(BIN)/python docs/site/build.py
@@ -78,12 +89,19 @@ faults: install
 
 # For every system and Python version that pyproject.toml admits, whichever this is run on.
 constraints: | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(PIP) uv
 	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --all-extras --no-header --no-annotate -o constraints.txt
+
+dist: | $(BIN)/python
+	$(PIP) build setuptools
+	$(BIN)/python -m build --no-isolation --outdir $(OUT)/dist
+
+release: | $(BIN)/python
+	$(BIN)/python .github/release.py cut $(VERSION)
 
 peers: install
 	$(PIP) -r benchmarks/peers/requirements.txt
 	$(BIN)/python benchmarks/peers/compare.py --set rack --time-limit 30 --threads 2 -o $(OUT)/peers-rack.jsonl
 
 clean:
-	rm -rf $(VENV) $(CORE) $(OUT) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CORE) $(LOWEST) $(OUT) .pytest_cache .mypy_cache .ruff_cache

@@ -1,10 +1,13 @@
-"""Tools of the repository, which no source archive has: the checks of a commit."""
+"""Tools of the repository, which no source archive has: the checks of a commit, the workflows, the release."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
+WORKFLOWS = {path.stem: yaml.load(path.read_text(), yaml.BaseLoader) for path in ROOT.glob(".github/workflows/*.yml")}
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
 
 
@@ -42,3 +46,115 @@ def test_subjects_of_commits_are_short(length: int, refused: bool) -> None:
     message = f"{'x' * length}\n\n{'y' * 300}\n"
     assert hook("subject")["stages"] == ["commit-msg"] and "--multiline" in hook("subject")["args"]
     assert bool(re.search(hook("subject")["entry"], message, re.MULTILINE | re.DOTALL)) is refused
+
+
+def tool(module: str, *arguments: str | Path) -> None:
+    pytest.importorskip(module, reason=f"{module} is not installed (extra dev)")
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("schema", "pattern"),
+    [
+        ("github-workflows", "workflows/*.yml"),
+        ("dependabot", "dependabot.yml"),
+        ("github-issue-forms", "ISSUE_TEMPLATE/[!c]*.yml"),
+        ("github-issue-config", "ISSUE_TEMPLATE/config.yml"),
+    ],
+)
+def test_files_for_the_forge_keep_its_schemas(schema: str, pattern: str) -> None:
+    files = sorted((ROOT / ".github").glob(pattern))
+    assert files
+    tool("check_jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
+
+
+def test_workflows_have_no_known_weakness() -> None:
+    """Permissions beyond need, credentials that stay, caches that others fill, text that becomes a command."""
+    zizmor = shutil.which("zizmor", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if zizmor is None:
+        pytest.skip("zizmor is not installed (extra dev)")
+    command = [zizmor, "--offline", "--quiet", "--no-progress", "."]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def steps() -> list[str]:
+    jobs = [job for workflow in WORKFLOWS.values() for job in workflow["jobs"].values()]
+    return [step["run"] for job in jobs for step in job.get("steps", []) if "run" in step]
+
+
+def test_workflows_run_what_is_there() -> None:
+    """Targets of the Makefile, the release's script, and nothing by a path that is gone."""
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    asked = {target for run in steps() for target in re.findall(r"^make ([\w-]+)", run, re.MULTILINE)}
+    assert asked and asked <= targets
+    scripts = {name for run in steps() for name in re.findall(r"python (\S+\.py)", run)}
+    assert scripts and all((ROOT / name).is_file() for name in scripts)
+
+
+def test_every_python_version_that_is_promised_is_tried() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [each.rsplit(" ", 1)[1] for each in project["classifiers"] if each.startswith("Programming Language")]
+    core = WORKFLOWS["tests"]["jobs"]["core"]
+    unpromised = set(re.findall(r"\d\.\d+", core["continue-on-error"]))
+    assert {each for each in named if "." in each} == set(core["strategy"]["matrix"]["python"]) - unpromised
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with what a release changes and reads."""
+    for name in ("jigsaw_opt/__init__.py", "CITATION.cff", "CHANGELOG.md", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "config", "user.name", "a")
+    git(tmp_path, "config", "user.email", "a@example.org")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "--message", "before")
+    return tmp_path
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, text=True, capture_output=True).stdout
+
+
+def release(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, str(ROOT / ".github" / "release.py"), *arguments]
+    done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_release_sets_version_and_date_everywhere_and_makes_the_tag(project: Path) -> None:
+    (project / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## [Unreleased]\n\n* New.\n\n## [0.1.0] - 2020-01-01\n\n* Old.\n"
+    )
+    git(project, "commit", "--quiet", "--all", "--message", "a change")
+    assert release(project, "cut", "98.7.6")[0] == 0
+    assert git(project, "tag", "--list").split() == ["v98.7.6"] and not git(project, "status", "--porcelain")
+    assert '__version__ = "98.7.6"' in (project / "jigsaw_opt" / "__init__.py").read_text()
+    citation = yaml.load((project / "CITATION.cff").read_text(), yaml.BaseLoader)
+    assert citation["version"] == "98.7.6"
+    heading = f"## [Unreleased]\n\n## [98.7.6] - {citation['date-released']}\n\n* New.\n"
+    assert heading in (project / "CHANGELOG.md").read_text()
+    assert release(project, "notes", "v98.7.6") == (0, "* New.\n", "")
+
+
+def test_a_release_names_all_that_is_amiss_and_changes_nothing(project: Path) -> None:
+    (project / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n")
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and ".git" not in path.parts}
+    code, _, problems = release(project, "cut", "0.0.1")
+    assert code == 1 and len(problems.splitlines()) == 3
+    assert "not above" in problems and "nothing under [Unreleased]" in problems and "commit first" in problems
+    assert before == {path: path.read_bytes() for path in before} and not git(project, "tag", "--list")
+
+
+@pytest.mark.parametrize(("tag", "owner", "code"), [("v9.9.9", "someone", 1), ("", "OWNER", 1), ("", "someone", 0)])
+def test_only_a_tag_of_the_version_with_a_named_owner_is_published(
+    project: Path, tag: str, owner: str, code: int
+) -> None:
+    settings = project / "pyproject.toml"
+    settings.write_text(re.sub('^owner = ".*"$', f'owner = "{owner}"', settings.read_text(), flags=re.MULTILINE))
+    version = re.findall('^__version__ = "(.+)"$', (project / "jigsaw_opt" / "__init__.py").read_text(), re.MULTILINE)
+    assert release(project, "ready", tag or f"v{version[0]}")[0] == code
