@@ -59,7 +59,13 @@ GPU_TYPES: Mapping[str, GpuType] = {
     "t4": GpuType(65 * 10**12, 300 * 10**9, 16 * 10**9, 16 * 10**9),
     "mi300x": GpuType(1307 * 10**12, 5300 * 10**9, 192 * 10**9, 448 * 10**9),
 }
-"""Makers' figures, without sparsity; docs/instances.md names the variant and the data sheet of each."""
+"""Makers' figures, without sparsity; docs/instances.md names the variant of each.
+
+They stand in the data sheets *NVIDIA V100 Tensor Core GPU*, *NVIDIA A100 Tensor Core GPU*, *NVIDIA H100 Tensor Core
+GPU*, *NVIDIA H200 Tensor Core GPU*, *NVIDIA DGX B200* (an eighth of its figures), *NVIDIA L40S*, *NVIDIA T4 Tensor Core
+GPU* and *AMD Instinct MI300X Accelerator*. The fabric is one direction of NVLink, of seven links of Infinity Fabric
+(``mi300x``), or of a slot of PCI Express.
+"""
 
 
 def type_name(text: str) -> str:
