@@ -34,9 +34,9 @@ def section(heading: str) -> str:
     return found[1].strip() if found else ""
 
 
-def unnamed() -> bool:
-    """Tell whether the owner in pyproject.toml is still the placeholder."""
-    return bool(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["jigsaw_opt"]["owner"] == "OWNER")
+def owner() -> str:
+    """Return the owner that pyproject.toml names, ``OWNER`` until somebody does."""
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["jigsaw_opt"]["owner"])
 
 
 def replace(path: Path, pattern: str, text: str) -> None:
@@ -71,7 +71,7 @@ def cut(version: str) -> None:
     git("commit", "--quiet", "--all", "--message", f"Release {version}")
     git("tag", "--annotate", f"v{version}", "--message", f"Release {version}")
     print(f"made the tag v{version}; to publish: git push --follow-tags")
-    if unnamed():
+    if owner() == "OWNER":
         print("the workflow will refuse it: name the owner in pyproject.toml (tool.jigsaw_opt)", file=sys.stderr)
 
 
@@ -81,13 +81,14 @@ def ready(tag: str) -> None:
         sys.exit(f"the tag {tag} is not of the version {current()}")
     if not section(current()):
         sys.exit(f"the changelog has no section of {current()}")
-    if unnamed():
+    if owner() == "OWNER":
         sys.exit("name the owner in pyproject.toml (tool.jigsaw_opt)")
 
 
 def notes(tag: str) -> None:
-    """Print the section of the changelog."""
-    print(section(tag.removeprefix("v")))
+    """Print the section of the changelog, with addresses at this tag in place of paths."""
+    files = f"https://github.com/{owner()}/jigsaw_opt/blob/{tag}/"
+    print(re.sub(r"(?<=\]\()(?!https?:|#)", files, section(tag.removeprefix("v"))))
 
 
 if __name__ == "__main__":

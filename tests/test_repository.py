@@ -128,7 +128,7 @@ def release(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 def test_a_release_sets_version_and_date_everywhere_and_makes_the_tag(project: Path) -> None:
     (project / "CHANGELOG.md").write_text(
-        "# Changelog\n\n## [Unreleased]\n\n* New.\n\n## [0.1.0] - 2020-01-01\n\n* Old.\n"
+        "# Changelog\n\n## [Unreleased]\n\n* [New](docs/a.md).\n\n## [0.1.0] - 2020-01-01\n\n* Old.\n"
     )
     git(project, "commit", "--quiet", "--all", "--message", "a change")
     assert release(project, "cut", "98.7.6")[0] == 0
@@ -136,9 +136,10 @@ def test_a_release_sets_version_and_date_everywhere_and_makes_the_tag(project: P
     assert '__version__ = "98.7.6"' in (project / "jigsaw_opt" / "__init__.py").read_text()
     citation = yaml.load((project / "CITATION.cff").read_text(), yaml.BaseLoader)
     assert citation["version"] == "98.7.6"
-    heading = f"## [Unreleased]\n\n## [98.7.6] - {citation['date-released']}\n\n* New.\n"
+    heading = f"## [Unreleased]\n\n## [98.7.6] - {citation['date-released']}\n\n* [New](docs/a.md).\n"
     assert heading in (project / "CHANGELOG.md").read_text()
-    assert release(project, "notes", "v98.7.6") == (0, "* New.\n", "")
+    code, printed, _ = release(project, "notes", "v98.7.6")
+    assert code == 0 and re.fullmatch(r"\* \[New\]\(https://\S+/jigsaw_opt/blob/v98\.7\.6/docs/a\.md\)\.\n", printed)
 
 
 def test_a_release_names_all_that_is_amiss_and_changes_nothing(project: Path) -> None:
