@@ -7,6 +7,7 @@ from statistics import median
 
 import pytest
 
+from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256
 from jigsaw_opt.instances import families, generate, sets
 from jigsaw_opt.instances.crowded import crowded, shortened
@@ -101,7 +102,9 @@ def test_the_load_is_what_bounds(instances: list[Instance]) -> None:
 
 @pytest.mark.parametrize("seed", [seed for seed in SEEDS if gpus(seed) <= 32][:9])
 def test_greedy_finds_a_plan_in_the_memory_that_there_is(seed: int) -> None:
-    assert solve(generate("crowded", seed), "greedy", Options(threads=1)).plan is not None
+    instance = generate("crowded", seed)
+    plan = solve(instance, "greedy", Options(threads=1)).plan
+    assert plan is not None and check(instance, plan) == ()
 
 
 def test_same_seed_and_size_same_instance() -> None:

@@ -14,7 +14,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Operations, Segment, Server, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
+from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
@@ -155,12 +155,13 @@ def test_one_thread_has_a_plan_before_it_proves_anything(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_cancelled_before_it_begins_it_has_no_plan_and_an_honest_bound(workers: int) -> None:
+def test_cancelled_before_it_begins_it_has_its_first_plan_and_the_instant_bound(workers: int) -> None:
     options = Options(threads=workers)
     options.cancel.set()
-    result = solve(load("server/weighted"), "portfolio", options)
-    assert result.stopped_by is StoppedBy.INTERRUPT
-    assert result.bound > 0
+    instance = load("server/weighted")
+    result = solve(instance, "portfolio", options)
+    assert result.stopped_by is StoppedBy.INTERRUPT and result.status is Status.FEASIBLE
+    assert result.bound == lower_bound(compile_instance(instance)).value
 
 
 @pytest.mark.parametrize("workers", [1, 2])
