@@ -1,6 +1,7 @@
 # make demo   make a small environment, solve a bundled instance, show the timeline and the proof
 # make test   lint, types and tests
 # make test-core  the tests of the rooms that use extras once more without them, but for the slow ones
+# make coverage  what share of each room the tests reach; COVERED=tests/checking limits it to some tests
 # make docs   the site of the documentation, in out/site/html; installs what only this needs
 # make bench  the measured comparisons of benchmarks/
 # make gate   plans and bounds of sixty small solves against stored values; before a change of solvers lands
@@ -21,8 +22,9 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO ?= server/demo
 OUT ?= out
+COVERED ?= tests
 
-.PHONY: install demo docs test test-core test-lowest bench gate faults constraints dist release peers clean
+.PHONY: install demo docs test test-core coverage test-lowest bench gate faults constraints dist release peers clean
 
 install: $(VENV)/.installed
 
@@ -68,6 +70,11 @@ test-lowest: | $(BIN)/python
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e '.[plot,fast,routing,test]'
 	$(LOWEST)/bin/python -m pytest -n 2 -m "not slow" $(LOWEST_TESTS)
+
+# Measures and fails nothing. Lines that run only in child processes or in compiled functions are not counted.
+coverage: install
+	-$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report= $(COVERED)
+	$(BIN)/python tests/coverage_by_room.py
 
 docs: $(VENV)/.demo
 	$(PIP) -e '.[docs]'
