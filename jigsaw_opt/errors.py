@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from numbers import Number
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 __all__ = [
+    "CODES",
     "CheckFailedError",
+    "Code",
     "EngineDiedError",
     "InfeasibleError",
     "InvalidInputError",
@@ -42,6 +44,84 @@ _GIVERS = {
 _SPELLING: ContextVar[Callable[[str, object], str] | None] = ContextVar("spelling of arguments", default=None)
 
 
+Code = Literal[
+    "ambiguous",
+    "broken-rule",
+    "contradiction",
+    "cycle",
+    "damaged",
+    "does-not-fit",
+    "duplicate-field",
+    "duplicate-name",
+    "empty",
+    "failed",
+    "invalid",
+    "malformed",
+    "mismatch",
+    "missing-field",
+    "missing-option",
+    "not-allowed",
+    "not-json",
+    "not-text",
+    "not-together",
+    "out-of-range",
+    "outdated",
+    "too-deep",
+    "too-large",
+    "too-many-problems",
+    "unknown-field",
+    "unknown-format",
+    "unknown-name",
+    "unknown-option",
+    "unknown-value",
+    "unreadable",
+    "unsupported",
+    "unwritable",
+    "wrong-count",
+    "wrong-order",
+    "wrong-type",
+]
+"""A kind of problem. Sentences may change; the code of a problem stays, so programs compare codes."""
+CODES: dict[Code, str] = {
+    "ambiguous": "several things could be meant, and one is needed",
+    "broken-rule": "a plan breaks a rule of the specification, or what has begun can no longer be kept",
+    "contradiction": "two values of one input exclude each other",
+    "cycle": "things wait for each other, or are part of each other, in a circle",
+    "damaged": "a file is not as it was written",
+    "does-not-fit": "more memory, GPUs or other resources are needed than there are",
+    "duplicate-field": "a key stands twice in one object",
+    "duplicate-name": "the same thing stands there twice",
+    "empty": "something is needed, and there is nothing",
+    "failed": "foreign code or an engine refused what it was given",
+    "invalid": "anything else; also the default for problems that plug-ins report",
+    "malformed": "a text breaks the grammar of its format, other than that of JSON",
+    "mismatch": "two inputs, or two parts of one, do not belong together",
+    "missing-field": "a key or a column is missing",
+    "missing-option": "an argument is missing, or needs another one beside it",
+    "not-allowed": "it would run code, or change something, that was not asked for",
+    "not-json": "a text is not the JSON document that is expected",
+    "not-text": "bytes are not UTF-8, or a text is not Unicode",
+    "not-together": "two arguments exclude each other",
+    "out-of-range": "a number is too small, too large or not finite",
+    "outdated": "it belongs to an earlier version and is no longer taken",
+    "too-deep": "values are nested too deeply",
+    "too-large": "there are more bytes, lines, values or digits than are taken",
+    "too-many-problems": "the list of problems ends here, and the input may have more",
+    "unknown-field": "a key or a column has no meaning",
+    "unknown-format": "a file is of no format that is read here",
+    "unknown-name": "nothing has this name",
+    "unknown-option": "there is no argument of this name",
+    "unknown-value": "a word is none of those that may stand there",
+    "unreadable": "a file cannot be read or unpacked",
+    "unsupported": "it is right, but what was asked for does not take it",
+    "unwritable": "a file or folder cannot be written",
+    "wrong-count": "there are too few or too many items",
+    "wrong-order": "values or events do not follow each other as they must",
+    "wrong-type": "a value is of another type than the one needed",
+}
+"""What each code means."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong with an input.
@@ -54,11 +134,14 @@ class Problem:
         What is wrong, in the user's terms.
     hint
         What would put it right; empty where nothing certain can be said.
+    code
+        Its kind, one of `CODES`; it stays the same when the message is improved.
     """
 
     path: str
     message: str
     hint: str = ""
+    code: Code = "invalid"
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" + (f" ({self.hint})" if self.hint else "")
@@ -71,12 +154,33 @@ class JigsawError(Exception):
 
 
 class UsageError(JigsawError):
-    """The call does not make sense: an unknown solver, an option out of range; its arguments are what is wrong."""
+    """The call does not make sense: an unknown solver, an option out of range.
+
+    Parameters
+    ----------
+    *told
+        What is wrong: sentences, or problems whose path is the name of the argument.
+    code, path
+        Kind of the sentences, and the name of the argument or the thing that they are about; empty for none.
+
+    Attributes
+    ----------
+    problems : tuple of Problem
+        One for each of `told`.
+    """
 
     exit_code = 2
 
+    def __init__(self, *told: str | Problem, code: Code = "invalid", path: str = "") -> None:
+        super().__init__(*map(str, told))
+        self.problems = tuple(one if isinstance(one, Problem) else Problem(path, one, code=code) for one in told)
+
     def __str__(self) -> str:
-        return "\n  ".join(map(str, self.args))
+        return "\n  ".join(self.args)
+
+    def problems_of(self, where: str) -> list[Problem]:
+        """Return its problems as those of an input or an option; their messages name the arguments."""
+        return [Problem(where, told, code=it.code) for told, it in zip(self.args, self.problems, strict=True)]
 
 
 class InvalidInputError(JigsawError):
@@ -208,7 +312,7 @@ class Problems:
                 within = problem.path.startswith("$")
                 self._of_inputs[replace(problem, path=f"{where} {problem.path}") if within else problem] = None
         except UsageError as error:
-            self._of_calls.update((Problem(where, str(message)), None) for message in error.args)
+            self._of_calls.update((problem, None) for problem in error.problems_of(where))
 
     def include(self, other: Problems) -> None:
         """Keep what another has kept, too."""
@@ -226,7 +330,7 @@ class Problems:
         if self._of_inputs:
             raise InvalidInputError([*self._of_calls, *self._of_inputs])
         if self._of_calls:
-            raise UsageError(*map(str, self._of_calls))
+            raise UsageError(*self._of_calls)
 
 
 def argument(name: str, value: object = None) -> str:
@@ -272,7 +376,7 @@ def require_a(kinds: type | tuple[type, ...], given: object) -> None:
     """
     if not isinstance(given, kinds):
         names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
-        raise UsageError(f"{kind_of(given)} is no {' or '.join(names)}; {_GIVERS[names[0]]}")
+        raise UsageError(f"{kind_of(given)} is no {' or '.join(names)}; {_GIVERS[names[0]]}", code="wrong-type")
 
 
 def kind_of(given: object) -> str:

@@ -118,7 +118,9 @@ def _seeds(text: str | None) -> Sequence[int] | None:
 
 def _limit_s(seconds: float | None) -> float:
     if seconds is not None and not seconds > 0:
-        raise UsageError(f"--time-limit is a number of seconds above 0, not {seconds}")
+        raise UsageError(
+            f"--time-limit is a number of seconds above 0, not {seconds}", code="out-of-range", path="--time-limit"
+        )
     return math.inf if seconds is None else seconds
 
 

@@ -72,7 +72,7 @@ def _with_objectives(problems: Problems, text: str | None, entries: list[Entry])
     kept = [entry for entry in entries if entry.instance.objective in wanted]
     with problems.of("--objectives"):
         if entries and wanted and not kept:
-            raise UsageError(f"none of the instances has the objective {' or '.join(wanted)}")
+            raise UsageError(f"none of the instances has the objective {' or '.join(wanted)}", code="empty")
     return kept
 
 
@@ -80,7 +80,9 @@ def _objective(text: str) -> str:
     from jigsaw_opt.problem.instance import Objective
 
     if text not in get_args(Objective):
-        raise UsageError(f"no objective {text!r}; {nearest(text, get_args(Objective))}")
+        raise UsageError(
+            f"no objective {text!r}; {nearest(text, get_args(Objective))}", code="unknown-value", path="--objective"
+        )
     return text
 
 
@@ -96,7 +98,7 @@ def _seed(text: str) -> int:
     try:
         seed = int(text)
     except ValueError as error:
-        raise UsageError(f"a seed is a whole number, not {text!r}") from error
+        raise UsageError(f"a seed is a whole number, not {text!r}", code="malformed", path="--seeds") from error
     return Options(seed=seed).seed
 
 
@@ -112,7 +114,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not (isfinite(seconds) and seconds >= 0):
-        raise UsageError(f"a time limit is a number of seconds, not {text!r}")
+        raise UsageError(f"a time limit is a number of seconds, not {text!r}", code="malformed", path="--time-limits")
     return seconds
 
 
@@ -130,7 +132,9 @@ def _entries(source: str) -> list[Entry]:
         return [Entry(source, name, load(name)) for name in names(source)]
     hint = suggestion(source, sets())
     if hint and source.isalpha():  # as names of sets are, and no others
-        raise InvalidInputError([Problem(source, "there is no such file, set, instance or family", hint)])
+        raise InvalidInputError(
+            [Problem(source, "there is no such file, set, instance or family", hint, code="unknown-name")]
+        )
     group = source.partition(":")[0].partition("/")[0]
     return [Entry(group, source, instance_from(source))]
 

@@ -156,9 +156,13 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.gpu_type = type_name(arguments.gpu_type)
     for name in (*_COUNTS, *(each for each in (*_ESTIMATE, "state_factor") if getattr(arguments, each) is not None)):
         if getattr(arguments, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}", code="out-of-range"
+            )
     if arguments.latency_us < 0:
-        raise UsageError(f"--latency-us is at least 0, not {arguments.latency_us}")
+        raise UsageError(
+            f"--latency-us is at least 0, not {arguments.latency_us}", code="out-of-range", path="--latency-us"
+        )
     _check_options(arguments)
     if arguments.to == "layers":
         emit(encode_layers(_layers(arguments)), arguments.output)
@@ -211,7 +215,10 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
     for path in arguments.profiles:
         name = path.name.split(".")[0]
         if name in models:
-            raise UsageError(f"two profiles are called {name!r}; each file is one job and needs a name of its own")
+            raise UsageError(
+                f"two profiles are called {name!r}; each file is one job and needs a name of its own",
+                code="duplicate-name",
+            )
         try:
             with _reading(path, arguments.format) as data:
                 models[name] = _read(data, str(path), arguments)
@@ -296,7 +303,9 @@ def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
         return read_kineto(data, gpu_type, tell=note, **_stated(arguments), **common)
     if arguments.format == "huggingface":
         if segments < 1:
-            raise UsageError(f"a model needs at least 1 segment, not {segments}")
+            raise UsageError(
+                f"a model needs at least 1 segment, not {segments}", code="out-of-range", path="--segments"
+            )
         return read_model(
             data, {gpu_type: _gpu(arguments)}, arguments.batch, tokens=arguments.tokens, tell=note, **common
         )
@@ -315,7 +324,9 @@ def _gpu(arguments: argparse.Namespace) -> GpuType:
     if gpu is None and (peak is None or bandwidth is None):
         known = ", ".join(GPU_TYPES)
         raise UsageError(
-            f"no data sheet of {arguments.gpu_type!r}, but of {known}: give --peak-flops, --memory-bandwidth"
+            f"no data sheet of {arguments.gpu_type!r}, but of {known}: give --peak-flops, --memory-bandwidth",
+            code="unknown-name",
+            path="--gpu-type",
         )
     gpu = gpu or GpuType(peak, bandwidth, arguments.gpu_memory, arguments.fabric_bandwidth)
     given = {"peak_flops": peak, "memory_bandwidth": bandwidth, "efficiency": arguments.efficiency}
@@ -330,6 +341,6 @@ def _sizes(option: str, words: Sequence[str]) -> dict[str, int]:
     for word in words:
         name, _, size = word.rpartition("=")
         if not name or name in stated or not size.isascii() or not size.isdecimal() or len(size) > _LONGEST:
-            raise UsageError(f"--{option} takes LAYER=BYTES, each layer once; not {word!r}")
+            raise UsageError(f"--{option} takes LAYER=BYTES, each layer once; not {word!r}", code="malformed")
         stated[name] = int(size)
     return stated

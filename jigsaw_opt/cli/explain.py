@@ -42,13 +42,17 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.instance)
     require_output(arguments.output, arguments.instance, arguments.plan)
     if arguments.output is not None and arguments.job is None:
-        raise UsageError("-o draws the critical chain of a job of a plan, which is missing")
+        raise UsageError(
+            "-o draws the critical chain of a job of a plan, which is missing", code="missing-option", path="-o"
+        )
     if folder.is_dir():
         if arguments.job is not None:
-            raise UsageError(f"{folder} is the folder of a simulation, of which one job is asked for at most")
+            raise UsageError(
+                f"{folder} is the folder of a simulation, of which one job is asked for at most", code="wrong-count"
+            )
         return _of_simulation(folder, arguments.plan, arguments.json)
     if arguments.plan is None:
-        raise UsageError(f"a plan is missing; {folder} is no folder of a simulation")
+        raise UsageError(f"a plan is missing; {folder} is no folder of a simulation", code="missing-option")
     return _of_plan(arguments)
 
 
@@ -63,7 +67,9 @@ def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
         names = [it.job for it in times]
         if job not in names:
             raise UsageError(
-                f"no job {job!r} has ended in {folder}", suggestion(job, names) or f"ended: {named(names)}"
+                f"no job {job!r} has ended in {folder}",
+                suggestion(job, names) or f"ended: {named(names)}",
+                code="unknown-name",
             )
         times = [times[names.index(job)]]
     if as_json:

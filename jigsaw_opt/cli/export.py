@@ -89,14 +89,22 @@ def run(arguments: argparse.Namespace) -> int:
     require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay, arguments.read_solution)
     planned = ("perfetto", *_PIPELINES)
     if arguments.to in planned and arguments.plan is None:
-        raise UsageError(f"{arguments.to} needs a plan: jigsaw export INSTANCE PLAN --to {arguments.to} -o FILE")
+        raise UsageError(
+            f"{arguments.to} needs a plan: jigsaw export INSTANCE PLAN --to {arguments.to} -o FILE",
+            code="missing-option",
+            path="--to",
+        )
     if arguments.to not in planned and arguments.plan is not None:
-        raise UsageError(f"a plan goes with {_formats(planned)} only")
+        raise UsageError(f"a plan goes with {_formats(planned)} only", code="not-together", path="--to")
     for option, formats in _ONLY.items():
         if getattr(arguments, option) is not None and arguments.to not in formats:
-            raise UsageError(f"--{option.replace('_', '-')} goes with {_formats(formats)} only")
+            raise UsageError(f"--{option.replace('_', '-')} goes with {_formats(formats)} only", code="not-together")
     if arguments.to in _OF_STAGES and arguments.partition is None:
-        raise UsageError(f"{arguments.to} has the modules of each stage: give the partition, --partition FILE")
+        raise UsageError(
+            f"{arguments.to} has the modules of each stage: give the partition, --partition FILE",
+            code="missing-option",
+            path="--partition",
+        )
     makers: dict[str | None, Callable[[argparse.Namespace], bytes]] = {
         "perfetto": _trace,
         "mps": _program,
@@ -173,7 +181,11 @@ def _torchtitan(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.planning.pipeline.torchtitan import KNOWN_TORCHTITAN, torchtitan_configuration, torchtitan_names
 
     if arguments.output is None or arguments.output.suffix in ("", ".csv"):
-        raise UsageError("torchtitan writes a configuration, and a schedule beside it: give -o FILE.toml")
+        raise UsageError(
+            "torchtitan writes a configuration, and a schedule beside it: give -o FILE.toml",
+            code="missing-option",
+            path="-o",
+        )
     csv = arguments.output.with_suffix(".csv")
     require_output(csv, arguments.instance, arguments.plan, arguments.partition, arguments.layers)
     instance, plan = checked_plan(arguments.instance, arguments.plan)
@@ -224,7 +236,11 @@ def _kinds(text: str | None) -> list[tuple[str, str]]:
     for word in [] if text is None else text.split(","):
         pattern, _, kind = word.strip().rpartition("=")
         if not pattern:
-            raise UsageError(f"--layout-of takes PATTERN=KIND, as in 'blocks.*=t,head=L', not {word!r}")
+            raise UsageError(
+                f"--layout-of takes PATTERN=KIND, as in 'blocks.*=t,head=L', not {word!r}",
+                code="malformed",
+                path="--layout-of",
+            )
         found.append((pattern, kind))
     return found
 

@@ -116,22 +116,25 @@ def _kinds(text: str) -> list[PartKind]:
     unknown = [name for name in names if name not in KINDS]
     if unknown:
         raise InvalidInputError(
-            Problem("--kinds", f'there is no kind "{name}"', nearest(name, KINDS)) for name in unknown
+            Problem("--kinds", f'there is no kind "{name}"', nearest(name, KINDS), code="unknown-value")
+            for name in unknown
         )
     return [kind for kind in KINDS if kind in names]
 
 
 def _require_moment(moment: int | None) -> None:
     if moment is not None and moment < 0:
-        raise InvalidInputError([Problem("--at", f"must be at least 0; is {moment}")])
+        raise InvalidInputError([Problem("--at", f"must be at least 0; is {moment}", code="out-of-range")])
 
 
 def _require_limit(arguments: argparse.Namespace) -> None:
     limit = arguments.time_limit
     if limit is not None and not arguments.repair:
-        raise InvalidInputError([Problem("--time-limit", "is a limit of --repair, which is not asked for")])
+        raise InvalidInputError(
+            [Problem("--time-limit", "is a limit of --repair, which is not asked for", code="missing-option")]
+        )
     if limit is not None and not limit >= 0:
-        raise InvalidInputError([Problem("--time-limit", f"must be at least 0; is {limit}")])
+        raise InvalidInputError([Problem("--time-limit", f"must be at least 0; is {limit}", code="out-of-range")])
 
 
 def _found(

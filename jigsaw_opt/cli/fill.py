@@ -65,7 +65,11 @@ def _filled(arguments: argparse.Namespace) -> FillResult:
     try:
         slowdown = Fraction(arguments.slowdown)
     except (ValueError, ZeroDivisionError):
-        raise UsageError(f"--slowdown is a number of at least 1, as in 1.1, not {arguments.slowdown!r}") from None
+        raise UsageError(
+            f"--slowdown is a number of at least 1, as in 1.1, not {arguments.slowdown!r}",
+            code="out-of-range",
+            path="--slowdown",
+        ) from None
     names = [name.strip() for group in arguments.foreground for name in group.split(",")]
     return fill(instance_from(arguments.instance), names, effort(arguments), slowdown=slowdown)
 

@@ -86,7 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.simulation.own_jobs import own_instance
 
     if arguments.json and arguments.output is None:
-        raise UsageError("--json prints what was assumed, so the instance goes to a file: -o")
+        raise UsageError(
+            "--json prints what was assumed, so the instance goes to a file: -o", code="missing-option", path="--json"
+        )
     files = [word.partition("=")[2] for word in arguments.profile]
     require_output(arguments.output, arguments.jobs, arguments.link, *files)
     _ask(arguments)
@@ -118,7 +120,9 @@ def _ask(arguments: argparse.Namespace) -> None:
     if arguments.job or arguments.jobs:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("no jobs: give --job NAME:MODEL:WORKERS:ITERATIONS, or --jobs FILE")
+        raise UsageError(
+            "no jobs: give --job NAME:MODEL:WORKERS:ITERATIONS, or --jobs FILE", code="missing-option", path="--job"
+        )
     if arguments.cluster is None:
         arguments.cluster = answer(f"cluster, SERVERSxGPUS:TYPE [{_CLUSTER}]: ") or None
     known = ", ".join((*ARCHITECTURES, *(word.partition("=")[0] for word in arguments.profile)))
@@ -172,19 +176,19 @@ def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Prob
     for name in measured:
         if name not in models:
             has = f"they have {named([*dict.fromkeys(models)])}"
-            yield Problem("--profile", f"no job has the model {name!r}", has)
+            yield Problem("--profile", f"no job has the model {name!r}", has, code="unknown-name")
 
 
 def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read | None:
     """Return the value that is read; where it is wrong, add the problem and return None."""
-    from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+    from jigsaw_opt.errors import InvalidInputError, UsageError
 
     try:
         return read()
     except InvalidInputError as error:
         problems.extend(error.problems)
     except UsageError as error:
-        problems.extend(Problem(where, str(message)) for message in error.args)
+        problems.extend(error.problems_of(where))
     return None
 
 
@@ -254,7 +258,7 @@ def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
 
     name, _, file = word.partition("=")
     if not name or not file or name in known:
-        raise UsageError(f"a profile is NAME=FILE, each name once, not {word!r}")
+        raise UsageError(f"a profile is NAME=FILE, each name once, not {word!r}", code="malformed", path="--profile")
     tree = parsed(read_file(file), readable(file), _require_object)
     return {name: tree}
 
@@ -272,15 +276,20 @@ def _link(file: str) -> tuple[int, int]:
 def _require_link(tree: Any, report: Report) -> None:
     found = tree.get("all_reduce") if isinstance(tree, dict) else None
     if not isinstance(found, dict):
-        report.add("$", "holds no measured all-reduces", "jigsaw profile --all-reduce N --json > FILE writes them")
+        report.add(
+            "$",
+            "holds no measured all-reduces",
+            "jigsaw profile --all-reduce N --json > FILE writes them",
+            code="missing-field",
+        )
         return
     bandwidth, latency_us = found.get("bandwidth"), found.get("latency_us")
     if not isinstance(bandwidth, int) or not 1 <= bandwidth < 2**53:
-        report.add("$.all_reduce.bandwidth", f"must be an integer of at least 1; is {bandwidth!r}")
+        report.add("$.all_reduce.bandwidth", f"must be an integer of at least 1; is {bandwidth!r}", code="out-of-range")
     if isinstance(latency_us, bool) or not isinstance(latency_us, int | float) or not 0 <= latency_us < 2**53:
-        report.add("$.all_reduce.latency_us", f"must be a number of at least 0; is {latency_us!r}")
+        report.add("$.all_reduce.latency_us", f"must be a number of at least 0; is {latency_us!r}", code="out-of-range")
 
 
 def _require_object(tree: Any, report: Report) -> None:
     if not isinstance(tree, dict):
-        report.add("$", "a measured model is an object")
+        report.add("$", "a measured model is an object", code="wrong-type")

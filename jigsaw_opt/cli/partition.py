@@ -129,11 +129,11 @@ def _run_piper(arguments: argparse.Namespace, data: bytes) -> int:
     require_none(arguments, "a workload of Piper has --devices", "machines", "non_contiguous", "gpu_type")
     rates = [None] if arguments.bandwidth is None else _positive("--bandwidth", arguments.bandwidth)
     if len(rates) > 1:
-        raise UsageError("a workload of Piper has one --bandwidth")
+        raise UsageError("a workload of Piper has one --bandwidth", code="wrong-count", path="--bandwidth")
     for name in ("devices", "micro_batches", "memory"):
         value = getattr(arguments, name)
         if value is not None and not 1 <= value < 2**53:
-            raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {value}")
+            raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {value}", code="out-of-range")
     own = {
         "devices": arguments.devices,
         "micro_batches": arguments.micro_batches,
@@ -203,13 +203,15 @@ def _levels(arguments: argparse.Namespace) -> list[Level]:
     from jigsaw_opt.planning.partition import Level
 
     if arguments.machines is None or arguments.bandwidth is None:
-        raise UsageError("a profile of layers needs --machines and --bandwidth")
+        raise UsageError("a profile of layers needs --machines and --bandwidth", code="missing-option")
     machines = _positive("--machines", arguments.machines)
     rates = _positive("--bandwidth", arguments.bandwidth)
     if len(machines) != len(rates):
-        raise UsageError(f"--machines has {len(machines)} levels and --bandwidth {len(rates)}")
+        raise UsageError(
+            f"--machines has {len(machines)} levels and --bandwidth {len(rates)}", code="wrong-count", path="--machines"
+        )
     if arguments.memory is not None and arguments.memory < 1:
-        raise UsageError(f"--memory is at least 1, not {arguments.memory}")
+        raise UsageError(f"--memory is at least 1, not {arguments.memory}", code="out-of-range", path="--memory")
     return [Level(count, rate) for count, rate in zip(machines, rates, strict=True)]
 
 
@@ -219,7 +221,7 @@ def _positive(option: str, text: str) -> list[int]:
 
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part) < 2**53 for part in parts):
-        raise UsageError(f"{option} is a list of whole numbers above 0, as in 8,2, not {text!r}")
+        raise UsageError(f"{option} is a list of whole numbers above 0, as in 8,2, not {text!r}", code="malformed")
     return [int(part) for part in parts]
 
 

@@ -129,17 +129,29 @@ def _require_job(arguments: argparse.Namespace) -> None:
     if arguments.into is None:
         of_type = arguments.gpu_type is not None and arguments.stages is None
         if of_type or arguments.iterations != 1 or arguments.weight != 1:
-            raise UsageError("--gpu-type, --iterations and --weight are for --into")
+            raise UsageError(
+                "--gpu-type, --iterations and --weight are for --into", code="missing-option", path="--into"
+            )
         if arguments.transfer_bytes is not None:
-            raise UsageError("--transfer-bytes is for --into; alone, a pipeline has delays: --transfer-us")
+            raise UsageError(
+                "--transfer-bytes is for --into; alone, a pipeline has delays: --transfer-us",
+                code="missing-option",
+                path="--transfer-bytes",
+            )
         return
     if arguments.schedule in ("async", "search"):
-        raise UsageError(f"with --into, `jigsaw solve` finds the order; leave out --schedule {arguments.schedule}")
+        raise UsageError(
+            f"with --into, `jigsaw solve` finds the order; leave out --schedule {arguments.schedule}",
+            code="not-together",
+            path="--schedule",
+        )
     for name in ("plan", "horizon", "memory"):
         if getattr(arguments, name) is not None:
-            raise UsageError(f"the instance has horizon and memory, and no plan yet; leave out --{name}")
+            raise UsageError(
+                f"the instance has horizon and memory, and no plan yet; leave out --{name}", code="not-together"
+            )
     if arguments.output is None:
-        raise UsageError("--into writes an instance: give -o FILE")
+        raise UsageError("--into writes an instance: give -o FILE", code="missing-option", path="-o")
 
 
 def _partition(arguments: argparse.Namespace) -> Partition | None:
@@ -151,10 +163,10 @@ def _partition(arguments: argparse.Namespace) -> Partition | None:
     given = [f"--{name.replace('_', '-')}" for name in LISTS if getattr(arguments, name) is not None]
     if arguments.partition is None:
         if arguments.forward_us is None or arguments.backward_us is None:
-            raise UsageError("give a partition, or --forward-us and --backward-us")
+            raise UsageError("give a partition, or --forward-us and --backward-us", code="missing-option")
         return None
     if given:
-        raise UsageError(f"a partition has costs of its own; leave out {', '.join(given)}")
+        raise UsageError(f"a partition has costs of its own; leave out {', '.join(given)}", code="not-together")
     path = "/dev/stdin" if arguments.partition == "-" else arguments.partition
     return decode_partition(read_file(path), source=arguments.partition)
 
@@ -167,16 +179,25 @@ def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> Pipeline
     gpus = stages if arguments.gpus is None else arguments.gpus
     batches, *more = (4 * stages,) if arguments.micro_batches is None else arguments.micro_batches
     if more:
-        raise UsageError("only with --stages is there a choice of micro-batches; give one number")
+        raise UsageError(
+            "only with --stages is there a choice of micro-batches; give one number",
+            code="missing-option",
+            path="--micro-batches",
+        )
     if batches < 1 or gpus < 1 or stages % gpus:
-        raise UsageError(f"{stages} stages on {gpus} GPUs with {batches} micro-batches: each GPU has as many stages")
+        raise UsageError(
+            f"{stages} stages on {gpus} GPUs with {batches} micro-batches: each GPU has as many stages",
+            code="contradiction",
+        )
     chunks, schedule = stages // gpus, arguments.schedule
     if schedule == "v-half" and chunks != 2:
-        raise UsageError("v-half has two stages a GPU: give twice as many stages as --gpus")
+        raise UsageError(
+            "v-half has two stages a GPU: give twice as many stages as --gpus", code="contradiction", path="--gpus"
+        )
     if schedule == "interleaved" and chunks < 2:
-        raise UsageError("interleaved has several stages a GPU: give --gpus")
+        raise UsageError("interleaved has several stages a GPU: give --gpus", code="missing-option", path="--gpus")
     if schedule not in ("v-half", "interleaved", "search") and chunks > 1:
-        raise UsageError(f"{schedule} has one stage a GPU; leave out --gpus")
+        raise UsageError(f"{schedule} has one stage a GPU; leave out --gpus", code="not-together", path="--gpus")
     there = tuple(range(gpus))
     return PipelineLayout(there + there[::-1] if schedule == "v-half" else there * chunks, batches, split)
 
@@ -189,10 +210,14 @@ def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None)
     from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
     if arguments.in_flight is not None:
-        raise UsageError("--in-flight is for --schedule async")
+        raise UsageError("--in-flight is for --schedule async", code="missing-option", path="--in-flight")
     costs = costs_of_options(arguments) if partition is None else costs_of(partition)
     if arguments.backward == "split" and not costs.weight_us:
-        raise UsageError("--backward split: say by --weight-us how much of the backward pass is for the weights")
+        raise UsageError(
+            "--backward split: say by --weight-us how much of the backward pass is for the weights",
+            code="missing-option",
+            path="--weight-us",
+        )
     if arguments.backward == "combined":
         costs = costs.combined()
     if not costs.weight_us:
@@ -297,10 +322,16 @@ def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> in
     from jigsaw_opt.planning.pipeline.reading import async_stages, stages_of
 
     if arguments.horizon == "finite" or arguments.micro_batches is not None or arguments.gpus is not None:
-        raise UsageError("async has no end, so it takes neither --horizon finite nor --micro-batches, nor --gpus")
+        raise UsageError(
+            "async has no end, so it takes neither --horizon finite nor --micro-batches, nor --gpus",
+            code="not-together",
+            path="--schedule",
+        )
     require_none(arguments, "async has whole backward passes", "first_stage")
     if arguments.backward == "split":
-        raise UsageError("async has whole backward passes; leave out --backward split")
+        raise UsageError(
+            "async has whole backward passes; leave out --backward split", code="not-together", path="--backward"
+        )
     stages = stages_of(costs_of_options(arguments)) if partition is None else async_stages(partition)
     schedule = asynchronous(stages, arguments.name, arguments.in_flight, arguments.memory)
     work = sum(stage.forward_us + stage.backward_us for stage in stages)

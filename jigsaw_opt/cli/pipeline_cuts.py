@@ -108,14 +108,16 @@ def run_cuts(arguments: argparse.Namespace) -> int:
 
     require_output(arguments.cuts, arguments.partition, arguments.output, arguments.plan)
     if arguments.partition is None:
-        raise UsageError("--stages cuts a profile: give its file")
+        raise UsageError("--stages cuts a profile: give its file", code="missing-option", path="--stages")
     source = "/dev/stdin" if arguments.partition == "-" else arguments.partition
     graph, choices = layer_graph(read_file(source), arguments.partition, arguments.gpu_type), _choices(arguments)
     if arguments.profile_batch is not None:
         if graph.batch not in (None, arguments.profile_batch):
             raise UsageError(
                 f"--profile-batch {arguments.profile_batch}: {arguments.partition} says that {graph.batch} samples "
-                "were measured; --batch says how many a step has"
+                "were measured; --batch says how many a step has",
+                code="not-together",
+                path="--profile-batch",
             )
         graph = replace(graph, batch=arguments.profile_batch)
     _require_split(arguments, graph)
@@ -143,16 +145,28 @@ def _require_split(arguments: argparse.Namespace, graph: LayerGraph) -> None:
 
     if arguments.backward == "combined":
         if arguments.first_stage is not None or arguments.baseline in ("zb-h1", "zb-h2"):
-            raise UsageError("with --backward combined, leave out --first-stage, and baselines that split it")
+            raise UsageError(
+                "with --backward combined, leave out --first-stage, and baselines that split it",
+                code="not-together",
+                path="--backward",
+            )
         return
     if all(layer.weight_us is not None for layer in graph.layers):
         return
     if arguments.backward == "split":
-        raise UsageError("--backward split takes a profile whose layers have weight_us")
+        raise UsageError(
+            "--backward split takes a profile whose layers have weight_us", code="missing-field", path="--backward"
+        )
     if arguments.baseline in ("zb-h1", "zb-h2"):
-        raise UsageError(f"--baseline {arguments.baseline} takes a profile whose layers have weight_us")
+        raise UsageError(
+            f"--baseline {arguments.baseline} takes a profile whose layers have weight_us",
+            code="missing-field",
+            path="--baseline",
+        )
     if arguments.first_stage is not None:
-        raise UsageError("--first-stage takes a profile whose layers have weight_us")
+        raise UsageError(
+            "--first-stage takes a profile whose layers have weight_us", code="missing-field", path="--first-stage"
+        )
 
 
 def _choices(arguments: argparse.Namespace) -> PipelineChoices:
@@ -160,7 +174,11 @@ def _choices(arguments: argparse.Namespace) -> PipelineChoices:
     from jigsaw_opt.planning.joint import PipelineChoices
 
     if arguments.placement is not None and max(arguments.virtual or (1,)) == 1:
-        raise UsageError("--placement is of several stages a device: say how many there may be (--virtual)")
+        raise UsageError(
+            "--placement is of several stages a device: say how many there may be (--virtual)",
+            code="missing-option",
+            path="--placement",
+        )
     return PipelineChoices(
         arguments.stages,
         arguments.micro_batches or (4 * arguments.stages,),

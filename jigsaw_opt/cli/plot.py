@@ -44,9 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
     form = arguments.to or _form(arguments.output)
     if form in _IMAGES and arguments.output is None:
-        raise UsageError(f"a picture in {form.upper()} needs a file: -o FILE.{form}")
+        raise UsageError(f"a picture in {form.upper()} needs a file: -o FILE.{form}", code="missing-option", path="-o")
     if arguments.foreground is not None and arguments.replay is not None:
-        raise UsageError("--foreground is about a plan; leave out --replay")
+        raise UsageError("--foreground is about a plan; leave out --replay", code="not-together", path="--foreground")
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     picture = picture_of(instance, plan, arguments.replay)
     if arguments.foreground is not None:
@@ -65,7 +65,7 @@ def _with_foreground(picture: Picture, names: str) -> Picture:
     known = [job.name for job in picture.instance.jobs]
     unknown = sorted(chosen.difference(known))
     if unknown:
-        raise UsageError(*(f"the plan has no job {it!r}; {nearest(it, known)}" for it in unknown))
+        raise UsageError(*(f"the plan has no job {it!r}; {nearest(it, known)}" for it in unknown), code="unknown-name")
     return replace(picture, foreground=chosen)
 
 
@@ -75,7 +75,11 @@ def _form(output: Path | None) -> str:
     ending = output.suffix.lower() if output else ""
     if ending not in _FORMS:
         known = ", ".join(filter(None, _FORMS))
-        raise UsageError(f"{output}: no format has the ending {ending!r}; known are {known}, others take --to")
+        raise UsageError(
+            f"{output}: no format has the ending {ending!r}; known are {known}, others take --to",
+            code="unknown-format",
+            path="-o",
+        )
     return _FORMS[ending]
 
 

@@ -150,21 +150,27 @@ def _check(arguments: argparse.Namespace) -> None:
 
     for name in _COUNTS:
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}", code="out-of-range"
+            )
     Options(threads=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
     if arguments.all_reduce is not None and arguments.all_reduce < 2:
-        raise UsageError(f"--all-reduce is at least 2, not {arguments.all_reduce}")
+        raise UsageError(
+            f"--all-reduce is at least 2, not {arguments.all_reduce}", code="out-of-range", path="--all-reduce"
+        )
     if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):
-        raise UsageError("--processes is for the CPU, with one thread each")
+        raise UsageError("--processes is for the CPU, with one thread each", code="not-together", path="--processes")
     if arguments.cuts is not None and (arguments.processes > 1 or ":" not in (arguments.model or "")):
-        raise UsageError("--cuts is for a model of your own, in one process")
+        raise UsageError("--cuts is for a model of your own, in one process", code="not-together", path="--cuts")
     if arguments.model is None and (arguments.all_reduce is None or arguments.output):
-        raise UsageError("nothing to measure: name a model, or --all-reduce N; only a model can be written")
+        raise UsageError(
+            "nothing to measure: name a model, or --all-reduce N; only a model can be written", code="missing-option"
+        )
     if arguments.to == "layers" and arguments.output is None:
-        raise UsageError("--to layers is what -o writes: give -o FILE")
+        raise UsageError("--to layers is what -o writes: give -o FILE", code="missing-option", path="-o")
     gpu_type = arguments.gpu_type
     if gpu_type is not None and (not gpu_type or "/" in gpu_type or gpu_type != readable(gpu_type)):
-        raise UsageError("--gpu-type is a name without '/'")
+        raise UsageError("--gpu-type is a name without '/'", code="malformed", path="--gpu-type")
 
 
 def _given(pairs: list[str]) -> dict[str, Any]:
@@ -175,7 +181,9 @@ def _given(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or name in given:
-            raise UsageError(f"--argument takes NAME=VALUE, each name once; not {pair!r}")
+            raise UsageError(
+                f"--argument takes NAME=VALUE, each name once; not {pair!r}", code="malformed", path="--argument"
+            )
         try:
             given[name] = json.loads(value)
         except ValueError:

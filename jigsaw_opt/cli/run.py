@@ -169,7 +169,7 @@ def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
 
     given = [it for it in (arguments.instance, arguments.first, arguments.second) if it is not None]
     if len(given) != 2:
-        raise UsageError("an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN")
+        raise UsageError("an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN", code="missing-option")
     return given[0], Path(given[1])
 
 
@@ -196,7 +196,9 @@ def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance)
     in_stages = [job.name for job in instance.jobs if not isinstance(job, Job)]
     if arguments.averaging is not None and in_stages:
         if not jobs:
-            raise UsageError("--averaging: no job is data-parallel, so nobody heeds it")
+            raise UsageError(
+                "--averaging: no job is data-parallel, so nobody heeds it", code="unsupported", path="--averaging"
+            )
         note(f"--averaging: not for {named(in_stages)}, which have stages")
     names = ("optimiser", "learning_rate")
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
@@ -206,7 +208,9 @@ def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance)
     if not given or not own:
         return
     if len(own) == len(instance.jobs):
-        raise UsageError(f"{' and '.join(given)}: every job trains as its own code says, so nobody heeds it")
+        raise UsageError(
+            f"{' and '.join(given)}: every job trains as its own code says, so nobody heeds it", code="unsupported"
+        )
     note(f"{' and '.join(given)}: not for {named(own)}, which train as their own code says")
 
 
@@ -217,9 +221,17 @@ def _run(arguments: argparse.Namespace, settings: ReplaySettings, instance: Inst
 
     counted = any(phase.is_counted for _, _, phase in plan.all_phases())
     if counted and arguments.iterations is not None:
-        raise UsageError("--iterations is for plans that list all iterations; this one is phased: take --repeats")
+        raise UsageError(
+            "--iterations is for plans that list all iterations; this one is phased: take --repeats",
+            code="not-together",
+            path="--iterations",
+        )
     if not counted and arguments.repeats is not None:
-        raise UsageError("--repeats is for phased plans; this one lists all iterations: take --iterations")
+        raise UsageError(
+            "--repeats is for phased plans; this one lists all iterations: take --iterations",
+            code="not-together",
+            path="--repeats",
+        )
     if _is_unlimited(arguments) and (counted or plan.period_us):
         settings = replace(settings, passes=_PERIODS)
     return run_plan(ReplayRequest(instance, plan, **vars(settings)))

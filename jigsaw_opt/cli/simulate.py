@@ -111,12 +111,20 @@ def _require_one(arguments: argparse.Namespace) -> None:
     """Refuse what only a sweep has."""
     given = (arguments.seeds, arguments.jobs, arguments.address)
     if len(arguments.workload) > 1 or len(arguments.policy) > 1 or given != (None, None, None):
-        raise UsageError("several workloads, policies or seeds, --jobs and --address are for --sweep")
+        raise UsageError(
+            "several workloads, policies or seeds, --jobs and --address are for --sweep",
+            code="missing-option",
+            path="--sweep",
+        )
 
 
 def _until_us(hours: float | None) -> int | None:
     if hours is not None and not 0 <= hours <= _MOST_HOURS:
-        raise UsageError(f"--until is a number of hours of at least 0 and at most {_MOST_HOURS:g}, not {hours}")
+        raise UsageError(
+            f"--until is a number of hours of at least 0 and at most {_MOST_HOURS:g}, not {hours}",
+            code="out-of-range",
+            path="--until",
+        )
     return None if hours is None else round(hours * 3_600_000_000)
 
 

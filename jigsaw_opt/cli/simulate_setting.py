@@ -200,4 +200,6 @@ def seeds_of(text: str) -> list[int]:
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError as error:
-        raise UsageError(f"--seeds are whole numbers between commas, not {text!r}") from error
+        raise UsageError(
+            f"--seeds are whole numbers between commas, not {text!r}", code="malformed", path="--seeds"
+        ) from error

@@ -54,7 +54,11 @@ def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> i
     from jigsaw_opt.sweeps.simulations import SIMULATIONS, simulations
 
     if arguments.until is not None or arguments.resume:
-        raise UsageError("a sweep runs every simulation to its end, and goes on by itself: no --until or --resume")
+        raise UsageError(
+            "a sweep runs every simulation to its end, and goes on by itself: no --until or --resume",
+            code="not-together",
+            path="--sweep",
+        )
     goes_on_from(arguments.output / ROWS)
     # A sweep goes on from its own rows.
     require_place(arguments.output, force=arguments.force or exists(arguments.output / ROWS))

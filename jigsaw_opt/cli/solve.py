@@ -158,7 +158,7 @@ def _parameter(text: str) -> tuple[str, Parameter]:
     """Return a name and its value: an integer, a number, true or false, or else text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise UsageError(f"--engine-parameter is NAME=VALUE, not {text!r}")
+        raise UsageError(f"--engine-parameter is NAME=VALUE, not {text!r}", code="malformed", path="--engine-parameter")
     if value in ("true", "false"):
         return name, value == "true"
     for kind in (int, float):
@@ -228,9 +228,11 @@ def _exit_code(result: Result, output: Path | None) -> int:
 def _require_warm(arguments: argparse.Namespace) -> None:
     """Refuse options that do not go together, and those that make sense with an old plan only, or without one."""
     if arguments.warm is None and (arguments.fix_placement or arguments.fix_before is not None):
-        raise UsageError("--fix-placement and --fix-before need an old plan: --warm PLAN")
+        raise UsageError(
+            "--fix-placement and --fix-before need an old plan: --warm PLAN", code="missing-option", path="--warm"
+        )
     if arguments.phased and arguments.solver not in ("auto", "phased"):
-        raise UsageError("a phased plan is made without --solver")
+        raise UsageError("a phased plan is made without --solver", code="not-together", path="--solver")
 
 
 def _solved(

@@ -45,14 +45,22 @@ def engine_of(arguments: argparse.Namespace) -> SweepEngine:
         from jigsaw_opt.sweeps.engine_ray import RayEngine
 
         if arguments.jobs is not None:
-            raise UsageError("--jobs is for --engine local; a Ray cluster runs as many solves as it has cores for")
+            raise UsageError(
+                "--jobs is for --engine local; a Ray cluster runs as many solves as it has cores for",
+                code="not-together",
+                path="--jobs",
+            )
         if arguments.address is None:
-            raise UsageError("--engine ray needs the --address of a cluster, as in 10.0.0.1:6379, or auto")
+            raise UsageError(
+                "--engine ray needs the --address of a cluster, as in 10.0.0.1:6379, or auto",
+                code="missing-option",
+                path="--address",
+            )
         return RayEngine(arguments.address, arguments.threads)
     from jigsaw_opt.sweeps.engine_local import LocalEngine
 
     if arguments.address is not None:
-        raise UsageError("--address is for --engine ray")
+        raise UsageError("--address is for --engine ray", code="not-together", path="--address")
     return LocalEngine(1 if arguments.jobs is None else arguments.jobs)
 
 

@@ -18,6 +18,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Validate all files and print what is wrong with each."""
+    from dataclasses import asdict
+
     from jigsaw_opt.cli.output import print_json, print_problems
     from jigsaw_opt.errors import InvalidInputError, Problem
     from jigsaw_opt.text import printable
@@ -35,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
                 {
                     "file": str(path),
                     "valid": not problems,
-                    "problems": [{"path": p.path, "message": p.message, "hint": p.hint} for p in problems],
+                    "problems": [asdict(problem) for problem in problems],
                 }
                 for path, problems in found.items()
             ]

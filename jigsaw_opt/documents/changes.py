@@ -55,7 +55,9 @@ def remove_job(instance: Instance, name: str) -> Instance:
     require_a(Instance, instance)
     left = tuple(job for job in instance.jobs if job.name != name)
     if len(left) == len(instance.jobs):
-        raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"', _near(name, instance.jobs))])
+        raise InvalidInputError(
+            [Problem("$.jobs", f'no job is called "{name}"', _near(name, instance.jobs), code="unknown-name")]
+        )
     return replace(instance, jobs=left)
 
 
@@ -80,7 +82,9 @@ def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
     links = instance.cluster.links
     changed = tuple(replace(it, bandwidth=bandwidth) if it.name == link else it for it in links)
     if all(it.name != link for it in links):
-        raise InvalidInputError([Problem("$.cluster.links", f'no link is called "{link}"', _near(link, links))])
+        raise InvalidInputError(
+            [Problem("$.cluster.links", f'no link is called "{link}"', _near(link, links), code="unknown-name")]
+        )
     return replace(instance, cluster=replace(instance.cluster, links=changed))
 
 

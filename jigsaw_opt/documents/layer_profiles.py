@@ -46,7 +46,9 @@ def read_layers(data: bytes | str, source: str = "$", gpu_type: str | None = Non
             return layers_of_model(decode_model(data, source), gpu_type, source)
         graph = read_layer_graph(data, source=source) if form == "pipedream" else decode_layers(data, source)
     if gpu_type is not None and graph.gpu_type not in (None, gpu_type):
-        raise UsageError(f"{source} has times of {quoted(str(graph.gpu_type))}, not of {quoted(gpu_type)}")
+        raise UsageError(
+            f"{source} has times of {quoted(str(graph.gpu_type))}, not of {quoted(gpu_type)}", code="mismatch"
+        )
     return graph
 
 
@@ -98,10 +100,16 @@ def layers_of_model(model: Model, gpu_type: str | None, source: str = "the model
     """
     known = ", ".join(map(quoted, model.gpu_types)) or "none"
     if gpu_type is None and len(model.gpu_types) != 1:
-        raise UsageError(f"{source} has times of several types of GPU: choose one of {known} with --gpu-type")
+        raise UsageError(
+            f"{source} has times of several types of GPU: choose one of {known} with --gpu-type",
+            code="ambiguous",
+            path="gpu_type",
+        )
     chosen = model.gpu_types[0] if gpu_type is None else gpu_type
     if chosen not in model.gpu_types:
-        raise UsageError(f"{source} has no times of {quoted(chosen)}, but of {known}")
+        raise UsageError(
+            f"{source} has no times of {quoted(chosen)}, but of {known}", code="unknown-name", path="gpu_type"
+        )
     layers = tuple(
         MeasuredLayer(
             segment.name,

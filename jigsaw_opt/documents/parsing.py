@@ -79,7 +79,7 @@ def checked(read: Callable[[Report], Any], source: str, check: Callable[[Any, Re
         if tree is not None:
             check(tree, report)
     except RecursionError:
-        raise InvalidInputError([Problem(source, "nested too deeply")]) from None
+        raise InvalidInputError([Problem(source, "nested too deeply", code="too-deep")]) from None
     report.raise_if_any()
     return tree
 
@@ -125,10 +125,10 @@ def parse(data: bytes | str, source: str, report: Report, top: str = "{") -> Any
         tree = json.loads(text, object_pairs_hook=build)
     except json.JSONDecodeError as error:
         column, what = _column(data, error), error.msg.removesuffix(" at")
-        report.add(source, f"not JSON: {what} at line {error.lineno}, column {column}")
+        report.add(source, f"not JSON: {what} at line {error.lineno}, column {column}", code="not-json")
         return None
     except ValueError:  # the only other one: int() refuses to convert so many digits
-        report.add(source, f"an integer has more than {_LONGEST_INTEGER} digits")
+        report.add(source, f"an integer has more than {_LONGEST_INTEGER} digits", code="too-large")
         return None
     if repeats or ("\\u" in text and _SURROGATE_ESCAPE.search(text)):
         report_oddities(tree, report, "$", repeats)
@@ -141,19 +141,24 @@ def _text(data: bytes | str, source: str, report: Report, top: str) -> str | Non
         if isinstance(data, str) and not data.isascii():
             data.encode()
     except UnicodeDecodeError as error:
-        report.add(source, f"not UTF-8: {error.reason} at byte {error.start}")
+        report.add(source, f"not UTF-8: {error.reason} at byte {error.start}", code="not-text")
         return None
     except UnicodeEncodeError as error:
-        report.add(source, f"not Unicode text: lone surrogate at character {error.start}")
+        report.add(source, f"not Unicode text: lone surrogate at character {error.start}", code="not-text")
         return None
     start = text[:1000].lstrip(" \t\r\n")
     if text.startswith("\ufeff"):
-        report.add(source, "starts with a byte order mark", "save it as UTF-8 without a byte order mark")
+        report.add(
+            source, "starts with a byte order mark", "save it as UTF-8 without a byte order mark", code="not-text"
+        )
     elif not text or text.isspace():
-        report.add(source, "empty; an object is expected")
+        report.add(source, "empty; an object is expected", code="not-json")
     elif start and start[0] != top:  # a large file of something else would take long to parse
         report.add(
-            source, f"not a JSON object: it starts with {quoted(start[:10])}", _YAML if _KEY.match(start) else ""
+            source,
+            f"not a JSON object: it starts with {quoted(start[:10])}",
+            _YAML if _KEY.match(start) else "",
+            code="not-json",
         )
     else:
         # One character may make all of a text four times as large; escaped it says the same.
@@ -188,5 +193,7 @@ def _is_too_dense(text: str, size: int, source: str, report: Report) -> bool:
     if tree <= MEMORY_FOR_ANY or tree + size + sys.getsizeof(text) <= MOST_MEMORY_A_BYTE * size:
         return False
     values = lists + objects + strings + numbers
-    report.add(source, f"about {values} values in {size} bytes, far more than a document of this size has")
+    report.add(
+        source, f"about {values} values in {size} bytes, far more than a document of this size has", code="too-large"
+    )
     return True

@@ -46,7 +46,7 @@ def _check(kind: Kind) -> Callable[[dict[str, Any], Report], None]:
     def check(tree: dict[str, Any], report: Report) -> None:
         structure(kind)(tree, "$", report)
         for place in _not_finite(tree.get("solver"), ("$", "solver")):
-            report.add(place, "must be a finite number")
+            report.add(place, "must be a finite number", code="out-of-range")
 
     return check
 

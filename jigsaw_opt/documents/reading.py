@@ -43,7 +43,9 @@ def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
         with Path(path).open("rb", buffering=0) as file:
             return _all_of(file, path, most)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise InvalidInputError([Problem(os.fspath(path), f"cannot be read: {reason_of(error)}")]) from error
+        raise InvalidInputError(
+            [Problem(os.fspath(path), f"cannot be read: {reason_of(error)}", code="unreadable")]
+        ) from error
 
 
 def _all_of(file: BinaryIO, path: str | os.PathLike[str], most: int) -> bytes:
@@ -64,7 +66,9 @@ def _all_of(file: BinaryIO, path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def _too_large(path: str | os.PathLike[str], found: str, most: int) -> InvalidInputError:
-    return InvalidInputError([Problem(os.fspath(path), f"too large: {found}, and at most {most} are read")])
+    return InvalidInputError(
+        [Problem(os.fspath(path), f"too large: {found}, and at most {most} are read", code="too-large")]
+    )
 
 
 def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED) -> bytes:
@@ -87,10 +91,17 @@ def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED) -> bytes:
     try:
         found = gzip.GzipFile(fileobj=BytesIO(data)).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInputError([Problem(source, f"cannot be unpacked: {error}")]) from error
+        raise InvalidInputError([Problem(source, f"cannot be unpacked: {error}", code="unreadable")]) from error
     if len(found) > most:
         raise InvalidInputError(
-            [Problem(source, f"too large: it unpacks to more than {most} bytes", "unpack it with gunzip")]
+            [
+                Problem(
+                    source,
+                    f"too large: it unpacks to more than {most} bytes",
+                    "unpack it with gunzip",
+                    code="too-large",
+                )
+            ]
         )
     return found
 

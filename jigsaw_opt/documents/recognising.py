@@ -112,7 +112,7 @@ def expecting(data: bytes | str, source: str, *forms: str) -> Iterator[None]:
             raise
         message = f"looks like {FORMS[found].what}, not {' or '.join(FORMS[form].what for form in wanted)}"
         hint = f"it is taken by {FORMS[found].taken.replace('FILE', source)}"
-        raise InvalidInputError([Problem(source, message, hint)]) from error
+        raise InvalidInputError([Problem(source, message, hint, code="unknown-format")]) from error
 
 
 def _by_name(source: str, wanted: Sequence[str]) -> str | None:

@@ -95,7 +95,7 @@ def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:
     planned = list(plan.all_phases())
     same = (replay.instance_sha256, replay.plan_sha256) == (plan.instance_sha256, plan_sha256(plan))
     if not same or [(g, p) for g, p, _ in planned] != [(it.group, it.number) for it in replay.phases]:
-        report.note(Problem(source, "is a replay of another plan"))
+        report.note(Problem(source, "is a replay of another plan", code="mismatch"))
         report.raise_if_any()
     for number, ((_, _, phase), measured) in enumerate(zip(planned, replay.phases, strict=True)):
         place: Place = ((source, "phases"), number) if replay.counts_repeats else source
@@ -107,12 +107,12 @@ def _check_timeline(phase: Phase, found: Timeline, place: Place, report: Report)
     """Check that all jobs of a phase are on their GPUs, and that there are no more passes than there were."""
     planned = phase.jobs
     if [(job.name, job.gpus) for job in found.jobs] != [(job.name, job.gpus) for job in planned]:
-        report.add((place, "jobs"), "are others than the plan's, or on other GPUs")
+        report.add((place, "jobs"), "are others than the plan's, or on other GPUs", code="mismatch")
     else:
         for index, (job, measured) in enumerate(zip(planned, found.jobs, strict=True)):
             _check_job(job, measured, found.passes, ((place, "jobs"), index), report)
     if len(found.origins_us) > (found.passes if phase.period_us is None else 0):
-        report.add((place, "origins_us"), "more than there are passes over a finite plan")
+        report.add((place, "origins_us"), "more than there are passes over a finite plan", code="wrong-count")
 
 
 def _check_job(job: JobPlan | ShapedJobPlan, measured: MeasuredJob, passes: int, place: Place, report: Report) -> None:
@@ -124,16 +124,18 @@ def _check_job(job: JobPlan | ShapedJobPlan, measured: MeasuredJob, passes: int,
     last = first + len(measured.iterations)
     if last > passes * count or (last < passes * count and measured.parameters_sha256):
         left = f"{len(measured.iterations)} iterations from number {first} on"
-        report.add((place, "iterations"), f"{left}; {passes} passes over {count} are needed")
+        report.add((place, "iterations"), f"{left}; {passes} passes over {count} are needed", code="wrong-count")
     for number, found in enumerate(measured.iterations):
         planned, where = job.iterations[(first + number) % count], ((place, "iterations"), number)
         if isinstance(planned, ShapedIteration) or isinstance(found, MeasuredStep):
             _check_step(planned, found, where, report)
             continue
         if [block.level for block in found.blocks] != [block.level for block in planned.blocks]:
-            report.add((where, "blocks"), f"need the {len(planned.blocks)} levels of the plan")
+            report.add((where, "blocks"), f"need the {len(planned.blocks)} levels of the plan", code="wrong-count")
         if [transfer.bucket for transfer in found.transfers] != [transfer.bucket for transfer in planned.transfers]:
-            report.add((where, "transfers"), f"need the {len(planned.transfers)} buckets of the plan")
+            report.add(
+                (where, "transfers"), f"need the {len(planned.transfers)} buckets of the plan", code="wrong-count"
+            )
 
 
 def _check_step(
@@ -144,7 +146,7 @@ def _check_step(
     for name in ("blocks", "transfers"):
         count = len(getattr(planned, name))
         if not alike or len(getattr(found, name)) != count:
-            report.add((where, name), f"need the {count} {name} of the plan")
+            report.add((where, name), f"need the {count} {name} of the plan", code="wrong-count")
 
 
 def encode_replay(replay: Replay) -> bytes:

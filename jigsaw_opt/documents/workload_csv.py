@@ -56,10 +56,12 @@ def columns_of(text: str) -> dict[str, str]:
     for word in text.split(",") if text else ():
         own, equals, theirs = (part.strip() for part in word.partition("="))
         if not equals or not theirs or own in columns or theirs in columns.values():
-            raise UsageError(f"columns are OURS=THEIRS between commas, each once, not {word!r}")
+            raise UsageError(
+                f"columns are OURS=THEIRS between commas, each once, not {word!r}", code="malformed", path="columns"
+            )
         if own not in _OURS:
             known = nearest(own, tuple(dict.fromkeys((*_HEADER, _DATED, *_DURATION, *STATED))))
-            raise UsageError(f"a workload has no column {own!r}; {known}")
+            raise UsageError(f"a workload has no column {own!r}; {known}", code="unknown-name", path="columns")
         _refuse_other_unit(own, theirs)
         columns[own] = theirs
     return columns
@@ -71,7 +73,11 @@ def _refuse_other_unit(own: str, theirs: str) -> None:
     ending = theirs.lower().rpartition("_")[2] if "_" in theirs else ""
     stated = _SPELT.get(ending, ending)
     if own in _TIMES and stated in _UNITS and stated != unit:
-        raise UsageError(f"column {theirs!r} is named for another unit than {own!r}; {what}_{stated}={theirs} takes it")
+        raise UsageError(
+            f"column {theirs!r} is named for another unit than {own!r}; {what}_{stated}={theirs} takes it",
+            code="contradiction",
+            path="columns",
+        )
 
 
 def decode_workload(
@@ -127,7 +133,9 @@ def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:
     if not found:
         _lacks(table, f"no column with the time of {what}", names, "submit_s", f" (or {_DATED}=X for dates and times)")
     elif len(found) > 1:
-        table.lines.add(1, f"{len(found)} columns with the time of {what}", f"one of {', '.join(names)}")
+        table.lines.add(
+            1, f"{len(found)} columns with the time of {what}", f"one of {', '.join(names)}", code="missing-field"
+        )
     return found[0] if found else None
 
 
@@ -140,7 +148,9 @@ def _stated_columns(table: JobTable, submit: str, read: Collection[str]) -> dict
         for name in (what, *in_units):
             if name in read and (name not in wanted or f"{what}_us" in found):
                 beside = found.get(f"{what}_us", submit)
-                table.lines.add(1, f"column {name!r} beside {beside!r}", f"one of {', '.join(wanted)}")
+                table.lines.add(
+                    1, f"column {name!r} beside {beside!r}", f"one of {', '.join(wanted)}", code="not-together"
+                )
             elif name in read:
                 found[f"{what}_us"] = name
     return found
@@ -149,7 +159,7 @@ def _stated_columns(table: JobTable, submit: str, read: Collection[str]) -> dict
 def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str, other: str = "") -> None:
     """Note that none of some columns is there, and how to name one of those that are, for the `usual` one."""
     known, found = ", ".join(names), ", ".join(table.stated) or "none"
-    table.lines.add(1, told, f"{known}; or --columns {usual}=X{other}, where X is one of {found}")
+    table.lines.add(1, told, f"{known}; or --columns {usual}=X{other}, where X is one of {found}", code="ambiguous")
 
 
 def _refuse_unknown(table: JobTable, duration: str | None) -> None:
@@ -161,7 +171,10 @@ def _refuse_unknown(table: JobTable, duration: str | None) -> None:
             table.leave_aside(name, "column without a name left aside")
         elif name not in (*known, *others) and not (duration and name in _DURATION):
             table.lines.add(
-                1, f"unknown column {name!r}", suggestion(name, (*known, *_SUBMIT, *_DURATION)) or nearest(name, known)
+                1,
+                f"unknown column {name!r}",
+                suggestion(name, (*known, *_SUBMIT, *_DURATION)) or nearest(name, known),
+                code="unknown-field",
             )
 
 
@@ -191,7 +204,7 @@ def _number_us(row: Row, submit: str) -> int:
     """Return a time of submission that is a number; what is a date and time instead has a column of its own."""
     if _DATE.match(text := row.optional_text(submit)) and moment_us(text):
         dated = f"a column of dates and times is called {_DATED}, as by --columns {_DATED}=X"
-        row.add(f"{submit} is a number, not {text[:_LONGEST_QUOTE]!r}; {dated}")
+        row.add(f"{submit} is a number, not {text[:_LONGEST_QUOTE]!r}; {dated}", code="wrong-type")
         return 0
     return row.microseconds(submit, _SUBMIT[submit])
 
@@ -205,7 +218,7 @@ def _job(
     gpus = row.integer("gpus")
     fewest, most = row.optional("min_gpus") or 0, row.optional("max_gpus") or 0
     if row.good and not (fewest or gpus) <= gpus <= (most or gpus):
-        row.add(f"gpus is not between min_gpus and max_gpus: {gpus}")
+        row.add(f"gpus is not between min_gpus and max_gpus: {gpus}", code="contradiction")
     foreground = _truth(row, "foreground") or False
     name = restored(row.text("name")) if row.has("name") else f"line-{row.number}"
     submit_us = row.moment(submit) if submit == _DATED else _number_us(row, submit)
@@ -226,7 +239,7 @@ def _truth(row: Row, column: str) -> bool | None:
     """Return whether a cell has a 1, and not a 0; None where it is empty or there is no such column."""
     number = row.optional(column, least=0)
     if number is not None and number > 1:
-        row.add(f"{column} is 0 or 1, not {number}")
+        row.add(f"{column} is 0 or 1, not {number}", code="out-of-range")
     return None if number is None else number == 1
 
 
@@ -259,9 +272,9 @@ def _check_array(row: Row, array: str | None, limit: int | None, limits: _ArrayL
     """Note a limit without an array, and one that is not that of the first task of its array."""
     if array is None:
         if limit is not None:
-            row.add("array_limit is of an array, and array is empty")
+            row.add("array_limit is of an array, and array is empty", code="contradiction")
         return
     first, number = limits.setdefault(array, (limit, row.number))
     if limit != first:
         here, there = ("none" if it is None else it for it in (limit, first))
-        row.add(f"array_limit is {here}, and in line {number} it is {there} for the same array")
+        row.add(f"array_limit is {here}, and in line {number} it is {there} for the same array", code="contradiction")

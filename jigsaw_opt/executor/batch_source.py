@@ -44,10 +44,16 @@ class BatchSource:
         if isinstance(loader, Iterator):
             raise UsageError(
                 "a loader is gone through again and again, which an iterator cannot: "
-                "return what makes one, as a DataLoader or a generator function"
+                "return what makes one, as a DataLoader or a generator function",
+                code="unsupported",
+                path="loader",
             )
         if not callable(loader) and not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
-            raise UsageError(f"a loader is an iterable of batches or a function that gives one, not {_type(loader)}")
+            raise UsageError(
+                f"a loader is an iterable of batches or a function that gives one, not {_type(loader)}",
+                code="wrong-type",
+                path="loader",
+            )
         self._loader, self._device = loader, device
         self._generators = list(_generators(loader))
         self._batches: Iterator[Any] | None = None
@@ -69,7 +75,7 @@ class BatchSource:
             self._taken += 1
             return batch
         if not self._taken:
-            raise UsageError("the loader gives no batch")
+            raise UsageError("the loader gives no batch", code="empty", path="loader")
         self._passes += 1
         self._batches = None
         return self.take()
@@ -101,7 +107,11 @@ class BatchSource:
             self._taken = sum(1 for _ in islice(self._batches, state["taken"]))
             set_generators(before, self._device)
             if self._taken < state["taken"]:
-                raise UsageError(f"the loader has {self._taken} batches in a pass; {state['taken']} were taken")
+                raise UsageError(
+                    f"the loader has {self._taken} batches in a pass; {state['taken']} were taken",
+                    code="mismatch",
+                    path="loader",
+                )
         self._begin = state["begin"]
         self._set(state["generators"])
 

@@ -109,7 +109,9 @@ def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0)
     """
     place: Place = (("$", "models"), name)
     if model.executor is None:
-        raise InvalidInputError([Problem(f"$.models.{name}", 'has no "executor", so it cannot be built')])
+        raise InvalidInputError(
+            [Problem(f"$.models.{name}", 'has no "executor", so it cannot be built', code="missing-field")]
+        )
     entry = model.executor
     network = build_network(entry["zoo"], entry["arguments"], trusted, seed, (place, "executor"))
     report = Report()
@@ -134,7 +136,7 @@ def replica(network: Network, bounds: Sequence[int], batch_size: int, levels: Se
     """
     names, units = list(network.units), list(network.units.values())
     if not any(parameter.requires_grad for unit in units for parameter in unit.parameters()):
-        raise UsageError("the network has no parameter that is trained")
+        raise UsageError("the network has no parameter that is trained", code="empty")
     segments = [units[low] if high == low + 1 else nn.Sequential(*units[low:high]) for low, high in pairwise(bounds)]
     called = [run_name(names[low:high]) for low, high in pairwise(bounds)]
     model = SegmentedModel(called, segments, network.loss, levels or range(1, len(segments) + 1))
@@ -155,12 +157,18 @@ def _runs(segments: Sequence[str], units: Sequence[str], place: Place, report: R
     for index, name in enumerate(segments):
         low, high = ends.get(name, (None, bounds[-1]))
         if low is None:
-            report.add_misspelt((place, index), f"{quoted(name)} is no run of units of the network", name, units)
+            report.add_misspelt(
+                (place, index), f"{quoted(name)} is no run of units of the network", name, units, code="unknown-name"
+            )
         elif low != bounds[-1]:
-            report.add((place, index), f"{quoted(name)} must begin at the unit {quoted((*units, 'end')[bounds[-1]])}")
+            report.add(
+                (place, index),
+                f"{quoted(name)} must begin at the unit {quoted((*units, 'end')[bounds[-1]])}",
+                code="wrong-order",
+            )
         bounds.append(high + 1)
     if bounds[-1] != len(units) and not report.problems:
-        report.add(place, f"end before the unit {quoted(units[bounds[-1]])}")
+        report.add(place, f"end before the unit {quoted(units[bounds[-1]])}", code="wrong-count")
     return bounds
 
 
@@ -221,17 +229,27 @@ def own_network(made: object) -> Network:
             # By position: what `named_children` gives leaves out the repetitions of a module.
             return Network(dict(zip(model._modules, model, strict=True)), loss, batch)
         case _:
-            raise UsageError("a function of your own returns (torch.nn.Sequential with modules, loss, batch source)")
+            raise UsageError(
+                "a function of your own returns (torch.nn.Sequential with modules, loss, batch source)",
+                code="wrong-type",
+            )
 
 
 def _require_row(model: nn.Sequential) -> None:
     """Refuse what is more than its modules in a row, for these alone would be trained."""
     if type(model).forward is not nn.Sequential.forward or "forward" in vars(model):
-        raise UsageError("the torch.nn.Sequential has a forward of its own, which units do not have: make it a module")
+        raise UsageError(
+            "the torch.nn.Sequential has a forward of its own, which units do not have: make it a module",
+            code="unsupported",
+        )
     if any(hooks for name, hooks in vars(model).items() if name.endswith("_hooks") and "state_dict" not in name):
-        raise UsageError("the torch.nn.Sequential has hooks, which units do not have: hook its modules")
+        raise UsageError(
+            "the torch.nn.Sequential has hooks, which units do not have: hook its modules", code="unsupported"
+        )
     if any(map(is_lazy, chain(model.parameters(), model.buffers()))):
-        raise UsageError("the torch.nn.Sequential has lazy modules: run it on a batch once before it is returned")
+        raise UsageError(
+            "the torch.nn.Sequential has lazy modules: run it on a batch once before it is returned", code="unsupported"
+        )
 
 
 def _require_parameters(function: Callable[..., Any], called: str, taken: str) -> None:
@@ -241,7 +259,9 @@ def _require_parameters(function: Callable[..., Any], called: str, taken: str) -
     except TypeError as error:
         code = getattr(function, "__code__", None)
         where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-        raise UsageError(f"the {called}{where} takes {taken}; it cannot be called so: {error}") from error
+        raise UsageError(
+            f"the {called}{where} takes {taken}; it cannot be called so: {error}", code="wrong-type"
+        ) from error
     except ValueError:  # a function in C that does not tell its parameters
         return
 
@@ -256,7 +276,10 @@ def _require_run_names(units: Sequence[str]) -> None:
         other = runs.setdefault(name, (low, high))
         if other != (low, high):
             told = " and ".join(f"units {first} to {last}" for first, last in (other, (low, high)))
-            raise UsageError(f"{told} (from 0) would both be the segment {quoted(name)}: rename one, without hyphens")
+            raise UsageError(
+                f"{told} (from 0) would both be the segment {quoted(name)}: rename one, without hyphens",
+                code="duplicate-name",
+            )
 
 
 def even_segments(network: Network, parts: int) -> tuple[int, ...]:
@@ -284,7 +307,7 @@ def even_segments(network: Network, parts: int) -> tuple[int, ...]:
     from jigsaw_opt.instances.profiles import even_bounds
 
     if parts < 1:
-        raise UsageError(f"a model needs at least 1 segment, not {parts}")
+        raise UsageError(f"a model needs at least 1 segment, not {parts}", code="out-of-range", path="segments")
     if parts >= len(network.units):
         return tuple(range(len(network.units) + 1))
     return even_bounds(_operations(network), parts)
@@ -305,6 +328,6 @@ def _operations(network: Network) -> list[int]:
                 values = functional_call(unit, shapes, (values,))
         except (RuntimeError, NotImplementedError) as error:
             message = f"the operations of {name} cannot be counted: {error}; with more segments each unit is one"
-            raise UsageError(message) from error
+            raise UsageError(message, code="failed") from error
         counts.append(counter.get_total_flops())
     return counts

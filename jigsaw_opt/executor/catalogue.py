@@ -83,7 +83,7 @@ def resolve(zoo: str, given: Mapping[str, Any], place: Place, report: Report) ->
         Takes every problem; where it took one, the result is of no use.
     """
     if zoo not in KNOWN:
-        report.add_misspelt((place, "zoo"), f"no network is called {quoted(zoo)}", zoo, KNOWN)
+        report.add_misspelt((place, "zoo"), f"no network is called {quoted(zoo)}", zoo, KNOWN, code="unknown-name")
         return zoo, {}
     family, changes = KNOWN[zoo]
     defaults = {**FAMILIES[family], **changes}
@@ -91,7 +91,9 @@ def resolve(zoo: str, given: Mapping[str, Any], place: Place, report: Report) ->
     before = len(report.problems)
     for name, value in given.items():
         if name not in defaults:
-            report.add_misspelt((where, name), f"{quoted(zoo)} has no such argument", name, defaults)
+            report.add_misspelt(
+                (where, name), f"{quoted(zoo)} has no such argument", name, defaults, code="unknown-field"
+            )
         else:
             _check_type(value, defaults[name], (where, name), report)
     arguments = {**defaults, **given}
@@ -115,41 +117,59 @@ def check_trust(name: str, trusted: Collection[str], place: Place, report: Repor
         Takes the problem.
     """
     if name not in trusted:
-        report.add(place, f"{quoted(name)} is code that nobody has trusted", f"--trust {name} imports it")
+        report.add(
+            place, f"{quoted(name)} is code that nobody has trusted", f"--trust {name} imports it", code="not-allowed"
+        )
 
 
 def _check_type(value: object, default: Value, place: Place, report: Report) -> None:
     if isinstance(default, int):
         if type(value) is not int or value < 1:
-            report.add(place, f"must be an integer of at least 1; is {describe(value)}")
+            report.add(place, f"must be an integer of at least 1; is {describe(value)}", code="out-of-range")
     elif isinstance(default, tuple):
         items = value if isinstance(value, list | tuple) else ()
         if not items or not all(type(item) is int and item >= 1 for item in items):
-            report.add(place, "must be a list of one or more integers of at least 1")
+            report.add(place, "must be a list of one or more integers of at least 1", code="out-of-range")
     elif not isinstance(value, str):
-        report.add(place, f"must be a string; is {describe(value)}")
+        report.add(place, f"must be a string; is {describe(value)}", code="wrong-type")
 
 
 def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report: Report) -> None:
     """Check what the types alone do not say."""
     data, options = arguments.get("data"), _DATA.get(family, ())
     if data not in (None, *options):
-        report.add_misspelt((place, "data"), f"no data is called {quoted(str(data))}", str(data), options)
+        report.add_misspelt(
+            (place, "data"), f"no data is called {quoted(str(data))}", str(data), options, code="unknown-value"
+        )
     elif data == "digits" and (arguments["inputs"], arguments["classes"]) != (64, 10):
-        report.add((place, "data"), 'the digits have "inputs" 64 and "classes" 10')
+        report.add((place, "data"), 'the digits have "inputs" 64 and "classes" 10', code="contradiction")
     elif data == "text" and arguments["vocabulary"] < 256:
-        report.add((place, "vocabulary"), "the text is read as bytes, so it must be at least 256")
+        report.add((place, "vocabulary"), "the text is read as bytes, so it must be at least 256", code="out-of-range")
     if family == "vgg" and len(arguments["stages"]) != len(arguments["widths"]):
-        report.add((place, "widths"), f'must have as many items as "stages", {len(arguments["stages"])}')
+        report.add(
+            (place, "widths"), f'must have as many items as "stages", {len(arguments["stages"])}', code="wrong-count"
+        )
     if family == "vgg" and arguments["image"] < 2 ** len(arguments["stages"]):
-        report.add((place, "image"), f"must be at least {2 ** len(arguments['stages'])}: each stage halves it")
+        report.add(
+            (place, "image"),
+            f"must be at least {2 ** len(arguments['stages'])}: each stage halves it",
+            code="out-of-range",
+        )
     if "heads" in arguments and arguments["width"] % arguments["heads"]:
-        report.add((place, "heads"), f"must divide the width {arguments['width']}; is {arguments['heads']}")
+        report.add(
+            (place, "heads"),
+            f"must divide the width {arguments['width']}; is {arguments['heads']}",
+            code="out-of-range",
+        )
     if "rows" in arguments and arguments["rows"] > arguments["positions"]:
-        report.add((place, "rows"), f"must be at most the positions {arguments['positions']}; is {arguments['rows']}")
+        report.add(
+            (place, "rows"),
+            f"must be at most the positions {arguments['positions']}; is {arguments['rows']}",
+            code="out-of-range",
+        )
     for name in ("rows", "vocabulary") if family == "bert" else ():
         if arguments[name] < 2:
-            report.add((place, name), "must be at least 2 for pairs of sentences; is 1")
+            report.add((place, name), "must be at least 2 for pairs of sentences; is 1", code="out-of-range")
 
 
 def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[str] = ()) -> Mapping[str, Any] | None:
@@ -185,12 +205,22 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
         if isinstance(layout, str) and isinstance(flow, str) and isinstance(burst, str):
             layout = flow if job.shape.barrier == "none" else layout
             carried = "data-parallel jobs, pipelines and bursts are carried out"
-            report.add(place, f"job {job.name!r} has a shape and is no pipeline or burst: {layout}; {carried}")
+            report.add(
+                place,
+                f"job {job.name!r} has a shape and is no pipeline or burst: {layout}; {carried}",
+                code="unsupported",
+            )
         elif isinstance(layout, str) and isinstance(burst, str) and len(instance.jobs) > 1:
-            report.add(place, f"job {job.name!r} is an asynchronous pipeline; these are carried out alone")
+            report.add(
+                place, f"job {job.name!r} is an asynchronous pipeline; these are carried out alone", code="unsupported"
+            )
     if len(shaped) > 1:
         names = ", ".join(repr(job.name) for job in shaped.values())
-        report.add("$.jobs", f"has several pipelines or bursts, {names}; one is carried out, beside data-parallel jobs")
+        report.add(
+            "$.jobs",
+            f"has several pipelines or bursts, {names}; one is carried out, beside data-parallel jobs",
+            code="ambiguous",
+        )
         report.raise_if_any()
     [(number, job)] = shaped.items()
     entry, place = job.executor, (("$", "jobs"), number)
@@ -199,12 +229,19 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     if entry is None and len(left) == 1:
         entry = {"train": left.pop(), "arguments": {}, "cuts": [*cuts]}
     if entry is None:
-        report.add(place, 'has no "executor" entry, so it cannot be built', "--trust module:function names one")
+        report.add(
+            place,
+            'has no "executor" entry, so it cannot be built',
+            "--trust module:function names one",
+            code="missing-field",
+        )
     else:
         check_trust(entry["train"], trusted, ((place, "executor"), "train"), report)
         _check_own(entry, (place, "executor"), report)
         if cuts and job.executor is not None:
-            report.add((place, "executor"), "says where the model is cut, and so does the partition")
+            report.add(
+                (place, "executor"), "says where the model is cut, and so does the partition", code="contradiction"
+            )
     report.raise_if_any()
     return entry
 
@@ -215,7 +252,9 @@ def _check_models(instance: Instance, trusted: Collection[str], report: Report) 
         place: Place = (("$", "models"), name)
         entry = instance.models[name].executor
         if entry is None:
-            report.add(place, 'has no "executor" entry, so it cannot be built', "see docs/executor.md")
+            report.add(
+                place, 'has no "executor" entry, so it cannot be built', "see docs/executor.md", code="missing-field"
+            )
         elif "train" in entry:
             check_trust(entry["train"], trusted, ((place, "executor"), "train"), report)
             _check_own(entry, (place, "executor"), report)
@@ -228,6 +267,8 @@ def _check_models(instance: Instance, trusted: Collection[str], report: Report) 
 def _check_own(entry: Mapping[str, Any], place: Place, report: Report) -> None:
     """Check what the structure does not say of a training of the user's own."""
     if ":" not in entry["train"]:
-        report.add((place, "train"), f"must be module:function; is {quoted(entry['train'])}")
+        report.add((place, "train"), f"must be module:function; is {quoted(entry['train'])}", code="malformed")
     for name in sorted(entry["arguments"].keys() & set(_GIVEN)):
-        report.add(((place, "arguments"), name), f"{quoted(name)} is given by the run to every worker")
+        report.add(
+            ((place, "arguments"), name), f"{quoted(name)} is given by the run to every worker", code="not-allowed"
+        )

@@ -20,7 +20,9 @@ def device_of(kind: str) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise UsageError("this PyTorch finds no CUDA device; --device cpu runs on the CPU")
+        raise UsageError(
+            "this PyTorch finds no CUDA device; --device cpu runs on the CPU", code="unsupported", path="device"
+        )
     return torch.device("cuda", 0)
 
 

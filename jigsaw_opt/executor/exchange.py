@@ -64,7 +64,7 @@ def require_full_depth(levels: Sequence[int], depth: int) -> None:
         No worker goes to `depth`.
     """
     if max(levels) < depth:
-        raise UsageError(f"in every iteration one worker must go to level {depth}")
+        raise UsageError(f"in every iteration one worker must go to level {depth}", code="contradiction")
 
 
 class GradientExchange:

@@ -86,15 +86,23 @@ def following(
     if violations:
         raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
     if any(phase.is_counted for _, _, phase in plan.all_phases()):
-        raise UsageError("a plan whose phases are counted cannot be followed: it needs one that lists all iterations")
+        raise UsageError(
+            "a plan whose phases are counted cannot be followed: it needs one that lists all iterations",
+            code="unsupported",
+            path="plan",
+        )
     names = [it.name for it in plan.data_parallel]
     if job not in names:
-        raise UsageError(f"the plan has no job {job!r}, but {', '.join(map(repr, names))}")
+        raise UsageError(
+            f"the plan has no job {job!r}, but {', '.join(map(repr, names))}", code="unknown-name", path="job"
+        )
     number = names.index(job)
     workers = len(plan.data_parallel[number].gpus)
     rank, world = (dist.get_rank(process_group), dist.get_world_size(process_group)) if _is_group() else (0, 1)
     if world != workers:
-        raise UsageError(f"job {job!r} of the plan has {workers} workers; here are {world}")
+        raise UsageError(
+            f"job {job!r} of the plan has {workers} workers; here are {world}", code="mismatch", path="workers"
+        )
     order = ReplayOrder(instance, plan)
     place = _Place(number, rank, sum(map(len, order.ranks)))
     turns = PlanTurns(order, place, _store(place, meet, timeout), timeout)
@@ -124,7 +132,7 @@ def _store(place: _Place, meet: str | None, timeout: timedelta) -> tuple[AnyStor
     if meet is not None:
         host, _, port = meet.rpartition(":")
         if not host or not port.isdecimal():
-            raise UsageError(f"processes meet at HOST:PORT, not {meet!r}")
+            raise UsageError(f"processes meet at HOST:PORT, not {meet!r}", code="malformed", path="meet")
         keeps = place.job == 0 and place.worker == 0
         try:
             return TCPStore(host, int(port), None, keeps, timeout, wait_for_workers=False), keeps
@@ -135,7 +143,11 @@ def _store(place: _Place, meet: str | None, timeout: timedelta) -> tuple[AnyStor
     if place.processes == 1:
         return HashStore(), False
     if not _is_group() or dist.get_world_size() < place.processes:
-        raise UsageError(f"the plan has {place.processes} workers in all: say meet='HOST:PORT', the same to all")
+        raise UsageError(
+            f"the plan has {place.processes} workers in all: say meet='HOST:PORT', the same to all",
+            code="missing-option",
+            path="meet",
+        )
     return PrefixStore("plan", dist.distributed_c10d._get_default_store()), dist.get_rank() == 0
 
 
@@ -239,7 +251,8 @@ class PlanTurns:
                 if step.iteration > iteration:
                     raise UsageError(
                         f"iteration {iteration} of job {self._order.jobs[job].name!r} is behind in the plan: one model "
-                        "follows a job, iteration after iteration; enter following() anew for another one"
+                        "follows a job, iteration after iteration; enter following() anew for another one",
+                        code="wrong-order",
                     )
             else:
                 self._wait(lambda step=step: self._has_ended(step), [(step.job, step.slot)])  # type: ignore[misc]

@@ -51,29 +51,29 @@ def compare(found: Any, own: Any, place: Place, report: Report) -> None:
     if isinstance(own, Tensor):
         _compare_tensors(found, own, place, report)
     elif type(found) is not type(own):
-        report.add(place, f"must be {_named(own)}; is {_named(found)}")
+        report.add(place, f"must be {_named(own)}; is {_named(found)}", code="mismatch")
     elif isinstance(own, dict):
         for key in found.keys() - own.keys():
-            report.add(place, f"has an unknown key {_cut(repr(key))}")
+            report.add(place, f"has an unknown key {_cut(repr(key))}", code="unknown-field")
         for key, below in own.items():
             if key in found:
                 compare(found[key], below, (place, key), report)
             else:
-                report.add(place, f"lacks the key {_cut(repr(key))}")
+                report.add(place, f"lacks the key {_cut(repr(key))}", code="missing-field")
     elif isinstance(own, (list, tuple)):
         if len(found) != len(own):
-            report.add(place, f"must have {len(own)} items; has {len(found)}")
+            report.add(place, f"must have {len(own)} items; has {len(found)}", code="wrong-count")
         for index, (item, below) in enumerate(zip(found, own, strict=False)):
             compare(item, below, (place, index), report)
 
 
 def _compare_tensors(found: Any, own: Tensor, place: Place, report: Report) -> None:
     if not isinstance(found, Tensor):
-        report.add(place, f"must be a tensor; is {_named(found)}")
+        report.add(place, f"must be a tensor; is {_named(found)}", code="wrong-type")
     elif found.layout != torch.strided or found.device.type != "cpu":
-        report.add(place, "must be a dense tensor on the CPU")
+        report.add(place, "must be a dense tensor on the CPU", code="unsupported")
     elif (found.shape, found.dtype) != (own.shape, own.dtype):
-        report.add(place, f"must be {_shape(own)}; is {_shape(found)}")
+        report.add(place, f"must be {_shape(own)}; is {_shape(found)}", code="mismatch")
 
 
 def _shape(tensor: Tensor) -> str:

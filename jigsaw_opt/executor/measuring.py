@@ -96,7 +96,11 @@ def measure_model(
                 own_entry = {"train": name, "arguments": arguments, "cuts": [s.name for s in measured.segments[1:]]}
                 return measured, own_entry if subject.is_training else None
         if cuts is not None:
-            raise UsageError("--cuts is for a model of your own that is not in units; --segments cuts one in units")
+            raise UsageError(
+                "--cuts is for a model of your own that is not in units; --segments cuts one in units",
+                code="not-together",
+                path="cuts",
+            )
     if processes > 1:
         return profiles_side_by_side([in_units], most, processes, recipe, warm_up, repeats, trusted)[0], in_units
     with _told_shapes(name):
@@ -127,7 +131,10 @@ def _measure_own(
 def _require_none(given: Mapping[str, object]) -> None:
     """Raise `UsageError` where options are given that a model of the user's own does not heed."""
     if unheeded := [option for option, value in given.items() if value is not None]:
-        raise UsageError(f"{', '.join(unheeded)}: not for a model with a batch or an optimiser of its own; see --cuts")
+        raise UsageError(
+            f"{', '.join(unheeded)}: not for a model with a batch or an optimiser of its own; see --cuts",
+            code="unsupported",
+        )
 
 
 def _require_no_fractions(arguments: Mapping[str, Any]) -> None:
@@ -136,7 +143,9 @@ def _require_no_fractions(arguments: Mapping[str, Any]) -> None:
     if names:
         raise UsageError(
             f"a document has no fractions, so it cannot hold {', '.join(names)} of a training: "
-            f"""give a string, as in --argument '{names[0]}="0.1"', or write it into the code"""
+            f"""give a string, as in --argument '{names[0]}="0.1"', or write it into the code""",
+            code="unsupported",
+            path="argument",
         )
 
 
@@ -146,7 +155,7 @@ def _told_shapes(name: str) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        raise UsageError("the batch does not fit the device's memory") from error
+        raise UsageError("the batch does not fit the device's memory", code="does-not-fit", path="batch") from error
     except RuntimeError as error:
         raise RunFailedError(f"{name}: {str(error).partition(chr(10))[0]}") from error
 

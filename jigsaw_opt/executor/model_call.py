@@ -32,10 +32,14 @@ def inputs_and_targets(batch: Any, is_whole: bool) -> tuple[Any, Any]:
     if is_whole:
         if isinstance(batch, Mapping):
             return batch, None
-        raise UsageError(f"without a loss, a batch is a dictionary of what the model takes by name, not {_kind(batch)}")
+        raise UsageError(
+            f"without a loss, a batch is a dictionary of what the model takes by name, not {_kind(batch)}",
+            code="wrong-type",
+            path="batch",
+        )
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         return batch[0], batch[1]
-    raise UsageError(f"a batch is a pair (inputs, targets), not {_kind(batch)}")
+    raise UsageError(f"a batch is a pair (inputs, targets), not {_kind(batch)}", code="wrong-type", path="batch")
 
 
 def _kind(batch: Any) -> str:
@@ -75,7 +79,11 @@ def loss_of(model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, An
         return require_scalar(loss(outputs, targets))
     found = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
     if found is None:
-        raise UsageError("the outputs have no loss: give a loss, or the model what it makes one of (labels)")
+        raise UsageError(
+            "the outputs have no loss: give a loss, or the model what it makes one of (labels)",
+            code="missing-option",
+            path="loss",
+        )
     return require_scalar(found)
 
 
@@ -96,5 +104,5 @@ def require_scalar(loss: Any) -> Tensor:
     """Return a loss, or raise `UsageError` where it is no tensor of one number."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise UsageError(f"a loss is one number, the mean over the batch, not {shown}")
+        raise UsageError(f"a loss is one number, the mean over the batch, not {shown}", code="wrong-type", path="loss")
     return loss

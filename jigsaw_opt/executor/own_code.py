@@ -77,12 +77,14 @@ def own_function(name: str, arguments: Mapping[str, Any], place: Place) -> Calla
             imported = import_module(module)
         function: Callable[..., Any] = getattr(imported, called)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"cannot import {name}: {error}; PYTHONPATH=FOLDER says where else to look") from error
+        raise UsageError(
+            f"cannot import {name}: {error}; PYTHONPATH=FOLDER says where else to look", code="failed"
+        ) from error
     report = Report()
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
-        report.add((place, "arguments"), f"{name} does not take them: {error}")
+        report.add((place, "arguments"), f"{name} does not take them: {error}", code="failed")
     report.raise_if_any()
     return function
 

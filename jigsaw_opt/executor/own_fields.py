@@ -89,7 +89,7 @@ def training_fields(name: str, made: Any) -> dict[str, Any]:
     wrong += [f"has no {field!r}" for field in _REQUIRED if field not in found]
     wrong += [problem for field, value in found.items() for problem in _wrong(field, value)]
     if wrong:
-        raise UsageError(*(f"what {name} returns {problem}" for problem in wrong))
+        raise UsageError(*(f"what {name} returns {problem}" for problem in wrong), code="wrong-type")
     return dict.fromkeys(_SPELLINGS) | found
 
 

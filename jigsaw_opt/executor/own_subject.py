@@ -139,5 +139,6 @@ def _refused(made: Any) -> OwnSubject:
     wrong = "".join(f"; it {problem}" for problem in unknown_keys(made, _SPELLINGS | {"": _OF_TRAININGS}))
     raise UsageError(
         "a function of your own returns (model, batch or loader, loss) or a mapping of these names, perhaps with an "
-        f"optimiser; or (torch.nn.Sequential, loss, batch source); not this, of type {type(made).__name__}{wrong}"
+        f"optimiser; or (torch.nn.Sequential, loss, batch source); not this, of type {type(made).__name__}{wrong}",
+        code="wrong-type",
     )

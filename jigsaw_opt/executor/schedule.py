@@ -59,11 +59,17 @@ class LevelSchedule:
 
     def __post_init__(self) -> None:
         if min(self.depth, self.workers, self.granularity) < 1 or self.warm_up < 0:
-            raise UsageError("depth, workers and granularity are at least 1, and the warm-up is at least 0")
+            raise UsageError(
+                "depth, workers and granularity are at least 1, and the warm-up is at least 0", code="out-of-range"
+            )
         if not 1 <= self.min_contributors <= self.workers:
-            raise UsageError(f"contributors are 1 to the {self.workers} workers, not {self.min_contributors}")
+            raise UsageError(
+                f"contributors are 1 to the {self.workers} workers, not {self.min_contributors}",
+                code="out-of-range",
+                path="min_contributors",
+            )
         if not 0 <= self.mean_depth <= 1:
-            raise UsageError(f"a mean depth is 0 to 1, not {self.mean_depth}")
+            raise UsageError(f"a mean depth is 0 to 1, not {self.mean_depth}", code="out-of-range", path="mean_depth")
 
     def levels(self, iteration: int) -> tuple[int, ...]:
         """Return the level of each worker in `iteration`, from 0."""

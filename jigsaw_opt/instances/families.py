@@ -92,10 +92,10 @@ def draft(family: str, seed: int, **changes: Any) -> Draft:
         There is no such family or field, or jobs do not fit.
     """
     if family not in families():
-        raise UsageError(f"no family {family!r}; {nearest(family, families())}")
+        raise UsageError(f"no family {family!r}; {nearest(family, families())}", code="unknown-name", path="family")
     unknown = changes.keys() - Recipe.__dataclass_fields__.keys()
     if unknown:
-        raise UsageError(f"a recipe has no {', '.join(sorted(unknown))}")
+        raise UsageError(f"a recipe has no {', '.join(sorted(unknown))}", code="unknown-option")
     recipe = _recipe(family, seed, changes)
     _require_size(recipe)
     return _drawn(recipe, f"{family}/{seed}", f"{family}-{recipe.name}-{seed}")
@@ -124,7 +124,10 @@ def _require_size(recipe: Recipe) -> None:
     workers = gpus * recipe.load // 100
     if max(gpus, workers) > _MOST_WORKERS:
         asked = f"{gpus:,} GPUs and {workers:,} workers"
-        raise UsageError(f"an instance is made with {_MOST_WORKERS:,} GPUs and as many workers at most, not {asked}")
+        raise UsageError(
+            f"an instance is made with {_MOST_WORKERS:,} GPUs and as many workers at most, not {asked}",
+            code="too-large",
+        )
 
 
 @dataclass(slots=True)
@@ -177,7 +180,9 @@ class _Builder:
             place = self._place(job)
             if place is not None:
                 return job, place
-        raise UsageError(f"job {number + 1} of {width} workers has no place left; lower the load or the widths")
+        raise UsageError(
+            f"job {number + 1} of {width} workers has no place left; lower the load or the widths", code="does-not-fit"
+        )
 
     def _job(self, number: int, model: str, width: int) -> Job:
         recipe, draw = self.recipe, self.random

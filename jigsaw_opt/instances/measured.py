@@ -68,7 +68,7 @@ def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting
     """
     for value, known, what in ((setting.topology, TOPOLOGIES, "topology"), (setting.depth, CHOICES, "depth rule")):
         if value not in known:
-            raise UsageError(f"no {what} {value!r}; {nearest(value, known)}")
+            raise UsageError(f"no {what} {value!r}; {nearest(value, known)}", code="unknown-name")
     servers = [
         Server(f"s{k}", setting.gpu_type, setting.gpus, setting.gpu_memory, setting.fabric_bandwidth)
         for k in range(setting.servers)

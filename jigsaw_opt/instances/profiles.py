@@ -145,10 +145,13 @@ def estimate_layers(
 def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tuple[Unit, ...]:
     for key, known in ((name, ARCHITECTURES), *((gpu_type, GPU_TYPES) for gpu_type in gpu_types)):
         if key not in known:
-            raise UsageError(f"no profile of {key!r}; {nearest(key, known)}")
+            raise UsageError(f"no profile of {key!r}; {nearest(key, known)}", code="unknown-name")
     units = ARCHITECTURES[name]()
     if batch < 1 or not 1 <= segments <= len(units) or not gpu_types:
-        raise UsageError(f"{name} has 1 to {len(units)} segments, a batch of at least 1 and at least one GPU type")
+        raise UsageError(
+            f"{name} has 1 to {len(units)} segments, a batch of at least 1 and at least one GPU type",
+            code="out-of-range",
+        )
     return units
 
 

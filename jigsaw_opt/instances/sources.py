@@ -45,10 +45,14 @@ def instance_from(source: str) -> Instance:
             return _of_family(source)
         if source in workload_names():
             hint = f"it is taken by jigsaw simulate --workload {source}, and jigsaw new --jobs {source}"
-            raise InvalidInputError([Problem(source, "is a bundled workload, not an instance", hint)])
+            raise InvalidInputError(
+                [Problem(source, "is a bundled workload, not an instance", hint, code="unknown-format")]
+            )
         hint = _hint(source)
         if hint:
-            raise InvalidInputError([Problem(source, "there is no such file, bundled instance or family", hint)])
+            raise InvalidInputError(
+                [Problem(source, "there is no such file, bundled instance or family", hint, code="unknown-name")]
+            )
     return load_instance(source)
 
 
@@ -64,10 +68,14 @@ def workload_path(source: str) -> str | Path:
     if found is None and not exists(source):
         if source in names():
             hint = f"it is taken by jigsaw solve {source}, and --cluster {source}"
-            raise InvalidInputError([Problem(source, "is a bundled instance, not a workload", hint)])
+            raise InvalidInputError(
+                [Problem(source, "is a bundled instance, not a workload", hint, code="unknown-format")]
+            )
         hint = suggestion(source, workload_names())
         if hint:
-            raise InvalidInputError([Problem(source, "there is no such file or bundled workload", hint)])
+            raise InvalidInputError(
+                [Problem(source, "there is no such file or bundled workload", hint, code="unknown-name")]
+            )
     return found or source
 
 
@@ -99,16 +107,22 @@ def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Insta
     """
     for name, value in changes.items():
         if name == "objective" and value not in OBJECTIVES:
-            raise UsageError(f"no objective {value!r}; {nearest(str(value), OBJECTIVES)}")
+            raise UsageError(
+                f"no objective {value!r}; {nearest(str(value), OBJECTIVES)}", code="unknown-value", path="objective"
+            )
         if isinstance(value, int) and value < 1:
-            raise UsageError(f"{name} is at least 1, not {value}")
+            raise UsageError(f"{name} is at least 1, not {value}", code="out-of-range")
     return generate(family, seed, **changes)
 
 
 def _of_family(source: str) -> Instance:
     family, seed, *changes = source.split(":")
     if not _is_number(seed):
-        raise UsageError(f"{source}: the seed is a whole number of at most {_MOST_DIGITS} digits, not {seed!r}")
+        raise UsageError(
+            f"{source}: the seed is a whole number of at most {_MOST_DIGITS} digits, not {seed!r}",
+            code="malformed",
+            path="seed",
+        )
     return generated(family, int(seed), dict(_change(source, change) for change in changes))
 
 
@@ -124,5 +138,7 @@ def _change(source: str, change: str) -> tuple[str, int | str]:
     if name not in SIZES or not _is_number(value):
         known = f"NAME=N with {', '.join(SIZES)}, or objective=NAME"
         hint = "" if name in SIZES else suggestion(name, (*SIZES, "objective"))
-        raise UsageError("; ".join(filter(None, (f"{source}: a change is {known}, not {change!r}", hint))))
+        raise UsageError(
+            "; ".join(filter(None, (f"{source}: a change is {known}, not {change!r}", hint))), code="malformed"
+        )
     return name, int(value)

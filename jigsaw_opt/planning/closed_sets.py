@@ -35,6 +35,9 @@ def closed_sets(before: Sequence[int]) -> list[int]:
                     larger.add(closed | 1 << at)
         found += sorted(larger)
         if len(found) > _MOST_SETS:
-            raise UsageError(f"there are more than {_MOST_SETS} contiguous parts; merge branches of the graph first")
+            raise UsageError(
+                f"there are more than {_MOST_SETS} contiguous parts; merge branches of the graph first",
+                code="too-large",
+            )
         layer = larger
     return found

@@ -53,7 +53,7 @@ class DataTable:
             There is no such column.
         """
         if name not in self.columns:
-            raise UsageError(f"no column {name!r}; {nearest(name, self.columns)}")
+            raise UsageError(f"no column {name!r}; {nearest(name, self.columns)}", code="unknown-name")
         at = self.columns.index(name)
         return tuple(row[at] for row in self.rows)
 

@@ -122,5 +122,8 @@ class Instance(_Noting, CheckedPart, definition="#"):
             Some job has a shape.
         """
         if self.shaped:
-            raise UsageError(f"instance {self.name!r} has jobs with a shape, such as {self.shaped[0].name!r}; {_ALONE}")
+            raise UsageError(
+                f"instance {self.name!r} has jobs with a shape, such as {self.shaped[0].name!r}; {_ALONE}",
+                code="unsupported",
+            )
         return tuple(job for job in self.jobs if isinstance(job, Job))

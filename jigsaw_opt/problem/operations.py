@@ -301,5 +301,9 @@ def _rule(job: Job, deepest: int) -> LevelRule:
     rule = job.depth.limits(job.workers, deepest, job.iterations)
     if isinstance(job.depth, DepthPlugin) and not rule.fits(job.workers, deepest):
         asked = f"{job.workers} workers and {deepest} levels: {rule}"
-        raise UsageError(f"depth rule {job.depth.rule!r} gives no limits that levels can keep, for {asked}")
+        raise UsageError(
+            f"depth rule {job.depth.rule!r} gives no limits that levels can keep, for {asked}",
+            code="failed",
+            path="depth",
+        )
     return rule

@@ -116,9 +116,11 @@ class Phase:
 
     def __post_init__(self) -> None:
         if self.period_us is None and self.repeats != 1:
-            raise UsageError("a phase without a period takes place once")
+            raise UsageError("a phase without a period takes place once", code="contradiction")
         if not self.is_counted and self.start_us != 0:
-            raise UsageError("a phase that begins later than at 0 has a period and a number of repetitions")
+            raise UsageError(
+                "a phase that begins later than at 0 has a period and a number of repetitions", code="missing-field"
+            )
 
     @property
     def is_counted(self) -> bool:
@@ -135,7 +137,9 @@ class Phase:
             It takes place once.
         """
         if self.period_us is None:
-            raise UsageError("the plan lists all iterations; only phases that have a period are taken here")
+            raise UsageError(
+                "the plan lists all iterations; only phases that have a period are taken here", code="unsupported"
+            )
         return self.period_us
 
     @property
@@ -148,7 +152,7 @@ class Phase:
             It takes place for ever.
         """
         if self.repeats is None:
-            raise UsageError("the plan is repeated for ever; only phases that end are taken here")
+            raise UsageError("the plan is repeated for ever; only phases that end are taken here", code="unsupported")
         return self.repeats
 
     @property
@@ -203,7 +207,7 @@ class Plan:
     def __post_init__(self) -> None:
         phases = [phase for _, _, phase in self.all_phases()]
         if (len(phases) > 1 or len(self.groups) > 1) and not all(phase.is_counted for phase in phases):
-            raise UsageError("each of several phases has a period and a number of repetitions")
+            raise UsageError("each of several phases has a period and a number of repetitions", code="missing-field")
 
     @classmethod
     def of_jobs(
@@ -257,6 +261,7 @@ class Plan:
             raise UsageError(
                 f"the plan of {self.instance!r} repeats phases; only plans that list all iterations are taken here",
                 "jigsaw solve --solver search makes one",
+                code="unsupported",
             )
         return self.groups[0].phases[0]
 
@@ -294,7 +299,9 @@ class Plan:
         found = tuple(job for job in self.jobs if isinstance(job, JobPlan))
         if len(found) < len(self.jobs):
             name = next(job.name for job in self.jobs if isinstance(job, ShapedJobPlan))
-            raise UsageError(f"job {name!r} of the plan has a shape; only data-parallel jobs are taken here")
+            raise UsageError(
+                f"job {name!r} of the plan has a shape; only data-parallel jobs are taken here", code="unsupported"
+            )
         return found
 
     def with_jobs(self, jobs: tuple[JobPlan | ShapedJobPlan, ...]) -> Plan:
@@ -354,7 +361,7 @@ class Plan:
         """
         if self.moved:
             named = f"job {self.moved[0]!r} of the plan has other GPUs in another phase"
-            raise InvalidInputError([Problem("$.groups", f"{named}; {why}")])
+            raise InvalidInputError([Problem("$.groups", f"{named}; {why}", code="unsupported")])
 
     def all_phases(self) -> Iterator[tuple[int, int, Phase]]:
         """Yield every phase with the number of its group and its own number in it."""

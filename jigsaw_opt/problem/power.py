@@ -65,4 +65,4 @@ def require_no_caps(caps: tuple[PowerCap, ...] | None, why: str, whose: str = "t
         There are some.
     """
     if caps:
-        raise UsageError(f"{whose} has power cap {caps[0].name!r}; {why}")
+        raise UsageError(f"{whose} has power cap {caps[0].name!r}; {why}", code="unsupported", path="power_caps")

@@ -264,7 +264,9 @@ class Replay:
         """
         found = self.phases[0].summary
         if self.counts_repeats or found is None:
-            raise UsageError("the plan repeats phases, each of which has a summary and a timeline: .phases")
+            raise UsageError(
+                "the plan repeats phases, each of which has a summary and a timeline: .phases", code="unsupported"
+            )
         return found
 
     @property

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.text import printable
 
 __all__ = [
@@ -186,8 +186,8 @@ STATED = (
 _MAY_BE_NONE = frozenset({"iterations", "batch_size", *STATED})
 
 
-def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a job whatever the cluster is, as pairs of a field and a message.
+def job_problems(job: TraceJob) -> Iterator[Problem]:
+    """Yield what is wrong with a job whatever the cluster is; the path of a problem is the field.
 
     Types are exact: a truth value is no integer, and neither is ``2.0``.
 
@@ -200,7 +200,10 @@ def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
         if getattr(job, name) is None and name in _MAY_BE_NONE:
             continue
         if not is_name(getattr(job, name)):
-            yield name, f"must be a text of 1 to {LONGEST_NAME} characters; is {_shown(getattr(job, name))}"
+            value = getattr(job, name)
+            code: Code = "out-of-range" if isinstance(value, str) else "wrong-type"
+            told = f"must be a text of 1 to {LONGEST_NAME} characters; is {_shown(value)}"
+            yield Problem(name, told, code=code)
     whole = True
     for name, (low, high) in _RANGES.items():
         value = getattr(job, name)
@@ -210,19 +213,22 @@ def job_problems(job: TraceJob) -> Iterator[tuple[str, str]]:
             whole = whole and "gpus" not in name
             most = "2^53 - 1" if high == LARGEST else high
             least = "-(2^53 - 1)" if low == -LARGEST else low
-            yield name, f"must be an integer from {least} to {most}; is {_shown(value)}"
+            code = "out-of-range" if type(value) is int else "wrong-type"
+            yield Problem(name, f"must be an integer from {least} to {most}; is {_shown(value)}", code=code)
     for name in STATED_LISTS:
         value = getattr(job, name)
         if value is not None and not (type(value) is tuple and value and all(map(_is_listed, value))):
             is_empty = "empty, and None means " + ("any type" if name == "gpu_types" else "no job")
             found = is_empty if value == () else _shown(value)
-            yield name, f"must be names of 1 to {LONGEST_NAME} characters, none with a bar; is {found}"
+            told = f"must be names of 1 to {LONGEST_NAME} characters, none with a bar; is {found}"
+            yield Problem(name, told, code="empty" if value == () else "wrong-type")
     for name in ("foreground", "preemptible"):
         value = getattr(job, name)
         if type(value) is not bool and not (value is None and name in _MAY_BE_NONE):
-            yield name, f"must be true or false; is {_shown(value)}"
+            yield Problem(name, f"must be true or false; is {_shown(value)}", code="wrong-type")
     if whole and not job.fewest <= job.gpus <= job.most:
-        yield "gpus", f"is not between min_gpus and max_gpus: {job.gpus}, not from {job.fewest} to {job.most}"
+        told = f"is not between min_gpus and max_gpus: {job.gpus}, not from {job.fewest} to {job.most}"
+        yield Problem("gpus", told, code="contradiction")
 
 
 def is_name(value: object) -> bool:
@@ -300,11 +306,13 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not isinstance(self.jobs, Iterable):
-            raise InvalidInputError([Problem("$.jobs", f"must be a list of jobs; is {_shown(self.jobs)}")])
+            raise InvalidInputError(
+                [Problem("$.jobs", f"must be a list of jobs; is {_shown(self.jobs)}", code="wrong-type")]
+            )
         jobs = tuple(self.jobs)
         if not all(isinstance(job, TraceJob) and type(job.submit_us) is int for job in jobs):
-            found = ((k, *problem) for k, job in enumerate(jobs) for problem in _problems(job))
-            raise InvalidInputError([Problem(f"$.jobs[{k}]{at}", message) for k, at, message in found])
+            found = ((k, problem) for k, job in enumerate(jobs) for problem in _problems(job))
+            raise InvalidInputError(replace(problem, path=f"$.jobs[{k}]{problem.path}") for k, problem in found)
         object.__setattr__(self, "jobs", tuple(sorted(jobs, key=lambda job: job.submit_us)))
 
     def reading_told(self, *, with_unfinished: bool = False) -> list[str]:
@@ -323,12 +331,12 @@ class Workload:
         return [*([told] if told else []), *(f"{remark}: {count:,}" for remark, count in self.remarks.items())]
 
 
-def _problems(job: object) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with what should be a job, as pairs of a path and a message."""
+def _problems(job: object) -> Iterator[Problem]:
+    """Yield what is wrong with what should be a job, with paths that begin at it."""
     if isinstance(job, TraceJob):
-        yield from ((f".{name}", message) for name, message in job_problems(job))
+        yield from (replace(problem, path=f".{problem.path}") for problem in job_problems(job))
     else:
-        yield "", f"must be a TraceJob; is {_shown(job)}"
+        yield Problem("", f"must be a TraceJob; is {_shown(job)}", code="wrong-type")
 
 
 def left_out_told(left_out: Mapping[str, int], kept: int) -> str:

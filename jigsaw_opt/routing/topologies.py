@@ -29,7 +29,7 @@ def fat_tree(k: int) -> Fabric:
         `k` is odd or too small.
     """
     if k < 2 or k % 2:
-        raise UsageError(f"a fat tree has an even number of ports, at least 2, not {k}")
+        raise UsageError(f"a fat tree has an even number of ports, at least 2, not {k}", code="out-of-range")
     half = k // 2
     servers = [f"h{pod}.{e}.{h}" for pod in range(k) for e in range(half) for h in range(half)]
     edges = [f"e{pod}.{e}" for pod in range(k) for e in range(half)]
@@ -92,7 +92,7 @@ def collected(key: str) -> Fabric:
     try:
         found: dict[str, Any] = topohub.get(key)
     except KeyError:
-        raise UsageError(f"topohub has no topology {printable(key)}") from None
+        raise UsageError(f"topohub has no topology {printable(key)}", code="unknown-name") from None
     nodes = [str(node["id"]) for node in found["nodes"]]
     pairs = {tuple(sorted((str(edge["source"]), str(edge["target"])))) for edge in found["edges"]}
     return Fabric.alike(key, nodes, (), sorted((a, b) for a, b in pairs if a != b))
@@ -124,7 +124,7 @@ def read_graphml(text: str, name: str = "graph") -> Fabric:
         for place, edge in _each(graph, "edge"):
             _add_edge(place, (edge.get("source", ""), edge.get("target", "")), nodes, pairs, report)
         if not nodes:
-            report.add("graph", "has no node")
+            report.add("graph", "has no node", code="empty")
     if report.problems:
         raise InvalidInputError(report.problems)
     return Fabric.alike(name, sorted(nodes), (), pairs.values())
@@ -132,17 +132,17 @@ def read_graphml(text: str, name: str = "graph") -> Fabric:
 
 def _graph(text: str, report: Report) -> ElementTree.Element | None:
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        report.add("$", "declares a document type, which is not read")
+        report.add("$", "declares a document type, which is not read", code="not-allowed")
         return None
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        report.add("$", f"is no XML: {error}")
+        report.add("$", f"is no XML: {error}", code="malformed")
         return None
     for element in root.iter():
         if _tag(element) == "graph":
             return element
-    report.add("$", "has no graph")
+    report.add("$", "has no graph", code="empty")
     return None
 
 
@@ -157,9 +157,9 @@ def _each(graph: ElementTree.Element, tag: str) -> Iterator[tuple[str, ElementTr
 
 def _add_node(place: str, name: str, nodes: set[str], report: Report) -> None:
     if not name:
-        report.add(place, "has no id")
+        report.add(place, "has no id", code="missing-field")
     elif name in nodes:
-        report.add(place, f"the id {printable(name)} comes twice")
+        report.add(place, f"the id {printable(name)} comes twice", code="duplicate-name")
     else:
         nodes.add(name)
 
@@ -173,11 +173,11 @@ def _add_edge(
 ) -> None:
     unknown = [end for end in ends if end not in nodes]
     for end in unknown:
-        report.add(place, f"ends at {printable(end)}, which is no node" if end else "lacks an end")
+        report.add(place, f"ends at {printable(end)}, which is no node" if end else "lacks an end", code="unknown-name")
     if unknown:
         return
     if ends[0] == ends[1]:
-        report.add(place, f"joins {printable(ends[0])} to itself")
+        report.add(place, f"joins {printable(ends[0])} to itself", code="duplicate-name")
     elif frozenset(ends) in pairs:
-        report.add(place, f"joins {printable(ends[0])} and {printable(ends[1])} a second time")
+        report.add(place, f"joins {printable(ends[0])} and {printable(ends[1])} a second time", code="duplicate-name")
     pairs[frozenset(ends)] = ends

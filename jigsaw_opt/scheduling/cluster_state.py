@@ -133,7 +133,7 @@ class ClusterState:
             Time goes back.
         """
         if now_us < self.now_us:
-            raise UsageError(f"time goes back from {self.now_us} to {now_us} us")
+            raise UsageError(f"time goes back from {self.now_us} to {now_us} us", code="wrong-order", path="now_us")
         held = now_us - self.now_us
         for share in self.shares:
             for job in map(self.jobs.__getitem__, share.jobs):

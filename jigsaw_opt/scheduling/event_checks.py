@@ -48,23 +48,23 @@ def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob],
         )
 
     if is_good("time_us") and entry["time_us"] < state.now_us:
-        report.add("$.time_us", f"time goes back from {state.now_us} to {entry['time_us']} us")
+        report.add("$.time_us", f"time goes back from {state.now_us} to {entry['time_us']} us", code="wrong-order")
     kind, cluster = entry.get("event"), state.setting.cluster
     if kind == "submit":
         named = is_good("job.name") and entry["job"]["name"] in state.numbers
         if named:
-            report.add("$.job.name", f"there is a job {entry['job']['name']!r} already")
+            report.add("$.job.name", f"there is a job {entry['job']['name']!r} already", code="duplicate-name")
         if is_good("job"):
             _check_job(TraceJob(**entry["job"]), state, refuses, report)
     elif kind == "server_added":
         server = entry["server"] if is_good("server") else None
         check_addition(cluster, server, entry["links"] if is_good("links") else (), "$", report)
     elif is_good("job") and entry["job"] not in state.numbers:
-        report.add("$.job", f"there is no job {entry['job']!r}")
+        report.add("$.job", f"there is no job {entry['job']!r}", code="unknown-name")
     elif is_good("server") and entry["server"] not in {server.name for server in cluster.servers}:
-        report.add("$.server", f"there is no server {entry['server']!r}")
+        report.add("$.server", f"there is no server {entry['server']!r}", code="unknown-name")
     elif is_good("link") and entry["link"] not in {link.name for link in cluster.links}:
-        report.add("$.link", f"there is no link {entry['link']!r}")
+        report.add("$.link", f"there is no link {entry['link']!r}", code="unknown-name")
 
 
 def check_addition(
@@ -88,22 +88,32 @@ def check_addition(
     joined = {frozenset(link.ends) for link in cluster.links}
     if server is not None:
         if server["name"] in points:
-            report.add(((place, "server"), "name"), f"there is a {server['name']!r} already")
+            report.add(((place, "server"), "name"), f"there is a {server['name']!r} already", code="duplicate-name")
         if cluster.gpu_count + server["gpus"] > MOST_GPUS:
-            report.add(((place, "server"), "gpus"), f"the cluster would have more than {MOST_GPUS} GPUs")
+            report.add(
+                ((place, "server"), "gpus"), f"the cluster would have more than {MOST_GPUS} GPUs", code="too-large"
+            )
         points.add(server["name"])
     for k, link in enumerate(links):
         where, ends = ((place, "links"), k), frozenset(link["ends"])
         if link["name"] in names:
-            report.add((where, "name"), f"there is a {link['name']!r} already")
+            report.add((where, "name"), f"there is a {link['name']!r} already", code="duplicate-name")
         names.add(link["name"])
         missing = [end for end in link["ends"] if end not in points] if server is not None else []
         if missing:
-            report.add((where, "ends"), f"link {link['name']!r} has an end {missing[0]!r}, which there is not")
+            report.add(
+                (where, "ends"),
+                f"link {link['name']!r} has an end {missing[0]!r}, which there is not",
+                code="unknown-name",
+            )
         elif len(ends) < 2:
-            report.add((where, "ends"), f"link {link['name']!r} has one end twice")
+            report.add((where, "ends"), f"link {link['name']!r} has one end twice", code="duplicate-name")
         elif ends in joined:
-            report.add((where, "ends"), f"another link joins {' and '.join(map(repr, link['ends']))} already")
+            report.add(
+                (where, "ends"),
+                f"another link joins {' and '.join(map(repr, link['ends']))} already",
+                code="duplicate-name",
+            )
         joined.add(ends)
 
 
@@ -111,13 +121,15 @@ def _check_job(job: TraceJob, state: ClusterState, refuses: Callable[[TraceJob],
     """Report why a job that is right in itself can run nowhere here."""
     count, performance = state.setting.gpu_count, state.setting.performance
     if job.fewest > count:
-        report.add("$.job.gpus", f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {count}")
+        report.add(
+            "$.job.gpus", f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {count}", code="does-not-fit"
+        )
         return
     reason = performance.unknown(job)
     if reason is None:
         reason = refuses(job)
     if reason is not None:
-        report.add("$.job", reason)
+        report.add("$.job", reason, code="unsupported")
 
 
 def without_effect(

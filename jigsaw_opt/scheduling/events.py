@@ -260,8 +260,8 @@ def check_job(tree: Plain, place: Place, report: Report) -> None:
     """
     conforms(tree, _JOB, place, report)
     if isinstance(tree, dict) and set(_JOB["required"]) <= tree.keys() <= _JOB["properties"].keys():
-        for name, message in job_problems(TraceJob(**tree)):
-            report.add((place, name), message)
+        for problem in job_problems(TraceJob(**tree)):
+            report.add((place, problem.path), problem.message, code=problem.code)
 
 
 def entry_of(event: object, report: Report) -> Plain:
@@ -276,7 +276,9 @@ def entry_of(event: object, report: Report) -> Plain:
     """
     name = _NAMES.get(type(event))
     if name is None:
-        report.add("$", f"must be an event, as in JobFinished(time_us, job); is {kind_of(event)[:100]}")
+        report.add(
+            "$", f"must be an event, as in JobFinished(time_us, job); is {kind_of(event)[:100]}", code="wrong-type"
+        )
         return {}
     tree: dict[str, Plain] = {"event": name, **encode_record(event)}
     shapes = dict(_KINDS[name][1])
@@ -284,7 +286,7 @@ def entry_of(event: object, report: Report) -> Plain:
         if type(tree[key]) is kind:
             tree[key] = encode_record(tree[key])
         else:
-            report.add(("$", key), f"must be a {kind.__name__}; is {kind_of(tree[key])[:100]}")
+            report.add(("$", key), f"must be a {kind.__name__}; is {kind_of(tree[key])[:100]}", code="wrong-type")
             shapes[key] = ANYTHING
     if name == "server_added":
         tree["links"] = _encode_links(tree["links"], report)
@@ -297,11 +299,11 @@ def entry_of(event: object, report: Report) -> Plain:
 def _encode_links(links: object, report: Report) -> list[Plain] | None:
     """Return links as objects of JSON, or None where they are none, which is reported."""
     if not isinstance(links, list | tuple):
-        report.add(("$", "links"), f"must be a tuple of links; is {kind_of(links)[:100]}")
+        report.add(("$", "links"), f"must be a tuple of links; is {kind_of(links)[:100]}", code="wrong-type")
         return None
     wrong = [k for k, link in enumerate(links) if type(link) is not Link]
     for k in wrong:
-        report.add((("$", "links"), k), f"must be a Link; is {kind_of(links[k])[:100]}")
+        report.add((("$", "links"), k), f"must be a Link; is {kind_of(links[k])[:100]}", code="wrong-type")
     return None if wrong else list(map(encode_record, links))
 
 
@@ -327,7 +329,7 @@ def encode_event(event: ClusterEvent) -> Plain:
     report = Report()
     tree = entry_of(event, report)
     if report.problems:
-        raise UsageError(*map(str, report.problems))
+        raise UsageError(*report.problems)
     return tree
 
 
@@ -347,7 +349,7 @@ def decode_event(tree: Plain) -> ClusterEvent:
     report = Report()
     name = tree.get("event") if isinstance(tree, dict) else None
     if not isinstance(name, str) or name not in _KINDS:
-        report.add("$", f"is no event: 'event' is one of {', '.join(_KINDS)}")
+        report.add("$", f"is no event: 'event' is one of {', '.join(_KINDS)}", code="unknown-value")
         report.raise_if_any()
     shapes = _KINDS[str(name)][1]
     keys = fields(event=ANYTHING, time_us=ANYTHING, **dict.fromkeys(shapes, ANYTHING))

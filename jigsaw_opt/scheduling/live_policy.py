@@ -182,7 +182,9 @@ class LivePolicy:
     def _fresh(self) -> PolicyAtWork:
         scheduler = PolicyAtWork(self._policy, self._options, self._setting)
         if not scheduler.resumable:
-            raise UsageError(f"{self.name} cannot run live: it has no `state` and `restore`")
+            raise UsageError(
+                f"{self.name} cannot run live: it has no `state` and `restore`", code="unsupported", path="policy"
+            )
         return scheduler
 
     def _resumed(self, observation: Observation) -> PolicyAtWork:
@@ -368,5 +370,5 @@ def enlarged_setting(
     except PluginError as error:
         reason = str(error.__cause__)
     if reason is not None:
-        raise UsageError(f"$.server: the cluster cannot have it: {reason}")
+        raise UsageError(f"$.server: the cluster cannot have it: {reason}", code="unsupported", path="server")
     return setting

@@ -140,7 +140,7 @@ class LiveScheduler:
                 entry = entry_of(event, report)
                 return self._take_in(entry, report)
             except InvalidInputError as error:
-                raise UsageError(*map(str, error.problems)) from None
+                raise UsageError(*error.problems) from None
 
     def step(self, now_us: int, budget_s: float | None = None) -> PlanChange:
         """Ask the policy if there is something to decide, and tell what changes.
@@ -222,15 +222,19 @@ class LiveScheduler:
             queue, setting = self._state.queue(self._asked.memory), self._state.setting
             index = self._state.numbers[job]
         if index not in queue.jobs or queue.jobs[index].share is not None:
-            raise UsageError(f"job {job!r} {'runs' if index in queue.jobs else 'is kept from the policy'}")
+            raise UsageError(
+                f"job {job!r} {'runs' if index in queue.jobs else 'is kept from the policy'}",
+                code="contradiction",
+                path="job",
+            )
         return predicted(setting, self._policy, self._options, queue, index, past, samples, seed)
 
     def _require_known(self, job: str) -> None:
         """Refuse to tell of a job that there is not, or that the policy is deciding about."""
         if job not in self._state.numbers:
-            raise UsageError(f"there is no job {job!r}")
+            raise UsageError(f"there is no job {job!r}", code="unknown-name", path="job")
         if self._asked.is_asked:
-            raise UsageError(f"{self._asked.name} is still deciding about {job!r}")
+            raise UsageError(f"{self._asked.name} is still deciding about {job!r}", code="wrong-order", path="job")
 
     def state(self) -> Plain:
         """Return all that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/2``.
@@ -261,7 +265,7 @@ class LiveScheduler:
         """
         with self._lock:
             if self._state.next_job or self._state.now_us or self._asked.is_asked:
-                raise UsageError("a state is restored by a scheduler that has seen nothing yet")
+                raise UsageError("a state is restored by a scheduler that has seen nothing yet", code="wrong-order")
             self._state, memory = decode_state(state, self._inputs, self._state.setting, self._perform)
             self._asked.set_up(self._state.setting)
             self._asked.restore(memory, self._state.observation(), "$.policy")
@@ -299,7 +303,7 @@ class LiveScheduler:
         """Take an event in, unless something is wrong in itself, which is reported, or here; what has no effect."""
         check_event(entry, self._state, self._asked.refusal, report)
         if report.problems:
-            raise UsageError(*map(str, report.problems))
+            raise UsageError(*report.problems)
         event = event_of(entry)
         unread = tuple(without_effect(event, self._state, self._policy, self._options))
         setting = None

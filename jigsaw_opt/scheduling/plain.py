@@ -61,7 +61,7 @@ def check_arguments(**given: tuple[object, Shape]) -> None:
     for name, (value, shape) in given.items():
         conforms(value, shape, name, report)
     if report.problems:
-        raise UsageError(*map(str, report.problems))
+        raise UsageError(*report.problems)
 
 
 def whole(high: int = MOST, low: int = 0) -> Shape:

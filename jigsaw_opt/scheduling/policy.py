@@ -456,7 +456,9 @@ def require_stated(policy: Policy, stated: Mapping[str, str], jobs: Collection[T
     if lacking := [name for name in needed if not any(job.states(name) for job in jobs)]:
         told = (JOB_FIELDS.get(name, name) for name in lacking)
         raise UsageError(
-            *(f"policy {policy.name!r} is to go by the {what} of jobs, and no job states one" for what in told)
+            *(f"policy {policy.name!r} is to go by the {what} of jobs, and no job states one" for what in told),
+            code="missing-field",
+            path="policy",
         )
 
 
@@ -519,10 +521,14 @@ def stated_options(given: str | Policy) -> tuple[Policy, dict[str, str]]:
     for change in changes:
         key, _, value = change.partition("=")
         if key not in policy.options:
-            raise UsageError(f"policy {name!r} has no option {key!r}; {nearest(key, policy.options)}")
+            raise UsageError(
+                f"policy {name!r} has no option {key!r}; {nearest(key, policy.options)}",
+                code="unknown-option",
+                path="policy",
+            )
         known = policy.options[key]
         if value not in known:
             what = f"it is {known.kind}" if isinstance(known, OpenValues) else nearest(value, known)
-            raise UsageError(f"{key!r} of policy {name!r} is not {value!r}; {what}")
+            raise UsageError(f"{key!r} of policy {name!r} is not {value!r}; {what}", code="out-of-range", path="policy")
         options[key] = value
     return policy, options

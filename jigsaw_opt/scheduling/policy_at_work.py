@@ -108,7 +108,7 @@ class PolicyAtWork:
         except InvalidInputError as error:
             report.include(error.problems, place)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            report.add(place, f"policy {self.name!r} does not take it: {error}")
+            report.add(place, f"policy {self.name!r} does not take it: {error}", code="failed")
         report.raise_if_any()
 
     def _resumable(self) -> Resumable:

@@ -142,7 +142,7 @@ def decode_state(
     report.raise_if_any()
     if tree["inputs"] != inputs:
         hint = "it goes on only with the cluster, policy, models and options that it was started with"
-        report.add("$.inputs", "is a state of a scheduler with other arguments", hint)
+        report.add("$.inputs", "is a state of a scheduler with other arguments", hint, code="mismatch")
         report.raise_if_any()
     checked(tree.get("added"), listed(_ADDED))
     state = ClusterState(setting)
@@ -214,17 +214,17 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
     jobs = [TraceJob(**one["trace"]) for one in tree["jobs"]]
     numbers = [one["figures"]["job"] for one in tree["jobs"]]
     if sorted(set(numbers)) != numbers:
-        report.add("$.jobs", "are not in order of their numbers, each once")
+        report.add("$.jobs", "are not in order of their numbers, each once", code="wrong-order")
     if len({job.name for job in jobs}) < len(jobs):
-        report.add("$.jobs", "two have one name")
+        report.add("$.jobs", "two have one name", code="duplicate-name")
     for k, (job, one) in enumerate(zip(jobs, tree["jobs"], strict=True)):
         reason = performance.unknown(job)
         if reason is not None or job.fewest > state.setting.gpu_count:
-            report.add(("$.jobs", k), reason or f"needs {job.fewest} GPUs, which there are not")
+            report.add(("$.jobs", k), reason or f"needs {job.fewest} GPUs, which there are not", code="does-not-fit")
         elif max(one["figures"]["done"], one["reported"]) >= performance.work(job):
-            report.add(("$.jobs", k), "has done all its work")
+            report.add(("$.jobs", k), "has done all its work", code="contradiction")
         elif job.submit_us > tree["time_us"]:
-            report.add(("$.jobs", k), "is submitted only later")
+            report.add(("$.jobs", k), "is submitted only later", code="contradiction")
     news, gone = tree["news"], set(range(tree["next_job"])) - set(numbers)
     active = {one["figures"]["job"] for one in tree["jobs"] if not one["held"]}
     for key, among in (("arrived", active), ("ended", gone), ("stopped", active - set(news["arrived"]))):
@@ -238,7 +238,7 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
 
 def _check_once(found: Sequence[object], known: set[object] | set[int] | set[str], place: str, report: Report) -> None:
     if len(set(found)) < len(found) or not set(found) <= known:
-        report.add(place, "one is not what it can be, or is there twice")
+        report.add(place, "one is not what it can be, or is there twice", code="contradiction")
 
 
 def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
@@ -267,4 +267,4 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
         check_shares(state.setting, state.active, state.shares, (), f"at {state.now_us} us", remains=True)
         check_up(state.setting, state.active, state.shares, state.down, frozenset(state.dead), f"at {state.now_us} us")
     except InvariantError as error:
-        report.add("$.shares", str(error))
+        report.add("$.shares", str(error), code="contradiction")

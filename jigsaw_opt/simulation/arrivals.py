@@ -155,7 +155,7 @@ def _refuse_cycles(jobs: Sequence[TraceJob], before: dict[int, set[int]]) -> Non
     cycle = list(_cycle(left))
     if cycle:
         names = ", ".join(repr(jobs[k].name) for k in cycle[:_MOST_NAMES])
-        raise InvalidInputError([Problem("$.jobs", f"jobs wait for each other: {names}")])
+        raise InvalidInputError([Problem("$.jobs", f"jobs wait for each other: {names}", code="cycle")])
 
 
 def _cycle(left: dict[int, set[int]]) -> Iterator[int]:

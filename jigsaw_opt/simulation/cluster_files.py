@@ -47,10 +47,10 @@ def cluster_in_words(text: str) -> Cluster | None:
     if not colon or name not in FORMATS:
         made, hint = grid(text), suggestion(name, FORMATS) if colon else ""
         if made is None and hint:
-            raise UsageError(f"no format {name!r} of clusters; {hint}")
+            raise UsageError(f"no format {name!r} of clusters; {hint}", code="unknown-value", path="cluster")
         return made
     if comma and name != _WITH_OPTIONS:
-        raise UsageError(f"cluster {text}: {name} takes no options")
+        raise UsageError(f"cluster {text}: {name} takes no options", code="unknown-option", path="cluster")
     data = read_file(path)
     with expecting(data, path, name):
         return read_gpu_topology(data, path, options) if comma else FORMATS[name](data, path)
@@ -81,11 +81,15 @@ def read_sinfo(data: bytes | str, source: str) -> Cluster:
     for number, line in lines:
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) != 2:
-            lines.add(number, f"{len(cells)} cells; they are NODELIST|GRES, as sinfo -N -o '%N|%G' prints them")
+            lines.add(
+                number,
+                f"{len(cells)} cells; they are NODELIST|GRES, as sinfo -N -o '%N|%G' prints them",
+                code="wrong-count",
+            )
         elif cells != ["NODELIST", "GRES"]:
             _add_node(lines, number, cells, servers)
     if not servers:
-        lines.add(None, "has no node with a GPU")
+        lines.add(None, "has no node with a GPU", code="empty")
     lines.raise_if_any()
     return behind_one_switch(tuple(servers.values()))
 
@@ -95,13 +99,13 @@ def _add_node(lines: Lines, number: int, cells: list[str], servers: dict[str, Se
     found = [(match["type"] or "gpu", int(match["gpus"])) for match in _GPUS.finditer(resources)]
     found = [(kind, gpus) for kind, gpus in found if gpus]
     if not name or any(mark in name for mark in "[]/"):
-        lines.add(number, f"{name!r} is no name of one node; sinfo -N has a line for each")
+        lines.add(number, f"{name!r} is no name of one node; sinfo -N has a line for each", code="malformed")
     elif len(found) > 1:
-        lines.add(number, f"node {name!r} has GPUs of {len(found)} types, and a server has one")
+        lines.add(number, f"node {name!r} has GPUs of {len(found)} types, and a server has one", code="contradiction")
     elif found:
         made = typed_server(name, found[0][0].lower(), found[0][1])
         if servers.setdefault(name, made) != made:
-            lines.add(number, f"node {name!r} has other GPUs than in a line before")
+            lines.add(number, f"node {name!r} has other GPUs than in a line before", code="contradiction")
 
 
 def read_graphml(data: bytes | str, source: str) -> Cluster:
@@ -124,7 +128,7 @@ def read_graphml(data: bytes | str, source: str) -> Cluster:
     try:
         graph = nx.parse_graphml(data.decode() if isinstance(data, bytes) else data)
     except (ParseError, UnicodeDecodeError, nx.NetworkXError, KeyError, ValueError) as error:
-        raise InvalidInputError([Problem(source, f"is no GraphML: {error}")]) from error
+        raise InvalidInputError([Problem(source, f"is no GraphML: {error}", code="malformed")]) from error
     problems: list[Problem] = []
     servers: list[Server] = []
     switches: list[str] = []
@@ -133,7 +137,7 @@ def read_graphml(data: bytes | str, source: str) -> Cluster:
         if "gpus" not in stated:
             switches.append(name)
         elif "/" in name:
-            problems.append(Problem(where, "the name of a server has no slash"))
+            problems.append(Problem(where, "the name of a server has no slash", code="malformed"))
         else:
             servers.append(_graph_server(name, stated, where, problems))
     links = [
@@ -141,7 +145,7 @@ def read_graphml(data: bytes | str, source: str) -> Cluster:
         for k, (*ends, stated) in enumerate(graph.edges(data=True))
     ]
     if not servers and not problems:
-        problems.append(Problem(source, "no node has gpus"))
+        problems.append(Problem(source, "no node has gpus", code="empty"))
     if problems:
         raise InvalidInputError(problems)
     return Cluster(tuple(servers), tuple(switches), tuple(links))
@@ -159,7 +163,7 @@ def _graph_link(number: int, ends: list[str], stated: Mapping[str, Any], where: 
     bandwidth = _number(stated, "bandwidth", LINK_BANDWIDTH, where, problems)
     latency_us = _number(stated, "latency_us", 0, where, problems, least=0)
     if ends[0] == ends[1]:
-        problems.append(Problem(where, f"joins {ends[0]!r} to itself"))
+        problems.append(Problem(where, f"joins {ends[0]!r} to itself", code="duplicate-name"))
     return Link(str(stated.get("name", f"l{number}")), (ends[0], ends[1]), bandwidth, latency_us)
 
 
@@ -169,7 +173,9 @@ def _number(
     value = stated.get(key, usual)
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if not whole or not least <= value <= _MOST:
-        problems.append(Problem(where, f"{key} is a whole number of at least {least}, not {value!r}"))
+        problems.append(
+            Problem(where, f"{key} is a whole number of at least {least}, not {value!r}", code="out-of-range")
+        )
         return max(1, least)
     return int(value)
 

@@ -64,7 +64,9 @@ def require_count(gpus: int, text: str) -> None:
         There are none, or more than a million.
     """
     if not 1 <= gpus <= _MOST_GPUS:
-        raise UsageError(f"cluster {text}: between 1 and {_MOST_GPUS} GPUs, not {gpus}")
+        raise UsageError(
+            f"cluster {text}: between 1 and {_MOST_GPUS} GPUs, not {gpus}", code="out-of-range", path="cluster"
+        )
 
 
 def grid(text: str) -> Cluster | None:

@@ -34,7 +34,10 @@ def all_configurations(setting: ClusterSetting) -> tuple[Configured, ...]:
     for gpu_type in dict.fromkeys(server.gpu_type for server in setting.cluster.servers):
         widths = [server.gpus for server in setting.cluster.servers if server.gpu_type == gpu_type]
         if len(set(widths)) > 1:
-            raise UsageError(f"servers of type {gpu_type!r} have {min(widths)} to {max(widths)} GPUs; all need as many")
+            raise UsageError(
+                f"servers of type {gpu_type!r} have {min(widths)} to {max(widths)} GPUs; all need as many",
+                code="unsupported",
+            )
         found += [Configured(gpu_type, *one) for one in configurations(len(widths), widths[0])]
     return tuple(found)
 

@@ -84,13 +84,23 @@ def contention_of(given: str | Contention | Division, cluster: Cluster) -> Conte
         return given if isinstance(given, Contention) else LinkContention(cluster, given)
     kind, _, loss = given.partition(":")
     if kind not in CONTENTIONS:
-        raise UsageError(f"no contention {kind!r}; {nearest(kind, CONTENTIONS)}")
+        raise UsageError(
+            f"no contention {kind!r}; {nearest(kind, CONTENTIONS)}", code="unknown-value", path="contention"
+        )
     if loss and kind != "degraded":
-        raise UsageError(f"contention {kind!r} has no loss, as degraded:0.2 has; what is {loss!r}?")
+        raise UsageError(
+            f"contention {kind!r} has no loss, as degraded:0.2 has; what is {loss!r}?",
+            code="unsupported",
+            path="contention",
+        )
     if kind == "exclusive":
         return None
     if kind == "fair":
         return LinkContention(cluster, FairSharing())
     if _LOSS.fullmatch(loss) is None:
-        raise UsageError(f"the loss of degraded contention is a number of at least 0, as in degraded:0.2, not {loss!r}")
+        raise UsageError(
+            f"the loss of degraded contention is a number of at least 0, as in degraded:0.2, not {loss!r}",
+            code="out-of-range",
+            path="contention",
+        )
     return LinkContention(cluster, Degraded(Fraction(loss)))

@@ -56,14 +56,16 @@ class Simulation:
 
     def __init__(self, setting: Setting) -> None:
         if setting.policy is None:
-            raise UsageError("the setting has no policy; as in setting.under('fifo')")
+            raise UsageError(
+                "the setting has no policy; as in setting.under('fifo')", code="missing-option", path="policy"
+            )
         self.setting = setting
         self.now_us = 0
         self._event_log = EventLog()
         self._policy = PolicyAtWork(setting.policy, setting.options, setting.for_policy)
         reason = self._policy.refusal(setting.workload.jobs)
         if reason is not None:
-            raise UsageError(reason)
+            raise UsageError(reason, code="unsupported")
         self._active: dict[int, JobState] = {}
         self._statistics: dict[int, JobStatistics] = {}
         self._under_way = RunningShares(setting)
@@ -182,12 +184,12 @@ class Simulation:
         try:
             self._restore_shares(state)
         except InvariantError as error:
-            report.add((place, "shares"), str(error))
+            report.add((place, "shares"), str(error), code="contradiction")
         report.raise_if_any()
         self._failing.restore(state, self._under_way, self._event_log, self._active, (place, report))
         report.raise_if_any()
         if min(self._own_times(), default=self.now_us) < self.now_us:
-            report.add(place, "something should have happened before this time")
+            report.add(place, "something should have happened before this time", code="contradiction")
         report.raise_if_any()
         self._policy.restore(state["scheduler"], self._observation(self._trigger), (place, "scheduler"))
 
@@ -204,7 +206,7 @@ class Simulation:
         ended = (record.index for record in self.outcome.jobs)
         wrong = self._arrivals.restore(self._active, ended, (index for index, _ in held))
         if wrong is not None:
-            report.add(place, wrong)
+            report.add(place, wrong, code="contradiction")
         report.raise_if_any()
 
     def _restore_shares(self, state: Plain) -> None:

@@ -175,18 +175,18 @@ class Failing:
         while self._count < own["events"] and self._next is not None and self._next.time_us <= now_us:
             self.advance(self._next.time_us)
         if self._count != own["events"]:
-            report.add((place, "events"), f"{own['events']} events up to now cannot be")
+            report.add((place, "events"), f"{own['events']} events up to now cannot be", code="contradiction")
         self._restore_saved(own["saved"], under_way.running, (place, "saved"), report)
         waiting = active.keys() - under_way.running.keys()
         if len(set(own["stopped"])) < len(own["stopped"]) or not waiting.issuperset(own["stopped"]):
-            report.add((place, "stopped"), "not every job waits, or one is there twice")
+            report.add((place, "stopped"), "not every job waits, or one is there twice", code="contradiction")
         losses = {one["job"]: Loss(one["stops"], one["gpu_us"]) for one in own["losses"]}
         if len(losses) < len(own["losses"]):
-            report.add((place, "losses"), "a job is there twice")
+            report.add((place, "losses"), "a job is there twice", code="duplicate-name")
         try:
             check_up(self._setting, active, under_way.shares, self.down, self.dead, f"at {now_us} us")
         except InvariantError as error:
-            report.add(place, str(error))
+            report.add(place, str(error), code="contradiction")
         self.stopped = list(own["stopped"])
         event_log.outcome.losses.update(losses)
         under_way.dead = self.dead
@@ -197,10 +197,12 @@ class Failing:
         rows: Sequence[Sequence[int]], running: Mapping[int, Running], place: Place, report: Report
     ) -> None:
         if len(rows) != len(running):
-            report.add(place, "is not one row a running job")
+            report.add(place, "is not one row a running job", code="contradiction")
         for k, ((saved, gpu_us), one) in enumerate(zip(rows, running.values(), strict=False)):
             if saved > one.done or gpu_us > one.active.gpu_us:
-                report.add((place, k), f"job {one.active.job.name!r} has saved more than it has done")
+                report.add(
+                    (place, k), f"job {one.active.job.name!r} has saved more than it has done", code="contradiction"
+                )
             one.saved, one.saved_gpu_us = saved, gpu_us
 
 

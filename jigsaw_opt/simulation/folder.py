@@ -43,9 +43,15 @@ def require_place(folder: Path, resume: bool = False, force: bool = False) -> No
     if force or resume:
         return
     if exists(folder / SUMMARY):
-        raise UsageError(f"{folder} holds the results of another run; take another folder, or --force to replace them")
+        raise UsageError(
+            f"{folder} holds the results of another run; take another folder, or --force to replace them",
+            code="mismatch",
+        )
     if exists(folder / SNAPSHOT):
-        raise UsageError(f"{folder} holds a simulation that was interrupted; --resume goes on, --force begins anew")
+        raise UsageError(
+            f"{folder} holds a simulation that was interrupted; --resume goes on, --force begins anew",
+            code="unwritable",
+        )
 
 
 def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
@@ -71,7 +77,7 @@ def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
     if not resume:
         return simulation
     if not exists(path):
-        raise UsageError(f"there is no {path} to go on from")
+        raise UsageError(f"there is no {path} to go on from", code="unreadable")
     return restore(read_file(path), simulation, setting.inputs(), str(path))
 
 

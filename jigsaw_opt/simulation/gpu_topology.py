@@ -92,7 +92,7 @@ def _options(text: str) -> _Unstated:
             wrong.append(f"{word!r} is none of machines=N, type=NAME, memory=GB, {_RATES}=GB/s")
         chosen = changed or chosen
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError(*wrong, code="mismatch")
     return chosen
 
 
@@ -132,7 +132,7 @@ def _matrix(lines: Lines) -> tuple[list[str], dict[str, tuple[int, list[str]]]]:
             ]
             names = [heads[k] for k in places]
         elif first in rows:
-            lines.add(number, f"{first} has a row already")
+            lines.add(number, f"{first} has a row already", code="duplicate-name")
         else:
             rows[first] = number, [_FORMER_NAMES.get(rest[k], rest[k]) for k in places if k < len(rest)]
     return names, rows
@@ -141,12 +141,12 @@ def _matrix(lines: Lines) -> tuple[list[str], dict[str, tuple[int, list[str]]]]:
 def _pairs(lines: Lines, names: Sequence[str], rows: Mapping[str, tuple[int, list[str]]]) -> Pairs:
     """Return the connection of each two GPUs, with what is wrong with the matrix noted."""
     if not names:
-        lines.add(None, "has no line that begins with GPU0, as nvidia-smi topo -m prints it")
+        lines.add(None, "has no line that begins with GPU0, as nvidia-smi topo -m prints it", code="unknown-format")
     for name in dict.fromkeys([*names, *rows]):
         if name not in rows:
-            lines.add(None, f"{name} has no row")
+            lines.add(None, f"{name} has no row", code="missing-field")
         elif names.count(name) != 1:
-            lines.add(rows[name][0], f"{name} has {names.count(name)} columns")
+            lines.add(rows[name][0], f"{name} has {names.count(name)} columns", code="wrong-count")
         else:
             _check_row(lines, names, name, *rows[name])
     if lines.problems:
@@ -155,20 +155,22 @@ def _pairs(lines: Lines, names: Sequence[str], rows: Mapping[str, tuple[int, lis
     for one, other in combinations(range(len(names)), 2):
         (number, row), back = rows[names[other]], rows[names[one]][1][other]
         if row[one] != back:
-            lines.add(number, f"{names[other]} to {names[one]} is {row[one]}, and the other way {back}")
+            lines.add(
+                number, f"{names[other]} to {names[one]} is {row[one]}, and the other way {back}", code="contradiction"
+            )
         pairs[one, other] = back
     return pairs
 
 
 def _check_row(lines: Lines, names: Sequence[str], name: str, number: int, row: Sequence[str]) -> None:
     if len(row) != len(names):
-        lines.add(number, f"{name} has cells for {len(row)} of {len(names)} GPUs")
+        lines.add(number, f"{name} has cells for {len(row)} of {len(names)} GPUs", code="wrong-count")
         return
     for other, cell in zip(names, row, strict=True):
         good = cell == "X" if other == name else _CELL.fullmatch(cell)
         if not good:
             known = "X" if other == name else f"one of NV#, {', '.join([*BANDWIDTHS][1:])}"
-            lines.add(number, f"{name} to {other} is {known}, not {cell[:20]!r}")
+            lines.add(number, f"{name} to {other} is {known}, not {cell[:20]!r}", code="unknown-value")
 
 
 def _islands(count: int, pairs: Pairs, rates: Mapping[str, int]) -> Iterator[tuple[int, int | None]]:

@@ -67,7 +67,9 @@ def job_times(folder: Path) -> list[JobTime]:
     path = folder / "jobs.csv"
     if not exists(path):
         hint = "that of `jigsaw simulate` without --sweep does"
-        raise InvalidInputError([Problem(str(folder), f"holds no simulation: it has no {path.name}", hint)])
+        raise InvalidInputError(
+            [Problem(str(folder), f"holds no simulation: it has no {path.name}", hint, code="unreadable")]
+        )
     table = JobTable(read_file(path), str(path), _REQUIRED)
     found = list(_times(table))
     table.lines.raise_if_any()
@@ -91,6 +93,6 @@ def _time(row: Row) -> JobTime:
     submit, start, finish = (row.microseconds(column) for column in ("submit_s", "start_s", "finish_s"))
     held, alone = row.microseconds("held_s"), row.microseconds("alone_s")
     if not submit <= start <= start + held <= finish:
-        row.add("the times of this job cannot be")
+        row.add("the times of this job cannot be", code="contradiction")
     restarts = row.integer("restarts", 0)
     return JobTime(restored(row.text("name")), start - submit, held, finish - start - held, alone, restarts)

@@ -39,12 +39,12 @@ def with_models(workload: Workload, performance: Performance, models: Sequence[s
         There are no models, or with every job that has no duration or can run with none of them.
     """
     if not models:
-        raise UsageError("there are no models to draw from")
+        raise UsageError("there are no models to draw from", code="empty", path="models")
     draw = random.Random(seed)
     drawn = [_with_model(job, performance, models, draw) for job in workload.jobs]
     wrong = [one for one in drawn if isinstance(one, str)]
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError(*wrong, code="out-of-range")
     return replace(workload, jobs=tuple(one for one in drawn if isinstance(one, TraceJob)))
 
 

@@ -118,9 +118,9 @@ def own_job(text: str) -> OwnJob:
     """
     found = _WORDS.fullmatch(text.strip())
     if found is None or (found["unit"] is None and "." in found["amount"]):
-        raise UsageError(f"a job is {_FORM}; not {text!r}")
+        raise UsageError(f"a job is {_FORM}; not {text!r}", code="malformed", path="job")
     if found["unit"] and not _us(found):
-        raise UsageError(f"a job runs for longer than 0; {text!r} does not")
+        raise UsageError(f"a job runs for longer than 0; {text!r} does not", code="out-of-range", path="job")
     words = found["name"], found["model"], int(found["workers"])
     return OwnJob(*words, duration_us=_us(found)) if found["unit"] else OwnJob(*words, int(found["amount"]))
 
@@ -215,7 +215,10 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
     for index, job in enumerate(alone):
         reason = performance.unknown(job)
         if reason is not None:
-            problems.append(_why(performance, job.model, f"$.jobs[{index}]") or Problem(f"$.jobs[{index}]", reason))
+            problems.append(
+                _why(performance, job.model, f"$.jobs[{index}]")
+                or Problem(f"$.jobs[{index}]", reason, code="does-not-fit")
+            )
     if problems:
         raise InvalidInputError(problems)
     paces = [performance.alone_us(job) for job in alone]
@@ -235,10 +238,12 @@ def _why(performance: Profiled, name: str, path: str) -> Problem | None:
     if not fitting:
         types, own = sorted({server.gpu_type for server in servers}), ", ".join(model.gpu_types) or "no type"
         wrong = f"model {name!r} has times on {own}; the cluster has {', '.join(types)}"
-        return Problem(path, wrong, f"jigsaw profile --gpu-type {types[0]} writes times of this name")
+        return Problem(
+            path, wrong, f"jigsaw profile --gpu-type {types[0]} writes times of this name", code="unknown-name"
+        )
     need, most = needed_bytes([(model.state_bytes, model.activation_bytes()[-1])]), max(fitting)
     wrong = f"a worker of model {name!r} takes {need / 1e9:.1f} GB, and a GPU has {most / 1e9:g}"
-    return Problem(path, wrong) if need > most else None
+    return Problem(path, wrong, code="does-not-fit") if need > most else None
 
 
 def _iterations(job: OwnJob, pace_us: int) -> int:
@@ -254,7 +259,11 @@ def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
         ("objective", request.objective, get_args(Objective)),
     ):
         if value not in known:
-            problems.append(Problem(what, f"is one of {', '.join(known)}, not {value!r}", suggestion(value, known)))
+            problems.append(
+                Problem(
+                    what, f"is one of {', '.join(known)}, not {value!r}", suggestion(value, known), code="unknown-value"
+                )
+            )
     for what, number, least in (
         ("bandwidth", request.bandwidth, 1),
         ("segments", request.segments, 1),
@@ -262,12 +271,14 @@ def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
         ("latency of the link", request.link and request.link[1], 0),
     ):
         if number is not None and number < least:
-            problems.append(Problem(what, f"is at least {least}, not {number}"))
+            problems.append(Problem(what, f"is at least {least}, not {number}", code="out-of-range"))
     if not request.jobs:
-        problems.append(Problem("jobs", "there is none", f"a job is {_FORM}"))
+        problems.append(Problem("jobs", "there is none", f"a job is {_FORM}", code="empty"))
     if request.objective == "period":
         timed = (job.name for job in request.jobs if job.duration_us is not None)
-        problems.extend(Problem(f"job {name}", "has a duration; a period has iterations") for name in timed)
+        problems.extend(
+            Problem(f"job {name}", "has a duration; a period has iterations", code="contradiction") for name in timed
+        )
 
 
 def _cluster(request: OwnRequest, problems: list[Problem]) -> Cluster | None:
@@ -275,13 +286,15 @@ def _cluster(request: OwnRequest, problems: list[Problem]) -> Cluster | None:
     try:
         cluster = cluster_in_words(request.cluster)
     except UsageError as error:
-        problems.append(Problem("cluster", str(error)))
+        problems.extend(error.problems_of("cluster"))
         return None
     except InvalidInputError as error:
         problems.extend(error.problems)
         return None
     if cluster is None:
-        problems.append(Problem("cluster", f"is SERVERSxGPUS:TYPE, as in 4x8:v100, not {request.cluster!r}"))
+        problems.append(
+            Problem("cluster", f"is SERVERSxGPUS:TYPE, as in 4x8:v100, not {request.cluster!r}", code="malformed")
+        )
         return None
     if request.link is not None and len(cluster.servers) == 1:
         bandwidth, latency_us = request.link
@@ -305,9 +318,11 @@ def _networks(request: OwnRequest, cluster: Cluster | None, problems: list[Probl
             continue
         if network not in ARCHITECTURES:
             known = nearest(network, (*ARCHITECTURES, *request.measured))
-            problems.append(Problem(f"model {word}", "is not known", f"{known}; a profile adds others"))
+            problems.append(
+                Problem(f"model {word}", "is not known", f"{known}; a profile adds others", code="unknown-name")
+            )
         elif batch < 1:
-            problems.append(Problem(f"model {word}", "has a batch of at least 1"))
+            problems.append(Problem(f"model {word}", "has a batch of at least 1", code="out-of-range"))
         elif cluster is not None and _data_sheets(word, cluster, problems) and request.segments >= 1:
             types = tuple(dict.fromkeys(server.gpu_type for server in cluster.servers))
             found[word] = profile(network, batch, types, min(request.segments, len(ARCHITECTURES[network]())))
@@ -325,7 +340,9 @@ def _data_sheets(word: str, cluster: Cluster, problems: list[Problem]) -> bool:
     unknown = sorted({server.gpu_type for server in cluster.servers} - set(GPU_TYPES))
     for kind in unknown:
         hint = f"known are {', '.join(GPU_TYPES)}; others take a measured profile"
-        problems.append(Problem(f"model {word}", f"cannot be estimated on GPUs of type {kind!r}", hint))
+        problems.append(
+            Problem(f"model {word}", f"cannot be estimated on GPUs of type {kind!r}", hint, code="unsupported")
+        )
     return not unknown
 
 

@@ -63,9 +63,9 @@ def predict_starts(
         There is nothing to draw from, the number of simulations is below 1, or the policy refuses a job.
     """
     if samples < 1:
-        raise UsageError(f"there is at least 1 simulation, not {samples}")
+        raise UsageError(f"there is at least 1 simulation, not {samples}", code="out-of-range", path="samples")
     if past is not None and not past.ended:
-        raise UsageError("no job has ended before, so there is nothing to tell how long jobs last")
+        raise UsageError("no job has ended before, so there is nothing to tell how long jobs last", code="empty")
     if past is None:
         samples = 1
     draws = _Draws(setting, queue, past)

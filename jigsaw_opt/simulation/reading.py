@@ -235,13 +235,13 @@ def _find_wrong_words(asked: Mapping[str, Any], problems: Problems) -> None:
 
 def _seed(seed: int) -> int:
     if seed < 0:
-        raise UsageError(f"the seed is at least 0, not {seed}")
+        raise UsageError(f"the seed is at least 0, not {seed}", code="out-of-range", path="seed")
     return seed
 
 
 def _wide(gpus: int | None) -> int | None:
     if gpus is not None and gpus < 1:
-        raise UsageError(f"jobs in the foreground ask for at least 1 GPU, not {gpus}")
+        raise UsageError(f"jobs in the foreground ask for at least 1 GPU, not {gpus}", code="out-of-range")
     return gpus
 
 
@@ -256,7 +256,7 @@ def _with_foreground(workload: Workload, gpus: int | None) -> Workload:
 def _microseconds(what: str, seconds: float) -> int:
     if not 0 <= seconds <= _MOST_S:
         bound = f"at most {_MOST_S:g}" if seconds > _MOST_S else "at least 0"
-        raise UsageError(f"the {what} is a number of seconds of {bound}, not {seconds}")
+        raise UsageError(f"the {what} is a number of seconds of {bound}, not {seconds}", code="out-of-range")
     return round(seconds * 1_000_000)
 
 
@@ -281,7 +281,11 @@ def _cluster_in_words(text: str) -> tuple[Cluster, Mapping[str, Model] | None]:
         require_size(made, text)
         return made, None
     if begins_as_grid(text) and not exists(text):
-        raise UsageError(f"SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not {text!r}")
+        raise UsageError(
+            f"SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not {text!r}",
+            code="malformed",
+            path="cluster",
+        )
     with _hinting("a cluster in words is SERVERSxGPUS:TYPE, as in 2x4:a100", text):
         instance = instance_from(text)
     require_size(instance.cluster, text)
@@ -314,14 +318,19 @@ def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str
         refuse_speeds(str(told(given)), asked["speeds"])
         made: object = given if isinstance(given, Performance) else given(cluster)
         if not isinstance(made, Performance):
-            raise UsageError(f"what makes a performance model for a cluster has made none: {kind_of(made)}")
+            raise UsageError(
+                f"what makes a performance model for a cluster has made none: {kind_of(made)}",
+                code="wrong-type",
+                path="performance",
+            )
         performance = made
         if getattr(performance, "cluster", cluster) != cluster:
-            raise UsageError("the performance model is of another cluster")
+            raise UsageError("the performance model is of another cluster", code="mismatch", path="performance")
     if asked["draw_models"] and not isinstance(performance, Profiled):
         raise UsageError(
             "models are drawn from those of an instance, and there are none: make one, "
-            "as by `jigsaw new --cluster 4x8:a100 --job a:resnet50:1:1 -o FILE`, and give it as the cluster"
+            "as by `jigsaw new --cluster 4x8:a100 --job a:resnet50:1:1 -o FILE`, and give it as the cluster",
+            code="missing-option",
         )
     return performance
 
@@ -346,7 +355,7 @@ def _trace(asked: Mapping[str, Any], accept: Accept) -> Workload:
     text, columns = asked["workload"], columns_of(asked["columns"])
     name, colon, file = text.partition(":")
     if colon and name not in READERS and name.isalnum() and not exists(text):
-        raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}")
+        raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}", code="unknown-value")
     if name not in READERS or not file:
         name, file = "csv", text
     data, source = read_file(workload_path(file)), readable(file)
@@ -358,16 +367,18 @@ def _trace(asked: Mapping[str, Any], accept: Accept) -> Workload:
 def _checked(asked: Mapping[str, Any], accept: Accept) -> Workload:
     """Return a workload of the caller, or raise with everything that is wrong with its jobs."""
     if asked["columns"]:
-        raise UsageError("names of columns are those of a file, and the workload is an object")
+        raise UsageError(
+            "names of columns are those of a file, and the workload is an object", code="unsupported", path="columns"
+        )
     workload: Workload = asked["workload"]
-    found = [] if workload.jobs else [Problem("$.jobs", "is empty")]
+    found = [] if workload.jobs else [Problem("$.jobs", "is empty", code="empty")]
     names: set[str] = set()
     for k, job in enumerate(workload.jobs):
         name = f"job {job.name!r}" if is_name(job.name) else ""
-        wrong = [Problem(f"$.jobs[{k}].{field}", message, name) for field, message in job_problems(job)]
-        found += wrong or [Problem(f"$.jobs[{k}]", message) for message in accept(job)]
+        wrong = [replace(it, path=f"$.jobs[{k}].{it.path}", hint=name) for it in job_problems(job)]
+        found += wrong or [Problem(f"$.jobs[{k}]", message, code="unsupported") for message in accept(job)]
         if job.name in names:
-            found.append(Problem(f"$.jobs[{k}].name", f"there is a job {job.name!r} already"))
+            found.append(Problem(f"$.jobs[{k}].name", f"there is a job {job.name!r} already", code="duplicate-name"))
         names.add(job.name)
     if found:
         raise InvalidInputError(found)

@@ -71,9 +71,9 @@ class _RecordOfTrace(Simulation):
         self.now_us = 0
         wrong = [(k, it) for k, job in enumerate(setting.workload.jobs) for it in record_problems(job)]
         if wrong:
-            raise InvalidInputError(Problem(f"$.jobs[{k}]", problem) for k, problem in wrong)
+            raise InvalidInputError(Problem(f"$.jobs[{k}]", problem, code="contradiction") for k, problem in wrong)
         if (reason := why_no_record(setting.workload)) is not None:
-            raise UsageError(f"policy 'recorded' has nothing to tell: {reason}")
+            raise UsageError(f"policy 'recorded' has nothing to tell: {reason}", code="unsupported", path="policy")
 
     @property
     def ended(self) -> int:
@@ -84,7 +84,7 @@ class _RecordOfTrace(Simulation):
         return False
 
     def state(self) -> Plain:
-        raise UsageError("a record cannot be put aside")
+        raise UsageError("a record cannot be put aside", code="unsupported", path="policy")
 
     def run(self, stop: Callable[[], bool] = lambda: False, until_us: int | None = None) -> None:
         last_us = max(job.end_us or 0 for job in self.setting.workload.jobs)

@@ -231,13 +231,13 @@ class SimulationOutcome:
             before_us = tree["rounds"][k - 1][0] if k else 0
             held_most = limits.gpus * limits.now_us
             if not (before_us <= time_us <= limits.now_us and moved <= running <= active <= limits.jobs):
-                report.add(((place, "rounds"), k), "times or jobs of this round cannot be")
+                report.add(((place, "rounds"), k), "times or jobs of this round cannot be", code="contradiction")
             elif gpus > limits.gpus or held_us > held_most:
-                report.add(((place, "rounds"), k), "more GPUs are held than there are")
+                report.add(((place, "rounds"), k), "more GPUs are held than there are", code="contradiction")
         for k, (job, gpus, start_us, end_us) in enumerate(tree["stints"]):
             if not (job < limits.jobs and 1 <= gpus <= limits.gpus and start_us < end_us <= limits.now_us):
-                report.add(((place, "stints"), k), "no job can have held GPUs so")
+                report.add(((place, "stints"), k), "no job can have held GPUs so", code="contradiction")
         for k, (time_us, server, gpus) in enumerate(tree["uses"]):
             before_us = tree["uses"][k - 1][0] if k else 0
             if not (before_us <= time_us <= limits.now_us and server < len(servers) and gpus <= servers[server]):
-                report.add(((place, "uses"), k), "no server can have been used so")
+                report.add(((place, "uses"), k), "no server can have been used so", code="contradiction")

@@ -92,20 +92,28 @@ def _check_numbers(tree: Plain, place: Place, report: Report) -> None:
     in_order = "held" in tree or active == sorted(active)
     held = [index for index, _ in tree.get("held", ())]
     if not in_order or sorted(active + ended + held) != list(range(len(active) + len(ended) + len(held))):
-        report.add((place, "active"), "with the jobs that ended these are not the first of the workload, each once")
+        report.add(
+            (place, "active"),
+            "with the jobs that ended these are not the first of the workload, each once",
+            code="contradiction",
+        )
     if len(tree["lives"]) != len(active):
-        report.add((place, "lives"), f"must be {len(active)}, one an active job; are {len(tree['lives'])}")
+        report.add(
+            (place, "lives"), f"must be {len(active)}, one an active job; are {len(tree['lives'])}", code="wrong-count"
+        )
     running = _jobs(tree["running"])
     if not _once(running, active):
-        report.add((place, "running"), "not every job is active, or one is there twice")
+        report.add((place, "running"), "not every job is active, or one is there twice", code="contradiction")
     if sorted(job for share in tree["shares"] for job in share["jobs"]) != sorted(running):
-        report.add((place, "shares"), "the jobs that run are not in one share each")
+        report.add((place, "shares"), "the jobs that run are not in one share each", code="contradiction")
     if tree["books"]["held_before"] > Meter.restored(tree["books"]["held"], held_gpus(tree)).at(tree["now_us"]):
-        report.add(((place, "books"), "held_before"), "is more than GPUs were held up to now")
+        report.add(((place, "books"), "held_before"), "is more than GPUs were held up to now", code="contradiction")
     waiting = set(active) - set(running)
     for key, where in (("arrived", waiting), ("ended", ended)):
         if not _once(tree["trigger"][key], where):
-            report.add(((place, "trigger"), key), f"not every job has {key}, or one is there twice")
+            report.add(
+                ((place, "trigger"), key), f"not every job has {key}, or one is there twice", code="contradiction"
+            )
 
 
 def _jobs(trees: Iterable[Plain]) -> list[int]:
@@ -123,12 +131,12 @@ def _check_times(tree: Plain, setting: Setting, place: Place, report: Report) ->
     records = (((place, "books"), "outcome"), "jobs")
     for k, record in enumerate(tree["books"]["outcome"]["jobs"]):
         if not jobs[record["job"]].submit_us <= record["start_us"] <= record["finish_us"]:
-            report.add((records, k), "it is submitted, starts and ends in another order")
+            report.add((records, k), "it is submitted, starts and ends in another order", code="wrong-order")
     started = {active["job"]: life["start_us"] for active, life in zip(tree["active"], tree["lives"], strict=True)}
     for k, one in enumerate(tree["running"]):
         start_us = started[one["job"]]
         if start_us is None or not start_us <= one["start_us"] <= one["settled_us"]:
-            report.add(((place, "running"), k), "it is submitted, starts and runs in another order")
+            report.add(((place, "running"), k), "it is submitted, starts and runs in another order", code="wrong-order")
 
 
 def _check_active(tree: Plain, setting: Setting, place: Place, report: Report) -> None:
@@ -141,13 +149,17 @@ def _check_active(tree: Plain, setting: Setting, place: Place, report: Report) -
         where = ((place, "active"), k)
         age_us, work = now_us - job.submit_us, setting.performance.work(job)
         if age_us < 0:
-            report.add(where, f"job {job.name!r} is submitted only later")
+            report.add(where, f"job {job.name!r} is submitted only later", code="contradiction")
         elif one["run_us"] > age_us or one["gpu_us"] > setting.gpu_count * one["run_us"]:
-            report.add(where, f"job {job.name!r} has run longer than it has been there")
+            report.add(where, f"job {job.name!r} has run longer than it has been there", code="contradiction")
         if one["done"] >= work:
-            report.add((where, "done"), f"job {job.name!r} has {work} units of work in all; {one['done']} are done")
+            report.add(
+                (where, "done"),
+                f"job {job.name!r} has {work} units of work in all; {one['done']} are done",
+                code="contradiction",
+            )
         begun, start_us = one["starts"] > 0, life["start_us"]
         if begun != (start_us is not None) or (begun and one["job"] in arrived):
-            report.add((where, "starts"), f"job {job.name!r} has started, or it has not")
+            report.add((where, "starts"), f"job {job.name!r} has started, or it has not", code="contradiction")
         if (start_us is not None and start_us < job.submit_us) or life["crowd_before"] > crowd_now:
-            report.add(((place, "lives"), k), f"job {job.name!r} is older than it can be")
+            report.add(((place, "lives"), k), f"job {job.name!r} is older than it can be", code="contradiction")

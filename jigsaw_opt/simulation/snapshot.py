@@ -82,7 +82,14 @@ def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulat
     """
     if any(earlier in data[:_FIRST_LINE] for earlier in _EARLIER):
         raise InvalidInputError(
-            [Problem(source, "was written by an earlier version, whose snapshots are no longer read", "start anew")]
+            [
+                Problem(
+                    source,
+                    "was written by an earlier version, whose snapshots are no longer read",
+                    "start anew",
+                    code="outdated",
+                )
+            ]
         )
     with collection_paused():
         try:
@@ -90,7 +97,7 @@ def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulat
             _compare(tree, inputs, source)
             fresh.restore(tree["state"], f"{source} $.state")
         except RecursionError:
-            raise InvalidInputError([Problem(source, "nested too deeply")]) from None
+            raise InvalidInputError([Problem(source, "nested too deeply", code="too-deep")]) from None
     return fresh
 
 
@@ -99,7 +106,7 @@ def _document(data: bytes, source: str) -> dict[str, Any]:
     tree: Any = parse(data, source, report)
     report.raise_if_any()
     if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
-        raise InvalidInputError([Problem(source, "is not a snapshot of a simulation")])
+        raise InvalidInputError([Problem(source, "is not a snapshot of a simulation", code="unknown-format")])
     conforms(tree, _SHAPE, f"{source} $", report)
     report.raise_if_any()
     return tree
@@ -108,9 +115,9 @@ def _document(data: bytes, source: str) -> dict[str, Any]:
 def _compare(tree: dict[str, Any], inputs: str, source: str) -> None:
     if tree["inputs"] != _digest(inputs):
         hint = "it goes on only with the inputs, policy and options that it was started with"
-        raise InvalidInputError([Problem(source, "is a snapshot of other inputs", hint)])
+        raise InvalidInputError([Problem(source, "is a snapshot of other inputs", hint, code="mismatch")])
     if tree["state_sha256"] != _digest(_text(tree["state"])):
-        raise InvalidInputError([Problem(source, "is damaged: what it holds is not what was written")])
+        raise InvalidInputError([Problem(source, "is damaged: what it holds is not what was written", code="damaged")])
 
 
 def _text(value: Plain, allow_nan: bool = True) -> str:

@@ -37,12 +37,14 @@ def with_time_limits(workload: Workload, words: str, performance: Performance) -
         There are no such limits, or no job states one to be changed.
     """
     if words not in TIME_LIMITS:
-        raise UsageError(f"no time limits {words!r}; {nearest(words, TIME_LIMITS)}")
+        raise UsageError(
+            f"no time limits {words!r}; {nearest(words, TIME_LIMITS)}", code="unknown-value", path="time_limits"
+        )
     if words == _EXACT:
         limits = (max(1, performance.alone_us(job)) for job in workload.jobs)
         return _limited(workload, limits)
     if all(job.time_limit_us is None for job in workload.jobs):
-        raise UsageError("no job states a time limit")
+        raise UsageError("no job states a time limit", code="empty", path="time_limits")
     more, less = _FACTORS[words]
     stated = (job.time_limit_us for job in workload.jobs)
     return _limited(workload, (None if us is None else min(LARGEST, max(1, us * more // less)) for us in stated))

@@ -67,17 +67,25 @@ def time_in(workload: Workload, text: str | None) -> int:
             at_us = round(float(text) * _HOUR_US)
         except (ValueError, OverflowError):
             what = f"a date as 2026-01-31T08:30, or hours from the first submission, not {text!r}"
-            raise UsageError(f"a time is {what}") from None
+            raise UsageError(f"a time is {what}", code="malformed", path="at") from None
     elif workload.first_us is None:
-        raise UsageError("the workload has no dates; a time is in hours from its beginning")
+        raise UsageError(
+            "the workload has no dates; a time is in hours from its beginning", code="unsupported", path="at"
+        )
     elif found.zoned != workload.zoned:
         raise UsageError(
-            f"the dates of the workload have {'a' if workload.zoned else 'no'} zone; {text!r} is otherwise"
+            f"the dates of the workload have {'a' if workload.zoned else 'no'} zone; {text!r} is otherwise",
+            code="mismatch",
+            path="at",
         )
     else:
         at_us = found.time_us - workload.first_us
     if abs(at_us) > LARGEST:
-        raise UsageError(f"a time is at most {LARGEST / _HOUR_US:g} hours from the first submission, not {text!r}")
+        raise UsageError(
+            f"a time is at most {LARGEST / _HOUR_US:g} hours from the first submission, not {text!r}",
+            code="out-of-range",
+            path="at",
+        )
     return at_us
 
 
@@ -145,14 +153,18 @@ def waiting_job(workload: Workload, queue: ClusterQueue, name: str) -> int:
         if queue.jobs[index].share is None:
             return index
     if found:
-        raise UsageError(f"job {name!r} runs at that time")
+        raise UsageError(f"job {name!r} runs at that time", code="contradiction", path="job")
     waiting = [one.job.name for one in queue.jobs.values() if one.share is None]
     for job in (*workload.jobs, *workload.unfinished):
         if job.name == name:
             when = "has ended by that time" if _end_us(job) <= queue.now_us else f"is left aside: the cluster {_FEW}"
             when = "is submitted only later" if job.submit_us > queue.now_us else when
-            raise UsageError(f"job {name!r} {when}")
-    raise UsageError(f"no job {name!r} waits; {nearest(name, waiting)}" if waiting else "no job waits at that time")
+            raise UsageError(f"job {name!r} {when}", code="contradiction", path="job")
+    raise UsageError(
+        f"no job {name!r} waits; {nearest(name, waiting)}" if waiting else "no job waits at that time",
+        code="unknown-name",
+        path="job",
+    )
 
 
 def _end_us(job: TraceJob) -> int:
@@ -173,7 +185,8 @@ def _require_record(workload: Workload, at_us: int) -> None:
     if lacking and (later or not workload.unfinished):
         raise UsageError(
             f"the workload does not say when {counted(len(lacking), 'job')} started and ended, {lacking[0]!r} for one,"
-            " so it does not tell who waited then"
+            " so it does not tell who waited then",
+            code="missing-field",
         )
 
 
@@ -181,12 +194,17 @@ def _shares(setting: Setting, jobs: Mapping[int, TraceJob]) -> dict[int, Share]:
     """Place jobs that run, those first that name a type of GPU, and of others the widest."""
     held, free = sum(job.gpus for job in jobs.values()), FreeGpus(setting)
     if held > setting.gpu_count:
-        raise UsageError(f"{counted(held, 'GPU')} were held then, and the cluster has {setting.gpu_count}")
+        raise UsageError(
+            f"{counted(held, 'GPU')} were held then, and the cluster has {setting.gpu_count}", code="does-not-fit"
+        )
     found: dict[int, Share] = {}
     typed = {k: replace(job, gpu_types=(job.ran_on,)) if job.ran_on else job for k, job in jobs.items()}
     for index, job in sorted(typed.items(), key=lambda it: (it[1].gpu_types is None, -it[1].gpus)):
         gpus = free.place(job, "packed")
         if gpus is None:
-            raise UsageError(f"job {job.name!r} ran then, and finds no GPUs on this cluster beside the others that ran")
+            raise UsageError(
+                f"job {job.name!r} ran then, and finds no GPUs on this cluster beside the others that ran",
+                code="does-not-fit",
+            )
         found[index] = Share((index,), gpus)
     return found

@@ -33,7 +33,11 @@ _UNTYPED = "gpu"
 def require_choice(word: str) -> None:
     """Raise a `UsageError` where a word says neither to refuse such jobs nor to skip them."""
     if word not in _CHOICES:
-        raise UsageError(f"what becomes of jobs that are too wide is {' or '.join(_CHOICES)}, not {word!r}")
+        raise UsageError(
+            f"what becomes of jobs that are too wide is {' or '.join(_CHOICES)}, not {word!r}",
+            code="unknown-value",
+            path="too_wide",
+        )
 
 
 def why_too_wide(job: TraceJob, needed: int, count: int, of: str = "") -> str | None:
@@ -164,5 +168,5 @@ def without_too_wide(workload: Workload, most: Callable[[TraceJob], int], *, rig
         return workload
     left_out = {**workload.left_out, _REASON: len(workload.jobs) - len(jobs)}
     if not jobs:
-        raise UsageError(f"no job is left; {left_out_told(left_out, 0)}")
+        raise UsageError(f"no job is left; {left_out_told(left_out, 0)}", code="empty")
     return replace(workload, jobs=jobs, left_out=left_out)

@@ -33,7 +33,7 @@ def takes_former_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         for old, value in given.items():
             warnings.warn(f"the argument {old} is called {_FORMER[old]} now", DeprecationWarning, stacklevel=2)
             if named.setdefault(_FORMER[old], value) is not value:
-                raise UsageError(f"{_FORMER[old]} is given twice, once as {old}")
+                raise UsageError(f"{_FORMER[old]} is given twice, once as {old}", code="not-together")
         return function(*arguments[:most], **named)  # type: ignore[arg-type]
 
     return call

@@ -187,11 +187,13 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
     if options.engine is not None and options.engine not in engines:
         raise UsageError(
             f"{told} has no engine {options.engine!r}; "
-            + (f"it has {' and '.join(engines)}" if engines else "it has none to choose from")
+            + (f"it has {' and '.join(engines)}" if engines else "it has none to choose from"),
+            code="unknown-value",
+            path="engine",
         )
     if options.engine_parameters or options.engine_log is not None:
         if not engines:
-            raise UsageError(f"{told} hands no parameters and no log through to an engine")
+            raise UsageError(f"{told} hands no parameters and no log through to an engine", code="unsupported")
         require_parameters(options.engine or engines[0], options.engine_parameters)
     require_options(method, options, told)
 

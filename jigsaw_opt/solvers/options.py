@@ -233,9 +233,10 @@ def _with_former_names(make: Callable[..., None]) -> Callable[..., None]:
     def init(self: Options, *arguments: Any, **named: Any) -> None:
         for old in FORMER_OPTIONS.keys() & named.keys():
             _warn_of(old)
-            if FORMER_OPTIONS[old] in named:
-                raise UsageError(f"{FORMER_OPTIONS[old]} is given twice, once as {old}")
-            named[FORMER_OPTIONS[old]] = named.pop(old)
+            new = FORMER_OPTIONS[old]
+            if new in named:
+                raise UsageError(f"{new} is given twice, once as {old}", code="not-together", path=new)
+            named[new] = named.pop(old)
         make(self, *arguments, **named)
 
     return init
@@ -282,5 +283,9 @@ def required_options(given: Options | None) -> Options:
         It is something else, as a dictionary.
     """
     if given is not None and not isinstance(given, Options):
-        raise UsageError(f"options are an Options, as in Options(time_limit=10), not a {type(given).__name__}")
+        raise UsageError(
+            f"options are an Options, as in Options(time_limit=10), not a {type(given).__name__}",
+            code="wrong-type",
+            path="options",
+        )
     return given or Options()

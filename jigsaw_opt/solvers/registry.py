@@ -139,7 +139,11 @@ def require_taken(method: Solver, instance: Instance) -> None:
     """
     reason = refusal(method, instance)
     if reason is not None:
-        raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
+        raise UsageError(
+            f"solver {method.name!r} does not take instance {instance.name!r}: {reason}",
+            code="unsupported",
+            path="instance",
+        )
 
 
 def ignored(method: object, options: Options) -> tuple[str, ...]:
@@ -181,7 +185,7 @@ def require_options(method: Solver, options: Options, told: str = "") -> None:
     left = ignored(method, options)
     if left:
         told = told or f"solver {method.name!r}"
-        raise UsageError(*(f"{told} takes no option {argument(name)}" for name in left))
+        raise UsageError(*(f"{told} takes no option {argument(name)}" for name in left), code="unknown-option")
 
 
 def require_solver(name: str, found: object) -> None:

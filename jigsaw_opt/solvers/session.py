@@ -59,7 +59,11 @@ class Session:
         if plan is not None:
             require_a(Plan, plan)
         if instance.shaped:
-            raise UsageError(f"a session takes data-parallel jobs only; job {instance.shaped[0].name!r} has a shape")
+            raise UsageError(
+                f"a session takes data-parallel jobs only; job {instance.shaped[0].name!r} has a shape",
+                code="unsupported",
+                path="instance",
+            )
         self.instance, self._plan = instance, plan
         self.origin_us = self.now_us = 0
         self._begun: set[str] = set()
@@ -101,7 +105,7 @@ class Session:
         """
         left = tuple(job for job in self.instance.jobs if job.name != name)
         if len(left) == len(self.instance.jobs):
-            raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"')])
+            raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"', code="unknown-name")])
         self.instance = altered(self.instance, jobs=left)
         self._begun.discard(name)
         if self._plan is not None:
@@ -121,9 +125,11 @@ class Session:
             Time goes back, or the horizon is cyclic, where plans have no past.
         """
         if self.instance.horizon == "cyclic":
-            raise UsageError("a plan on a cyclic horizon has no past: time does not go on in its session")
+            raise UsageError(
+                "a plan on a cyclic horizon has no past: time does not go on in its session", code="unsupported"
+            )
         if now_us < self.now_us:
-            raise UsageError(f"time does not go back from {self.now_us} to {now_us}")
+            raise UsageError(f"time does not go back from {self.now_us} to {now_us}", code="wrong-order", path="now_us")
         before = {job.name for job in self.instance.jobs}
         plan, moment = self._plan, now_us - self.origin_us
         if plan is None:

@@ -89,10 +89,11 @@ def solve(
     if start is not None and start.is_phased:
         _require_phases(method, asked)
     if start is not None and asked.survivable:
-        raise UsageError(f"{argument('survivable')} makes a plan anew; leave out {argument('start')}")
+        told = f"{argument('survivable')} makes a plan anew; leave out {argument('start')}"
+        raise UsageError(told, code="not-together", path="survivable")
     if start is None:
         if fix is not None and not fix.empty:
-            raise UsageError("what is fixed is part of a plan: give it as start")
+            raise UsageError("what is fixed is part of a plan: give it as start", code="missing-option", path="fix")
         return _solved(instance, method, asked, on_event, None, begun)
     return _started(instance, method, asked, start, fix, on_event, begun)
 
@@ -134,7 +135,7 @@ def _require_types(start: object, fix: object, on_event: object) -> None:
 
         require_a(Fix, fix)
     if on_event is not None and not callable(on_event):
-        raise UsageError(f"on_event is a function, not {kind_of(on_event)}")
+        raise UsageError(f"on_event is a function, not {kind_of(on_event)}", code="wrong-type", path="on_event")
 
 
 def _solved(
@@ -178,10 +179,16 @@ def _resolved(
         return resolve_phased(instance, start, fix, options)
     if method != "auto" and not fix.empty:
         name = find_solver(method).name
-        raise UsageError(f"solver {name!r} keeps nothing of a plan; auto and phased do what {argument('fix')} asks")
+        raise UsageError(
+            f"solver {name!r} keeps nothing of a plan; auto and phased do what {argument('fix')} asks",
+            code="unsupported",
+            path="fix",
+        )
     reason = refusal(Warm(start, fix), instance)
     if reason is not None:
-        raise UsageError(f"no other plan is carried over to instance {instance.name!r}: {reason}")
+        raise UsageError(
+            f"no other plan is carried over to instance {instance.name!r}: {reason}", code="unsupported", path="start"
+        )
     if method == "auto":
         return resolve(instance, start, fix, options, on_event)
     return solve_listed(instance, method, options, on_event, partial(offer_repaired, plan=start))
@@ -192,7 +199,11 @@ def _require_phases(method: str | Solver, options: Options) -> None:
     require_options(find("phased"), options)
     if method not in ("auto", "phased"):
         name = find_solver(method).name
-        raise UsageError(f"solver {name!r} lists all iterations, and the plan to start from is phased")
+        raise UsageError(
+            f"solver {name!r} lists all iterations, and the plan to start from is phased",
+            code="unsupported",
+            path="start",
+        )
 
 
 def _require_correct(instance: Instance, start: Plan) -> None:
@@ -200,7 +211,9 @@ def _require_correct(instance: Instance, start: Plan) -> None:
     broken = violations(instance, start)
     if broken:
         hint = "with fix=Fix() it may be of another instance"
-        raise InvalidInputError([Problem(f"start: {it.path}", f"{it.rule}: {it.message}", hint) for it in broken])
+        raise InvalidInputError(
+            [Problem(f"start: {it.path}", f"{it.rule}: {it.message}", hint, code="broken-rule") for it in broken]
+        )
 
 
 def _in_order(instance: Instance, plan: Plan) -> Plan:

@@ -286,7 +286,10 @@ class SolveState:
             This solve has ended before.
         """
         if self.ended:
-            raise UsageError(f"this solve_state of {self.name!r} has ended and takes nothing any more; make a new one")
+            raise UsageError(
+                f"this solve_state of {self.name!r} has ended and takes nothing any more; make a new one",
+                code="wrong-order",
+            )
         try:
             ended = run()
         except OutOfTimeError:

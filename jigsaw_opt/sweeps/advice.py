@@ -169,7 +169,9 @@ class Advisor:
         self, base: Mapping[str, Any], policies: Sequence[str] | None, seeds: Sequence[int] | None, measure: str
     ) -> None:
         if measure not in MEASURES:
-            raise UsageError(f"no measure {measure!r}; {nearest(measure, MEASURES)}")
+            raise UsageError(
+                f"no measure {measure!r}; {nearest(measure, MEASURES)}", code="unknown-value", path="measure"
+            )
         self.seeds, self.measure = tuple(dict.fromkeys(_SEEDS if seeds is None else seeds)), measure
         # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
         found = read_settings({"policy": "fifo", **base, "seed": seed} for seed in self.seeds)

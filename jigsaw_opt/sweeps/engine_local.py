@@ -46,7 +46,7 @@ class LocalEngine:
 
     def __init__(self, jobs: int = 1, attempts: int = 2) -> None:
         if jobs < 1 or attempts < 1:
-            raise UsageError(f"jobs and attempts are at least 1, not {jobs} and {attempts}")
+            raise UsageError(f"jobs and attempts are at least 1, not {jobs} and {attempts}", code="out-of-range")
         self.jobs, self.attempts = jobs, attempts
 
     def run(

@@ -105,7 +105,10 @@ class RayEngine:
         nodes: Any = ray.nodes
         most = max((node["Resources"].get("CPU", 0) for node in nodes() if node["Alive"]), default=0)
         if most < self.cores:
-            raise UsageError(f"a task takes {self.cores} cores, but no node of the Ray cluster has more than {most:g}")
+            raise UsageError(
+                f"a task takes {self.cores} cores, but no node of the Ray cluster has more than {most:g}",
+                code="does-not-fit",
+            )
 
 
 def _require_listener(address: str) -> None:
@@ -116,7 +119,7 @@ def _require_listener(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise UsageError(f"no Ray cluster at {address!r}: {error}") from error
+        raise UsageError(f"no Ray cluster at {address!r}: {error}", code="failed", path="address") from error
 
 
 @contextmanager
@@ -127,7 +130,7 @@ def _connected(address: str) -> Iterator[None]:
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UsageError(f"no Ray cluster at {address!r}: {error}") from error
+        raise UsageError(f"no Ray cluster at {address!r}: {error}", code="failed", path="address") from error
     try:
         yield
     finally:

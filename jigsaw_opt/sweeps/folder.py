@@ -73,7 +73,7 @@ def require_own(folder: Path) -> None:
     """
     table = next((name for name in TABLES if exists(folder / name)), None)
     if table is not None and not exists(folder / ROWS):
-        raise UsageError(f"{folder} holds the {table} of another run; take another folder")
+        raise UsageError(f"{folder} holds the {table} of another run; take another folder", code="mismatch")
 
 
 def sweep_into(

@@ -56,7 +56,7 @@ class Record:
         with ExitStack() as undo:
             undo.callback(os.close, self._file)
             if not stat.S_ISREG(os.fstat(self._file).st_mode):
-                raise UsageError(f"cannot write {path}: it is no regular file")
+                raise UsageError(f"cannot write {path}: it is no regular file", code="unwritable")
             self._lock()
             self.rows: dict[str, dict[str, Any]] = self._read()
             undo.pop_all()
@@ -129,7 +129,7 @@ def _rows(path: Path, data: bytes, is_row: IsRow) -> dict[str, dict[str, Any]]:
             if row is not None:
                 rows[row["key"]] = row
             elif line.endswith(b"\n") or not _may_be_cut(line):
-                report.note(Problem(f"{path}:{number}", "is not a row", _HINT))
+                report.note(Problem(f"{path}:{number}", "is not a row", _HINT, code="malformed"))
     report.raise_if_any()
     return rows
 

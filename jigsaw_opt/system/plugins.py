@@ -63,9 +63,11 @@ def load(group: str, kind: str, name: str, own: Mapping[str, str] = MappingProxy
         return resolve_name(own[name])
     points = [point for point in entry_points(group=group) if point.name == name]
     if len({point.value for point in points}) > 1:
-        raise UsageError(f"{kind} {name!r} is registered twice: {', '.join(point.value for point in points)}")
+        raise UsageError(
+            f"{kind} {name!r} is registered twice: {', '.join(point.value for point in points)}", code="duplicate-name"
+        )
     if not points:
-        raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group, own))}")
+        raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group, own))}", code="unknown-name")
     return _loaded(kind, points[0])
 
 
@@ -98,10 +100,10 @@ def require_members(kind: str, name: str, found: object, members: Iterable[str])
         It is a class, or lacks some of the members that all of the kind have.
     """
     if isinstance(found, type):
-        raise UsageError(f"{kind} {name!r} is the class {found.__name__}; an object of it is wanted")
+        raise UsageError(f"{kind} {name!r} is the class {found.__name__}; an object of it is wanted", code="wrong-type")
     lacking = [member for member in members if not hasattr(found, member)]
     if lacking:
-        raise UsageError(f"{kind} {name!r} is no {kind}: it has no {', '.join(lacking)}")
+        raise UsageError(f"{kind} {name!r} is no {kind}: it has no {', '.join(lacking)}", code="wrong-type")
 
 
 def loadable(find: Callable[[str], Found], names: Iterable[str]) -> Iterator[Found]:

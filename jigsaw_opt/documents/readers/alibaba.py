@@ -62,7 +62,7 @@ def _job(row: Row, tally: Tally) -> TraceJob | Unfinished | str:
         return Unfinished.of(row.text("name"), row.microseconds("creation_time"), max(1, gpus), reason, **stated)
     start_us, end_us = row.microseconds("scheduled_time"), row.microseconds("deletion_time")
     if row.good and end_us < start_us:
-        row.add(f"deletion_time is before scheduled_time: {row.text('scheduled_time')}")
+        row.add(f"deletion_time is before scheduled_time: {row.text('scheduled_time')}", code="wrong-order")
     if gpus == 1 and row.good and row.has("gpu_milli") and not row.is_missing("gpu_milli"):
         part = row.integer("gpu_milli", least=0)
         if part < _WHOLE_GPU:

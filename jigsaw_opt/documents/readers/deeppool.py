@@ -129,12 +129,15 @@ def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers
     if not lines.problems and len(chosen) != 1:
         known = ", ".join(str(size) for size in sorted({int(run[0][1]["batch"]) for run in runs})) or "none"
         lines.add(
-            None, f"{len(chosen)} runs of batch size {batch}; exactly one is needed", f"batch sizes here: {known}"
+            None,
+            f"{len(chosen)} runs of batch size {batch}; exactly one is needed",
+            f"batch sizes here: {known}",
+            code="wrong-count",
         )
     layers = [_layer(index, number, match, lines) for index, (number, match) in enumerate(chain(*chosen))]
     found = [layer for layer in layers if layer is not None]
     if not lines.problems and sum(layer.forward_us for layer in found) == 0:
-        lines.add(None, f"the forward times of batch size {batch} add up to 0")
+        lines.add(None, f"the forward times of batch size {batch} add up to 0", code="out-of-range")
     lines.raise_if_any()
     inputs = [_FLOAT * batch * prod(_shape(match)) for _, match in chain(*chosen)]
     return tuple(map(one_layer, _groups(list(_with_outputs(found, inputs)))))
@@ -166,14 +169,14 @@ def read_deeppool_runs(data: bytes | str, *, source: str = "layers.prof") -> dic
     for run in _runs(lines):
         number, batch = run[0][0], int(run[0][1]["batch"])
         if batch in found:
-            lines.add(number, f"batch size {batch} has a run before")
+            lines.add(number, f"batch size {batch} has a run before", code="duplicate-name")
         layers = [_profiled(number, match, lines) for number, match in run]
         found[batch] = tuple(layer for layer in layers if layer is not None)
         first = next(iter(found.values()))
         if not lines.problems and [it.key for it in found[batch]] != [it.key for it in first]:
-            lines.add(number, "this run has other layers than the first")
+            lines.add(number, "this run has other layers than the first", code="mismatch")
     if not found and not lines.problems:
-        lines.add(None, "there is no run")
+        lines.add(None, "there is no run", code="empty")
     lines.raise_if_any()
     return found
 
@@ -183,7 +186,7 @@ def _profiled(number: int, match: re.Match[str], lines: Lines) -> ProfiledLayer 
     try:
         weights, _ = sizes(match["kind"], json.loads(match["parameters"]), shape)
     except (ValueError, RecursionError) as error:
-        lines.add(number, f"layer {match['kind']}: {error}")
+        lines.add(number, f"layer {match['kind']}: {error}", code="malformed")
         return None
     times = float(Decimal(match["total"]) * 1000), int(match["forward"]), int(match["backward"])
     return ProfiledLayer(match["kind"], match["parameters"], shape, weights, *times)
@@ -200,10 +203,14 @@ def _runs(lines: Lines) -> list[Run]:
             runs.append([])
         elif match := _LINE.fullmatch(line):
             if runs[-1] and match["batch"] != runs[-1][0][1]["batch"]:
-                lines.add(number, f"batch size {match['batch']} in a run of batch size {runs[-1][0][1]['batch']}")
+                lines.add(
+                    number,
+                    f"batch size {match['batch']} in a run of batch size {runs[-1][0][1]['batch']}",
+                    code="mismatch",
+                )
             runs[-1].append((number, match))
         else:
-            lines.add(number, "no layer with its three times", "see docs/documents.md for the format")
+            lines.add(number, "no layer with its three times", "see docs/documents.md for the format", code="malformed")
     return [run for run in runs if run]
 
 
@@ -217,7 +224,7 @@ def _layer(index: int, number: int, match: re.Match[str], lines: Lines) -> Measu
         sizes_in_bytes = whole(Decimal(_FLOAT * weights)), whole(Decimal(_FLOAT * kept))
         return MeasuredLayer(f"{match['kind']}{index}", forward, backward, *sizes_in_bytes)
     except (ValueError, RecursionError) as error:
-        lines.add(number, f"layer {match['kind']}: {error}")
+        lines.add(number, f"layer {match['kind']}: {error}", code="malformed")
         return None
 
 

@@ -149,4 +149,4 @@ def _check(tree: dict[str, Any], report: Report) -> None:
         return
     check_references(tree, report)
     if not tree["maxFPGAs"] + tree["maxCPUs"]:
-        report.add("$", "there is no device")
+        report.add("$", "there is no device", code="empty")

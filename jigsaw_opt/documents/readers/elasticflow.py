@@ -45,7 +45,9 @@ def read_elasticflow(data: bytes | str, source: str = "trace.csv", accept: Accep
     table = JobTable(data, source, _COLUMNS)
     submit = [name for name in _SUBMIT if table.has(name)]
     if len(submit) != 1:
-        table.lines.add(1, f"{'two columns' if submit else 'no column'} 'submit_time' or 'submission_time'")
+        table.lines.add(
+            1, f"{'two columns' if submit else 'no column'} 'submit_time' or 'submission_time'", code="missing-field"
+        )
         table.lines.raise_if_any()
     return table.workload(source, partial(_job, submit=submit[0], named=table.has("model_name")), accept)
 

@@ -118,7 +118,7 @@ def read_throughputs(data: bytes | str, source: str = "$") -> Throughputs:
 
 def _of_type(table: Any, gpu: str, report: Report) -> dict[GavelJobType, dict[GavelJobType | None, tuple[float, ...]]]:
     if not isinstance(table, dict):
-        report.add(("$", gpu), "the throughputs of a GPU type are an object by kind of job")
+        report.add(("$", gpu), "the throughputs of a GPU type are an object by kind of job", code="wrong-type")
         return {}
     return {
         kind: _of_kind(rates, (gpu, key), report)
@@ -130,7 +130,9 @@ def _of_type(table: Any, gpu: str, report: Report) -> dict[GavelJobType, dict[Ga
 def _of_kind(rates: Any, where: tuple[str, str], report: Report) -> dict[GavelJobType | None, tuple[float, ...]]:
     place = (("$", where[0]), where[1])
     if not isinstance(rates, dict) or "null" not in rates:
-        report.add(place, 'the throughputs of a kind of job are an object with "null", its throughput alone')
+        report.add(
+            place, 'the throughputs of a kind of job are an object with "null", its throughput alone', code="wrong-type"
+        )
         return {}
     found: dict[GavelJobType | None, tuple[float, ...]] = {}
     for key, value in rates.items():
@@ -139,14 +141,18 @@ def _of_kind(rates: Any, where: tuple[str, str], report: Report) -> dict[GavelJo
         if len(numbers) == (1 if key == "null" else 2) and all(map(_is_rate, numbers)):
             found[other] = tuple(map(float, numbers))
         else:
-            report.add((place, key), f"expected 0 or a number from {_LEAST:g} to {_MOST:g}, for a pair a list of two")
+            report.add(
+                (place, key),
+                f"expected 0 or a number from {_LEAST:g} to {_MOST:g}, for a pair a list of two",
+                code="out-of-range",
+            )
     return found
 
 
 def _kind(key: str, place: Any, report: Report) -> GavelJobType | None:
     match = _KIND.fullmatch(key)
     if match is None:
-        report.add(place, f"{quoted(key)} is no kind of job, as in ('ResNet-18 (batch size 64)', 2)")
+        report.add(place, f"{quoted(key)} is no kind of job, as in ('ResNet-18 (batch size 64)', 2)", code="malformed")
         return None
     return GavelJobType(match["model"], int(match["gpus"]))
 

@@ -152,7 +152,12 @@ def read_kineto_layers(
     sizes = _sizes("parameters", partial(first.gradient_bytes, report=report), names, parameter_bytes, source, report)
     if not first.has_shapes and (unknown := [name for name in names if name not in (activation_bytes or {})]):
         shown = ", ".join(map(quoted, unknown[:_MOST_TOLD])) + (", ..." if len(unknown) > _MOST_TOLD else "")
-        report.add(source, f"no operation has shapes, so activations are unknown of {shown}", _ACTIVATIONS)
+        report.add(
+            source,
+            f"no operation has shapes, so activations are unknown of {shown}",
+            _ACTIVATIONS,
+            code="missing-field",
+        )
     kept = _sizes("activations", first.activation_bytes, names, activation_bytes, source, report)
     report.raise_if_any()
     _tell_calls(calls, sizes, source, tell)
@@ -206,13 +211,20 @@ def _check_spans(
 ) -> None:
     """Note spans of which it cannot be told what belongs to which layer, and layers that cannot be named."""
     for (outer, inner), span in crossed_layers(trace, patterns).items():
-        report.add(span.place, f"{quoted(inner)} begins within {quoted(outer)} and ends after it", _NEST)
+        report.add(
+            span.place, f"{quoted(inner)} begins within {quoted(outer)} and ends after it", _NEST, code="wrong-order"
+        )
     if unnamed := next((span for span, name in chosen.items() if not name), None):
-        report.add((unnamed.place, "name"), "is empty, so that it names no layer", _HINT)
+        report.add((unnamed.place, "name"), "is empty, so that it names no layer", _HINT, code="empty")
     names = set(chosen.values())
     for name, others in numbered_layers(chosen, calls_of_names(trace, chosen))[1].items():
         for one in names.intersection(others):
-            report.add(source, f"{quoted(one)} may be a layer, and a call of {quoted(name)}", "rename one of them")
+            report.add(
+                source,
+                f"{quoted(one)} may be a layer, and a call of {quoted(name)}",
+                "rename one of them",
+                code="ambiguous",
+            )
 
 
 def _tell_calls(calls: Mapping[str, Sequence[str]], sizes: Mapping[str, int], source: str, tell: Tell) -> None:
@@ -326,22 +338,27 @@ def _check(
         wanted = f"called {' or '.join(map(quoted, patterns))}" if patterns else "that holds operations with a gradient"
         seen = spans_seen(trace)
         hint = f"spans are {seen}: choose with --layers PATTERN, as of a shell; or {_HINT}" if seen else _HINT
-        report.add(source, f"no layer: no annotation or module {wanted}", hint)
+        report.add(source, f"no layer: no annotation or module {wanted}", hint, code="empty")
     if len(names) > MOST_LINES:
-        report.add(source, f"{len(names)} layers, and at most {MOST_LINES} are read")
+        report.add(source, f"{len(names)} layers, and at most {MOST_LINES} are read", code="too-large")
     if not nodes:
-        report.add(source, "no node of a backward pass", _TRAIN)
+        report.add(source, "no node of a backward pass", _TRAIN, code="empty")
     if not trace.work:
-        report.add(source, "no operation takes time")
+        report.add(source, "no operation takes time", code="empty")
     if names and not steps and not report.problems:
-        report.add(source, "no profiled step has a forward and a backward pass")
+        report.add(source, "no profiled step has a forward and a backward pass", code="empty")
     for step in steps if names else ():
         if step.passes > 1 and step.name == _UNMARKED:
-            report.add(source, f"{step.passes} backward passes, and no step is marked", _MARK)
+            report.add(source, f"{step.passes} backward passes, and no step is marked", _MARK, code="ambiguous")
         missing = [name for name in names if name not in step.seen]
         if missing:
             marked = STEP.fullmatch(step.name) is not None
-            report.add(source, f"{step.name} has no layer {', '.join(map(quoted, missing))}", "" if marked else _MARK)
+            report.add(
+                source,
+                f"{step.name} has no layer {', '.join(map(quoted, missing))}",
+                "" if marked else _MARK,
+                code="missing-field",
+            )
 
 
 def _sizes(
@@ -357,7 +374,9 @@ def _sizes(
     sizes = {name: left.pop(name) if name in left else found_in(name) for name in names}
     for name, size in sizes.items():
         if not 0 <= size <= _MOST_SIZE:
-            report.add(source, f"layer {quoted(name)} has {what} of 0 to {_MOST_SIZE} bytes, not {size}")
+            report.add(
+                source, f"layer {quoted(name)} has {what} of 0 to {_MOST_SIZE} bytes, not {size}", code="out-of-range"
+            )
     for name in left:
-        report.add(source, f"{what} of a layer {quoted(name)}, which there is not")
+        report.add(source, f"{what} of a layer {quoted(name)}, which there is not", code="unknown-name")
     return sizes

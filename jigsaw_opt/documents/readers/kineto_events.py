@@ -153,7 +153,7 @@ def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None
     def read(tree: Any, report: Report) -> None:
         events = tree.get("traceEvents") if isinstance(tree, Mapping) else None
         if not isinstance(events, list):
-            report.add(root, f"the list of events is expected, not {describe(events)}")
+            report.add(root, f"the list of events is expected, not {describe(events)}", code="wrong-type")
             return
         spans = [span for k, event in enumerate(events) if (span := _span((root, k), event, report))]
         if replaced := sum(map(_replace_controls, spans)):
@@ -164,7 +164,9 @@ def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None
         processes = dict.fromkeys(one.thread[0] for one in found if one.category == OP)
         if len(processes) > 1:
             names = ", ".join(map(quoted, processes))
-            report.add(root, f"there are operations of {len(processes)} processes, {names}", _ONE_PROCESS)
+            report.add(
+                root, f"there are operations of {len(processes)} processes, {names}", _ONE_PROCESS, code="ambiguous"
+            )
 
     parsed_foreign(unpacked(data, source) if isinstance(data, bytes) else data, source, read, tell)
     # Of spans that start together the longest comes first, for it holds the others.
@@ -202,12 +204,12 @@ def _span(place: Place, event: Any, report: Report) -> TraceSpan | None:
         return None
     name, arguments = event.get("name"), event.get("args", {})
     if not isinstance(name, str):
-        report.add((place, "name"), f"a text is expected, not {describe(name)}")
+        report.add((place, "name"), f"a text is expected, not {describe(name)}", code="wrong-type")
         return None
     if event["cat"] == _PYTHON and not name.startswith(MODULE):
         return None
     if not isinstance(arguments, Mapping):
-        report.add((place, "args"), f"an object is expected, not {describe(arguments)}")
+        report.add((place, "args"), f"an object is expected, not {describe(arguments)}", code="wrong-type")
         arguments = {}
     thread = (str(event.get("pid")), str(event.get("tid")))
     start, duration = (_time(event.get(key), (place, key), report) for key in ("ts", "dur"))
@@ -216,10 +218,10 @@ def _span(place: Place, event: Any, report: Report) -> TraceSpan | None:
 
 def _time(value: Any, place: Place, report: Report) -> float:
     if type(value) not in (int, float) or (isinstance(value, float) and not isfinite(value)):
-        report.add(place, f"a number of microseconds is expected, not {describe(value)}")
+        report.add(place, f"a number of microseconds is expected, not {describe(value)}", code="wrong-type")
     elif not 0 <= value <= _MOST_US:
         shown = describe(value) if isinstance(value, int) else repr(value)
-        report.add(place, f"must be a number of microseconds from 0 to {_MOST_US:.0e}; is {shown}")
+        report.add(place, f"must be a number of microseconds from 0 to {_MOST_US:.0e}; is {shown}", code="out-of-range")
     else:
         return float(value)
     return 0.0

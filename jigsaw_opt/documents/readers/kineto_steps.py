@@ -324,7 +324,7 @@ class ProfiledStep:
         parts = [found for part, found in self._gradients.items() if part[0] == name]
         shapeless = [one for found in parts for one in found if _gradient_bytes(one) is None]
         if shapeless and report is not None:
-            report.add(shapeless[0].place, "a gradient without shape and type", _SHAPES)
+            report.add(shapeless[0].place, "a gradient without shape and type", _SHAPES, code="missing-field")
         return max((sum(_gradient_bytes(one) or 0 for one in found) for found in parts), default=0)
 
 

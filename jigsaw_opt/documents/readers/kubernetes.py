@@ -60,11 +60,11 @@ def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept
     def read(tree: Any, report: Report) -> None:
         items = Tree(tree, "$", report).at("items")
         if not isinstance(items.value, list):
-            items.add("the list of jobs is expected, as 'kubectl get jobs -A -o json' prints it")
+            items.add("the list of jobs is expected, as 'kubectl get jobs -A -o json' prints it", code="wrong-type")
             return
         jobs.update(accepted_jobs(_jobs(list(items.items()), tally), accept, tally))
         if not jobs and not report.problems:
-            items.add("no job has GPUs and has ended", tally.told())
+            items.add("no job has GPUs and has ended", tally.told(), code="empty")
 
     parsed(data, source, read)
     return from_first(tally.workload(source, jobs.values()), zoned=True)

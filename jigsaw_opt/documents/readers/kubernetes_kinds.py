@@ -86,7 +86,7 @@ def job_of_item(item: Tree, tally: Tally) -> TraceJob | Unfinished | str:
         return Unfinished.of(name, created_us, gpus, reason, start_us=start_us, **asked)
     lasted_us = _time_us(end) - _time_us(start)
     if lasted_us < 0:
-        item.at("status").add("it ends before it starts")
+        item.at("status").add("it ends before it starts", code="wrong-order")
     _remark(tally, [ask.needs for ask in asks])
     job = TraceJob.lasting(name, created_us, gpus, max(0, lasted_us))
     return replace(job, start_us=_time_us(start), end_us=_time_us(end), **asked)
@@ -188,7 +188,7 @@ def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | Unf
         if has:
             held.append(_GpuInterval(_time_us(pod.at("status", "startTime")), end_us, need.gpus))
             if end_us < held[-1].start_us:
-                pod.at("status").add("it ends before it starts")
+                pod.at("status").add("it ends before it starts", code="wrong-order")
     _remark(tally, needs)
     start_us, end_us = min(one.start_us for one in held), max(one.end_us for one in held)
     job = TraceJob.lasting(name, created_us, _most_at_a_time(held), max(0, end_us - start_us))
@@ -247,5 +247,5 @@ def _time_us(tree: Tree) -> int:
     """Return a moment with a zone, to the second, as Kubernetes counts."""
     found = tree.moment()
     if found is not None and not found.zoned:
-        tree.add("a zone is expected, as in 2026-01-31T08:30:00Z")
+        tree.add("a zone is expected, as in 2026-01-31T08:30:00Z", code="malformed")
     return 0 if found is None else (found.time_us + 500_000) // 1_000_000 * 1_000_000

@@ -147,17 +147,21 @@ def read_kueue(data: bytes | str, source: str = "kueue.json") -> KueueQueues:
 def _check(top: Tree, queues: Mapping[str, QuotaNode], cohorts: Mapping[str, QuotaNode]) -> None:
     """Note what is wrong with all of them together."""
     if not queues and not top.report.problems:
-        top.add("has no ClusterQueue", "kubectl get clusterqueues,cohorts,localqueues,resourceflavors -A -o json")
+        top.add(
+            "has no ClusterQueue",
+            "kubectl get clusterqueues,cohorts,localqueues,resourceflavors -A -o json",
+            code="empty",
+        )
     for name in cohorts:
         at, seen = name, set[str]()
         while at in cohorts and at not in seen:
             seen.add(at)
             at = cohorts[at].parent
         if at in seen:
-            top.add(f"cohort {name!r} is part of itself")
+            top.add(f"cohort {name!r} is part of itself", code="cycle")
     for name, node in queues.items():
         if not node.quotas and not top.report.problems:
-            top.add(f"ClusterQueue {name!r} has no quota of GPUs")
+            top.add(f"ClusterQueue {name!r} has no quota of GPUs", code="empty")
 
 
 def _queue(name: str, spec: Tree, remarks: Counter[str]) -> QuotaNode:
@@ -172,7 +176,7 @@ def _queue(name: str, spec: Tree, remarks: Counter[str]) -> QuotaNode:
     )
     threshold = borrowing.at("maxPriorityThreshold")
     if threshold.value is not None and type(threshold.value) is not int:
-        threshold.add("a whole number is expected")
+        threshold.add("a whole number is expected", code="wrong-type")
     return QuotaNode(
         name,
         _parent(spec, "cohort"),
@@ -198,7 +202,7 @@ def _word(tree: Tree, known: tuple[str, ...]) -> str:
     if tree.value is None:
         return known[0]
     if tree.value not in known:
-        tree.add(nearest(str(tree.value), known))
+        tree.add(nearest(str(tree.value), known), code="unknown-value")
         return known[0]
     return str(tree.value)
 
@@ -214,7 +218,7 @@ def _quotas(spec: Tree, remarks: Counter[str]) -> dict[str, GpuQuota]:
                     continue
                 name = flavor.at("name").text()
                 if name in found:
-                    flavor.add(f"flavor {name!r} has a second quota of GPUs")
+                    flavor.add(f"flavor {name!r} has a second quota of GPUs", code="duplicate-name")
                 limits = (resource.at(key) for key in ("borrowingLimit", "lendingLimit"))
                 borrowing, lending = (None if limit.value is None else limit.count(0) for limit in limits)
                 found[name] = GpuQuota(resource.at("nominalQuota").count(0), borrowing, lending)

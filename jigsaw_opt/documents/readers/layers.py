@@ -35,7 +35,7 @@ def model_of(groups: Sequence[Group], gpu_type: str, segments: int | None) -> Mo
         If `segments` is below 1.
     """
     if segments is not None and segments < 1:
-        raise UsageError(f"a model needs at least 1 segment, not {segments}")
+        raise UsageError(f"a model needs at least 1 segment, not {segments}", code="out-of-range", path="segments")
     return Model(tuple(_segment(group, gpu_type) for group in _merged(groups, segments or len(groups))))
 
 

@@ -8,7 +8,7 @@ from itertools import count
 from typing import NoReturn
 
 from jigsaw_opt.documents.reading import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.problem.rules.report import Report
 
 __all__ = ["Lines", "whole"]
@@ -49,7 +49,7 @@ class Lines:
             self._data = data if isinstance(data, str) or data.decode() else b""
         except UnicodeDecodeError as error:
             wrong = f"not UTF-8: {error.reason} at byte {error.start}"
-            raise InvalidInputError([Problem(source, wrong, _SAVE)]) from error
+            raise InvalidInputError([Problem(source, wrong, _SAVE, code="not-text")]) from error
 
     @property
     def problems(self) -> list[Problem]:
@@ -79,10 +79,10 @@ class Lines:
             f"the text has more than {self._most} lines" if number > self._most else f"the line has {length} characters"
         )
         raise InvalidInputError(
-            [*self.problems, Problem(f"{self.source}:{number}", wrong, "nothing is read from here")]
+            [*self.problems, Problem(f"{self.source}:{number}", wrong, "nothing is read from here", code="too-large")]
         )
 
-    def add(self, number: int | None, message: str, hint: str = "") -> None:
+    def add(self, number: int | None, message: str, hint: str = "", *, code: Code) -> None:
         """Note a problem of a line, or of the whole text.
 
         Parameters
@@ -93,9 +93,11 @@ class Lines:
             What is wrong.
         hint
             What would put it right; empty for nothing.
+        code
+            Kind of the problem.
         """
         place = self.source if number is None else f"{self.source}:{number}"
-        self._report.note(Problem(place, message, hint))
+        self._report.note(Problem(place, message, hint, code))
 
     def raise_if_any(self) -> None:
         """Raise InvalidInputError with all problems, if there are any."""

@@ -52,8 +52,8 @@ def _job(row: Row, stages: dict[str, StageTimes]) -> TraceJob:
     load, compute, network = (row.microseconds(column, _MS) for column in _STAGES)
     times = StageTimes(load, compute, network, row.microseconds("iteration_time", _MS, least=1))
     if row.good and not load + compute + network:
-        row.add(f"no stage takes time: {', '.join(_STAGES)} are 0")
+        row.add(f"no stage takes time: {', '.join(_STAGES)} are 0", code="empty")
     if stages.setdefault(model, times) != times:
-        row.add(f"the stages of model {model!r} are others than in the lines before")
+        row.add(f"the stages of model {model!r} are others than in the lines before", code="mismatch")
     submit = row.microseconds("submit_time", _MS)
     return TraceJob(row.text("job_id"), submit, model, gpus, row.integer("iterations"), batch_size=batch)

@@ -43,10 +43,12 @@ def read_outages(data: bytes | str, source: str, known: Mapping[str, Collection[
     table = JobTable(data, source, _REQUIRED)
     times = [name for name in _TIMES if table.has(name)]
     if len(times) != 1:
-        table.lines.add(1, f"{len(times)} columns with the time of the event", f"one of {', '.join(_TIMES)}")
+        table.lines.add(
+            1, f"{len(times)} columns with the time of the event", f"one of {', '.join(_TIMES)}", code="missing-field"
+        )
     for name in table.columns:
         if name not in (*_TIMES, *_REQUIRED):
-            table.lines.add(1, f"unknown column {name!r}", nearest(name, (*_TIMES, *_REQUIRED)))
+            table.lines.add(1, f"unknown column {name!r}", nearest(name, (*_TIMES, *_REQUIRED)), code="unknown-field")
     table.lines.raise_if_any()
     read = [(_event(row, times[0], known), row) for row in table]
     good = sorted((pair for pair in read if pair[1].good), key=lambda pair: (pair[0].time_us, pair[1].number))
@@ -58,11 +60,11 @@ def read_outages(data: bytes | str, source: str, known: Mapping[str, Collection[
 def _event(row: Row, column: str, known: Mapping[str, Collection[str]]) -> OutageLine:
     kind, name, state = row.text("kind"), restored(row.text("name")), row.text("state")
     if kind and kind not in known:
-        row.add(f"kind is {' or '.join(known)}, not {kind!r}")
+        row.add(f"kind is {' or '.join(known)}, not {kind!r}", code="unknown-value")
     elif name and kind and name not in known[kind]:
-        row.add(f"the cluster has no {kind} {name!r}")
+        row.add(f"the cluster has no {kind} {name!r}", code="unknown-name")
     if state and state not in _STATES:
-        row.add(f"state is {' or '.join(_STATES)}, not {state!r}")
+        row.add(f"state is {' or '.join(_STATES)}, not {state!r}", code="unknown-value")
     return OutageLine(row.microseconds(column, _TIMES[column]), kind, name, state == "down")
 
 
@@ -72,7 +74,7 @@ def _refuse_out_of_turn(events: list[tuple[OutageLine, Row]]) -> None:
     for event, row in events:
         before = last.get((event.kind, event.name))
         if event.down == (before is not None and before.down):
-            row.add(f"{event.kind} {event.name!r} is {'down' if event.down else 'up'} already")
+            row.add(f"{event.kind} {event.name!r} is {'down' if event.down else 'up'} already", code="contradiction")
         elif before is not None and before.time_us == event.time_us:
-            row.add(f"{event.kind} {event.name!r} has two events at the same time")
+            row.add(f"{event.kind} {event.name!r} has two events at the same time", code="contradiction")
         last[event.kind, event.name] = event

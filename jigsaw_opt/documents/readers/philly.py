@@ -76,7 +76,7 @@ def _read_log(data: bytes | str, source: str, accept: Accept) -> Workload:
         found = ((item, _job_of_item(item, tally, zone)) for item in Tree(tree, "$", report).items())
         jobs.update(accepted_jobs(found, accept, tally))
         if not jobs and not report.problems:
-            report.add("$", "has no job", tally.told())
+            report.add("$", "has no job", tally.told(), code="empty")
 
     parsed(data, source, read, top="[")
     return from_first(tally.workload(source, jobs.values()), zone.zoned)
@@ -95,7 +95,7 @@ def _job_of_item(item: Tree, tally: Tally, zone: Zone) -> TraceJob | str:
     lasted_us = [_time_us(one.at("end_time"), zone) - _time_us(one.at("start_time"), zone) for one in ran]
     for one, time_us in zip(ran, lasted_us, strict=True):
         if time_us < 0 and not one.report.problems:
-            one.add("it ends before it starts")
+            one.add("it ends before it starts", code="wrong-order")
     if len(ran) > 1:
         tally.remark("jobs of several attempts, which last as long as all of them together")
     if len(set(gpus)) > 1:
@@ -115,7 +115,7 @@ def _stated(tree: Tree) -> str | None:
 
 def _list(tree: Tree) -> list[Any]:
     if tree and not isinstance(tree.value, list):
-        tree.add("a list is expected")
+        tree.add("a list is expected", code="wrong-type")
     return tree.value if isinstance(tree.value, list) else []
 
 
@@ -130,5 +130,5 @@ def _time_us(tree: Tree, zone: Zone) -> int:
         return 0
     problem = zone.problem(found.zoned, "the first job")
     if problem:
-        tree.add(problem)
+        tree.add(problem, code="mismatch")
     return found.time_us

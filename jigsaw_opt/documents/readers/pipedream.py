@@ -123,7 +123,7 @@ def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
     graph.drop({name for name in graph.sinks() if graph.kinds[name].startswith("__getitem__")})
     order = _order(graph, lines)
     if sum(layer.forward_us for layer in graph.layers.values()) == 0:
-        lines.add(None, "no node with a forward time, inputs aside")
+        lines.add(None, "no node with a forward time, inputs aside", code="empty")
     number = {name: at for at, name in enumerate(graph.layers)}
     edges = [(number[tail], number[head]) for head, tails in graph.before.items() for tail in tails]
     if len(parts := parts_of(len(number), edges)) > 1:
@@ -131,7 +131,7 @@ def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
         wrong = (
             f"the nodes are in {len(parts)} parts that no edge joins, as {names[parts[0][0]]} and {names[parts[1][0]]}"
         )
-        lines.add(None, wrong, "a file that was cut off has no edges at its end")
+        lines.add(None, wrong, "a file that was cut off has no edges at its end", code="empty")
     lines.raise_if_any()
     return graph, order
 
@@ -145,11 +145,11 @@ def _parse(lines: Lines) -> _ProfileGraph:
         elif edge := _EDGE.fullmatch(line):
             edges.append((number, edge["tail"], edge["head"]))
         else:
-            lines.add(number, "neither a node nor an edge", "see docs/documents.md for the format")
+            lines.add(number, "neither a node nor an edge", "see docs/documents.md for the format", code="malformed")
     for number, tail, head in edges:
         for name in (tail, head):
             if name not in graph.kinds:
-                lines.add(number, f"no node is called {name}")
+                lines.add(number, f"no node is called {name}", code="unknown-name")
         graph.before.setdefault(head, {})[tail] = number
     return graph
 
@@ -157,7 +157,7 @@ def _parse(lines: Lines) -> _ProfileGraph:
 def _add_node(graph: _ProfileGraph, node: re.Match[str], number: int, lines: Lines) -> None:
     name = node["name"]
     if name in graph.kinds:
-        lines.add(number, f"duplicate node {name}")
+        lines.add(number, f"duplicate node {name}", code="duplicate-name")
     outputs = [Decimal(size) for size in node["activation"].strip("[]").split(";")]
     quantities = [Decimal(node["forward"]) * 1000, Decimal(node["backward"]) * 1000, Decimal(node["parameter"])]
     graph.kinds[name] = node["kind"]
@@ -167,7 +167,7 @@ def _add_node(graph: _ProfileGraph, node: re.Match[str], number: int, lines: Lin
         size = whole(sum(outputs, Decimal()))
         graph.layers[name] = MeasuredLayer(name, forward, backward, parameters, size, output_bytes=size)
     except ValueError as error:
-        lines.add(number, f"a number is {error}")
+        lines.add(number, f"a number is {error}", code="out-of-range")
 
 
 def _order(graph: _ProfileGraph, lines: Lines) -> list[str]:
@@ -176,7 +176,7 @@ def _order(graph: _ProfileGraph, lines: Lines) -> list[str]:
         return list(TopologicalSorter(graph.before).static_order())
     except CycleError as error:
         cycle = error.args[1]
-        lines.add(graph.before[cycle[1]][cycle[0]], "the edges form a cycle: " + " -- ".join(cycle))
+        lines.add(graph.before[cycle[1]][cycle[0]], "the edges form a cycle: " + " -- ".join(cycle), code="cycle")
         return []
 
 

@@ -193,7 +193,7 @@ def _check(tree: dict[str, Any], report: Report) -> None:
         source, target = edge["sourceId"], edge["destId"]
         if {source, target} <= known:
             if source in before[target]:
-                report.add((("$", "edges"), at), f"duplicate edge from {source} to {target}")
+                report.add((("$", "edges"), at), f"duplicate edge from {source} to {target}", code="duplicate-name")
             before[target].add(source)
             after[source].add(target)
     if report.problems:
@@ -201,7 +201,7 @@ def _check(tree: dict[str, Any], report: Report) -> None:
     try:
         TopologicalSorter(before).prepare()
     except CycleError as error:
-        report.add(("$", "edges"), f"there is a cycle: {', '.join(map(str, error.args[1]))}")
+        report.add(("$", "edges"), f"there is a cycle: {', '.join(map(str, error.args[1]))}", code="cycle")
     for at, node in enumerate(tree["nodes"]):
         ends = (before[node["id"]], after[node["id"]])
         for degree, options in node["TMPCs"].items():
@@ -213,10 +213,10 @@ def _check_options(options: list[Any], ends: tuple[set[int], set[int]], place: P
     names: set[str] = set()
     for at, option in enumerate(options):
         if option["id"] in names:
-            report.add(((place, at), "id"), f"duplicate option {option['id']}")
+            report.add(((place, at), "id"), f"duplicate option {option['id']}", code="duplicate-name")
         names.add(option["id"])
         for key, others in zip(("syncTimeFw", "syncTimeBw"), ends, strict=True):
             wanted = set(map(str, others))
             for number in sorted(wanted ^ set(option[key])):
                 what = "has no bytes here" if number in wanted else "does not exist"
-                report.add(((place, at), key), f"the edge with node {number} {what}")
+                report.add(((place, at), key), f"the edge with node {number} {what}", code="mismatch")

@@ -101,7 +101,7 @@ def read_applications(folder: Path, gpu: str) -> dict[str, Application]:
             found[path.parent.name] = _read_application(path.parent, gpu)
     problems.tell()
     if not found:
-        raise InvalidInputError([Problem(str(folder), f"has no file */placements-{gpu}.csv")])
+        raise InvalidInputError([Problem(str(folder), f"has no file */placements-{gpu}.csv", code="empty")])
     return found
 
 
@@ -136,7 +136,7 @@ def _placement(row: Row) -> tuple[int, ...]:
     """Return the GPUs on each server, a digit each."""
     digits = tuple(map(int, str(row.integer("placement"))))
     if 0 in digits:
-        row.add("placement has a server without GPUs")
+        row.add("placement has a server without GPUs", code="empty")
     return digits
 
 
@@ -146,8 +146,11 @@ def _validations(folder: Path) -> list[tuple[int, Path]]:
     wrong = [path for path in paths if not _BATCH.fullmatch(path.stem.partition("-")[2])]
     if wrong or not paths:
         raise InvalidInputError(
-            [Problem(str(path), "is called after no batch size, as in validation-128.csv") for path in sorted(wrong)]
-            or [Problem(str(folder), "has no file validation-*.csv")]
+            [
+                Problem(str(path), "is called after no batch size, as in validation-128.csv", code="malformed")
+                for path in sorted(wrong)
+            ]
+            or [Problem(str(folder), "has no file validation-*.csv", code="empty")]
         )
     return sorted((int(path.stem.partition("-")[2]), path) for path in paths)
 
@@ -163,7 +166,7 @@ def _samples(path: Path, *keys: str) -> Iterator[tuple[Row, PolluxSample]]:
         empty = False
         yield row, PolluxSample(row.integer("local_bsz"), row.real("step_time", _LEAST_S), row.real("sync_time"))
     if empty:
-        table.lines.add(None, "has no measurement")
+        table.lines.add(None, "has no measurement", code="empty")
     table.lines.raise_if_any()
 
 
@@ -173,12 +176,12 @@ def _epochs(path: Path) -> tuple[Epoch, ...]:
     for row in table:
         epoch = Epoch(row.real("progress"), row.real("grad_sqr"), row.real("grad_var"))
         if row.good and not (epochs[-1].progress if epochs else 0.0) < epoch.progress <= _MOST_PROGRESS:
-            row.add(f"progress does not grow, or beyond {_MOST_PROGRESS:g}: {epoch.progress:g}")
+            row.add(f"progress does not grow, or beyond {_MOST_PROGRESS:g}: {epoch.progress:g}", code="out-of-range")
         if row.good and epoch.grad_sqr + epoch.grad_var < _LEAST_GRADIENT:
-            row.add("the gradient has neither norm nor variance")
+            row.add("the gradient has neither norm nor variance", code="missing-field")
         epochs.append(epoch)
     if not epochs:
-        table.lines.add(None, "has no epoch")
+        table.lines.add(None, "has no epoch", code="empty")
     table.lines.raise_if_any()
     return tuple(epochs)
 

@@ -27,10 +27,10 @@ def check_references(tree: dict[str, Any], report: Report) -> frozenset[int]:
     known: set[int] = set()
     for at, node in enumerate(tree["nodes"]):
         if node["id"] in known:
-            report.add(((("$", "nodes"), at), "id"), f"duplicate node {node['id']}")
+            report.add(((("$", "nodes"), at), "id"), f"duplicate node {node['id']}", code="duplicate-name")
         known.add(node["id"])
     for at, edge in enumerate(tree["edges"]):
         for key in ("sourceId", "destId"):
             if edge[key] not in known:
-                report.add(((("$", "edges"), at), key), f"no node has the id {edge[key]}")
+                report.add(((("$", "edges"), at), key), f"no node has the id {edge[key]}", code="unknown-name")
     return frozenset(known)

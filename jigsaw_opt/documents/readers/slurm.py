@@ -85,7 +85,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     table = JobTable(data, source, (), "|", last=LAST)
     if missing := [repr(name) for name in _COLUMNS if not table.has(name)]:
         what = "no bars between columns" if len(table.columns) == 1 else f"no column {', '.join(missing)}"
-        table.lines.add(1, what, f"print it with sacct -X -P -o {','.join((*_ASKED, *_STATED))}")
+        table.lines.add(1, what, f"print it with sacct -X -P -o {','.join((*_ASKED, *_STATED))}", code="missing-field")
     records: dict[str, _SacctLine] = {}
     for row in table:
         name = row.text("JobID")
@@ -205,7 +205,7 @@ def _stated(row: Row, lasted_us: int, tally: Tally) -> dict[str, Any]:
     else:
         end_us = row.moment("End")
     if row.good and end_us < min(start_us, start_us + lasted_us - _CLOCKS_CHANGE_US):
-        row.add("End is before Start")
+        row.add("End is before Start", code="wrong-order")
     elif row.good and end_us - start_us != lasted_us:
         tally.remark("jobs whose End is not Start and Elapsed: they were suspended, or the clocks changed")
     limit_us = _limit_us(row)
@@ -249,7 +249,7 @@ def _duration_us(row: Row, tally: Tally) -> int:
         tally.remark("jobs whose Elapsed is no time, which last from Start to End")
     lasted_us = row.moment("End") - row.moment("Start")
     if row.good and lasted_us < 0:
-        row.add("End is before Start")
+        row.add("End is before Start", code="wrong-order")
     return max(0, lasted_us)
 
 
@@ -260,7 +260,7 @@ def _resources(row: Row, column: str) -> dict[str, str]:
         name, _, amount = (word.strip() for word in part.partition("="))
         found[name] = amount
         if _is_gpu(name) and not (amount.isascii() and amount.isdecimal() and len(amount) < _MOST_DIGITS):
-            row.add(f"{column} has a whole number of GPUs, not {part[:40]!r}")
+            row.add(f"{column} has a whole number of GPUs, not {part[:40]!r}", code="malformed")
             found[name] = "1"
     return found
 

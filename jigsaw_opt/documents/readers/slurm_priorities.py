@@ -58,7 +58,9 @@ class SlurmConf(NamedTuple):
         ]
         if wrong:
             what = f"is a whole number from 0 to {_MOST_OF}"
-            raise InvalidInputError([Problem(source, f"{name} of partition {it!r} {what}") for it in wrong])
+            raise InvalidInputError(
+                [Problem(source, f"{name} of partition {it!r} {what}", code="out-of-range") for it in wrong]
+            )
         return {partition: int(text) for partition, text in stated.items()}
 
 
@@ -120,7 +122,9 @@ def read_slurm_conf(data: bytes | str, source: str = "slurm.conf") -> SlurmConf:
         else:
             parameters[key.lower()] = "" if value == _NULL else value
     if not partitions and not any(name.startswith("priority") for name in parameters):
-        lines.add(None, "states no Priority... parameter and no PartitionName", "it is slurm.conf of a cluster")
+        lines.add(
+            None, "states no Priority... parameter and no PartitionName", "it is slurm.conf of a cluster", code="empty"
+        )
     lines.raise_if_any()
     return SlurmConf(parameters, partitions, includes)
 
@@ -157,12 +161,12 @@ def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Associati
         shares = None if text.lower() == "parent" else _number(lines, number, "Share", text)
         clusters.add(row.get("cluster", ""))
         if not account:
-            lines.add(number, "Account is empty")
+            lines.add(number, "Account is empty", code="empty")
         if (account, user) in found and not row.get("partition"):
-            lines.add(number, f"states {account!r} {user!r} a second time")
+            lines.add(number, f"states {account!r} {user!r} a second time", code="duplicate-name")
         found[account, user] = Association(account, user, row["parentname"].strip() or _ROOT, shares)
     if len(clusters) > 1:
-        lines.add(None, f"has {len(clusters)} clusters", f"print one: {_SHARES} cluster=NAME")
+        lines.add(None, f"has {len(clusters)} clusters", f"print one: {_SHARES} cluster=NAME", code="ambiguous")
     accounts = {one.account: one.parent for one in found.values() if not one.user}
     for account in accounts:
         at, seen = account, set[str]()
@@ -170,7 +174,7 @@ def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Associati
             seen.add(at)
             at = accounts[at]
         if at in seen:
-            lines.add(None, f"account {account!r} is part of itself")
+            lines.add(None, f"account {account!r} is part of itself", code="cycle")
     lines.raise_if_any()
     return tuple(found.values())
 
@@ -193,7 +197,7 @@ def read_qos(data: bytes | str, source: str = "qos.txt") -> Mapping[str, int]:
     lines, found = Lines(data, source), dict[str, int]()
     for number, row in _rows(lines, ("name", "priority"), _QOS):
         if row["name"] in found:
-            lines.add(number, f"states QOS {row['name']!r} a second time")
+            lines.add(number, f"states QOS {row['name']!r} a second time", code="duplicate-name")
         found[row["name"]] = _number(lines, number, "Priority", row["priority"])
     lines.raise_if_any()
     return found
@@ -208,14 +212,14 @@ def _rows(lines: Lines, columns: Sequence[str], command: str) -> list[tuple[int,
         if not header:
             header = [_OTHER_NAMES.get(cell.lower(), cell.lower()) for cell in cells]
             if missing := [name for name in columns if name not in header]:
-                lines.add(number, f"no column {', '.join(missing)}", f"print it with {command}")
+                lines.add(number, f"no column {', '.join(missing)}", f"print it with {command}", code="missing-field")
                 return []
         elif len(cells) != len(header):
-            lines.add(number, f"{len(cells)} cells, and the header has {len(header)}")
+            lines.add(number, f"{len(cells)} cells, and the header has {len(header)}", code="wrong-count")
         else:
             found.append((number, dict(zip(header, cells, strict=True))))
     if not found and not lines.problems:
-        lines.add(None, "has no line behind the header", f"print it with {command}")
+        lines.add(None, "has no line behind the header", f"print it with {command}", code="empty")
     return found
 
 
@@ -223,5 +227,5 @@ def _number(lines: Lines, number: int, column: str, text: str) -> int:
     """Return a whole number of a cell."""
     if text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < _MOST:
         return int(text)
-    lines.add(number, f"{column} is a whole number below 2^32, not {text[:40]!r}")
+    lines.add(number, f"{column} is a whole number below 2^32, not {text[:40]!r}", code="out-of-range")
     return 0

@@ -72,16 +72,16 @@ def read_solution(data: bytes | str, source: str = "solution") -> EngineSolution
     text = list(lines)
     found = _format_of(text)
     if found is None:
-        lines.add(None, "is no solution file", _FORMATS)
+        lines.add(None, "is no solution file", _FORMATS, code="unknown-format")
     elif _NOTHING.search(found.status):
-        lines.add(None, f"holds no solution: {found.engine} says {found.status.strip()!r}")
+        lines.add(None, f"holds no solution: {found.engine} says {found.status.strip()!r}", code="empty")
     lines.raise_if_any()
     assert found is not None
     values = _values(lines, found)
     objectives = (match[1] for _, line in text if (match := _OBJECTIVE.search(line)))
     objective = next((value for word in objectives if (value := _number(word)) is not None), None)
     if not values and not lines.problems:
-        lines.add(None, f"holds no solution: {found.engine} lists no column")
+        lines.add(None, f"holds no solution: {found.engine} lists no column", code="empty")
     lines.raise_if_any()
     return EngineSolution(found.engine, objective, values, found.complete)
 
@@ -129,9 +129,9 @@ def _values(lines: Lines, found: _Format) -> dict[str, float]:
         words = line.split()
         value = _number(words[found.name + 1]) if len(words) > found.name + 1 else None
         if value is None:
-            lines.add(number, "has no column with a finite value")
+            lines.add(number, "has no column with a finite value", code="malformed")
         elif words[found.name] in values:
-            lines.add(number, f"column {words[found.name]!r} stands there twice")
+            lines.add(number, f"column {words[found.name]!r} stands there twice", code="duplicate-name")
         else:
             values[words[found.name]] = value
     return values

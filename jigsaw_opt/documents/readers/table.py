@@ -15,6 +15,7 @@ from itertools import pairwise
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.documents.readers.tally import Tally, Unfinished
 from jigsaw_opt.documents.readers.times import Zone, duration_us, is_missing, moment_us
+from jigsaw_opt.errors import Code
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.text import printable
 
@@ -133,16 +134,21 @@ class JobTable:
         self._rename(names or {})
         for name in required:
             if name not in self._header:
-                self.lines.add(1, f"no column {name!r}", f"the columns are {', '.join(self._header) or 'none'}")
+                self.lines.add(
+                    1,
+                    f"no column {name!r}",
+                    f"the columns are {', '.join(self._header) or 'none'}",
+                    code="missing-field",
+                )
         for name in sorted(name for name, times in Counter(self._header).items() if times > 1):
-            self.lines.add(1, f"two columns are called {name!r}")
+            self.lines.add(1, f"two columns are called {name!r}", code="duplicate-field")
 
     def _rename(self, names: Mapping[str, str]) -> None:
         """Call columns as they are called here; one with a name that another was given gets out of its way."""
         for theirs in names.values():
             if theirs not in self._header:
                 known = f"the columns are {', '.join(self.stated) or 'none'}"
-                self.lines.add(1, f"no column {theirs!r}, which --columns names", known)
+                self.lines.add(1, f"no column {theirs!r}, which --columns names", known, code="unknown-name")
         ours = {theirs: own for own, theirs in names.items()}
         self._header = [ours.get(name, f"({name})" if name in names else name) for name in self._header]
 
@@ -186,7 +192,7 @@ class JobTable:
                 row.read = self._read
                 yield Row(self.lines, number, row, self._zone, self._separator == ";")
             else:
-                self.lines.add(number, f"{len(cells)} cells under {len(self._header)} columns")
+                self.lines.add(number, f"{len(cells)} cells under {len(self._header)} columns", code="wrong-count")
 
     def workload(
         self,
@@ -247,7 +253,7 @@ class JobTable:
                 self.tally.leave_out(job)
                 continue
             for problem in accept(job) if job.model else ():
-                self.lines.add(number, problem)
+                self.lines.add(number, problem, code="unsupported")
             jobs.append(job)
             numbers.append(number)
         unread = [name for name in self._header if jobs and name and name not in self._read]
@@ -255,7 +261,7 @@ class JobTable:
             self.tally.remark(f"columns that are not read ({', '.join(map(printable, unread))[:_LONGEST_LIST]})")
         self._refuse_repeats(jobs, numbers)
         if not jobs:
-            self.lines.add(None, "has no job", self.tally.told())
+            self.lines.add(None, "has no job", self.tally.told(), code="empty")
         self.lines.raise_if_any()
         return self.tally.workload(name, jobs, stages)
 
@@ -266,7 +272,9 @@ class JobTable:
         first: dict[str, int] = {}
         for job, number in zip(jobs, numbers, strict=True):
             if first.setdefault(job.name, number) != number:
-                self.lines.add(number, f"job {job.name!r} stands in line {first[job.name]} already")
+                self.lines.add(
+                    number, f"job {job.name!r} stands in line {first[job.name]} already", code="duplicate-name"
+                )
 
     def _cells(self, number: int, line: str) -> list[str]:
         if self._separator not in _QUOTING:
@@ -274,7 +282,7 @@ class JobTable:
         try:
             return [cell.strip() for cell in next(csv.reader([line], delimiter=self._separator))]
         except csv.Error as error:
-            self.lines.add(number, f"is no line of CSV: {error}")
+            self.lines.add(number, f"is no line of CSV: {error}", code="malformed")
             return []
 
 
@@ -314,9 +322,9 @@ class Row:
         self._zone, self._decimal_comma = zone, decimal_comma
         self.good = True
 
-    def add(self, message: str) -> None:
+    def add(self, message: str, *, code: Code) -> None:
         """Note a problem of this line."""
-        self._lines.add(self.number, message)
+        self._lines.add(self.number, message, code=code)
         self.good = False
 
     def has(self, column: str) -> bool:
@@ -327,7 +335,7 @@ class Row:
         """Return a cell that is not empty."""
         value = self._cells[column]
         if not value:
-            self.add(f"{column} is empty")
+            self.add(f"{column} is empty", code="empty")
         return value
 
     def optional_text(self, column: str) -> str:
@@ -357,13 +365,13 @@ class Row:
             The smallest value that is right.
         """
         if self._decimal_comma and "," in self._cells[column]:  # of thousands, perhaps
-            self.add(f"{column} is a whole number, not {self._cells[column][:_LONGEST_QUOTE]!r}")
+            self.add(f"{column} is a whole number, not {self._cells[column][:_LONGEST_QUOTE]!r}", code="wrong-type")
             return least
         number = self._number(column)
         if number is None:
             return least
         if number != number.to_integral_value():
-            self.add(f"{column} is a whole number, not {number}")
+            self.add(f"{column} is a whole number, not {number}", code="out-of-range")
             return least
         return self._at_least(column, number, least)
 
@@ -393,7 +401,7 @@ class Row:
         if number is None:
             return least
         if number < least:
-            self.add(f"{column} is {'negative' if number < 0 else 'too small'}: {number}")
+            self.add(f"{column} is {'negative' if number < 0 else 'too small'}: {number}", code="out-of-range")
             return least
         return float(number)
 
@@ -422,11 +430,13 @@ class Row:
         found = moment_us(text) if text else None
         if found is None:
             if text:
-                self.add(f"{column} is a date and time as 2026-01-31 08:30, not {text[:_LONGEST_QUOTE]!r}")
+                self.add(
+                    f"{column} is a date and time as 2026-01-31 08:30, not {text[:_LONGEST_QUOTE]!r}", code="malformed"
+                )
             return 0
         problem = self._zone.problem(found.zoned, f"line {self.number}")
         if problem:
-            self.add(f"{column} {problem}")
+            self.add(f"{column} {problem}", code="mismatch")
         return found.time_us
 
     def duration(self, column: str, unit_us: int = 1_000_000, least: int = 0) -> int:
@@ -448,10 +458,13 @@ class Row:
         try:
             value = whole(number)
         except ValueError as error:
-            self.add(f"{column} is {error}")
+            self.add(f"{column} is {error}", code="out-of-range")
             return least
         if value < least:
-            self.add(f"{column} is {'negative' if number < 0 else 'too small'}: {number if shown is None else shown}")
+            self.add(
+                f"{column} is {'negative' if number < 0 else 'too small'}: {number if shown is None else shown}",
+                code="out-of-range",
+            )
             return least
         return value
 
@@ -468,6 +481,9 @@ class Row:
         if number.is_finite() and -most <= number <= most:
             return number
         if text:
-            wrong = "out of range:" if number.is_finite() else "a number, not"
-            self.add(f"{column} is {wrong} {text[:_LONGEST_QUOTE]!r}")
+            told = text[:_LONGEST_QUOTE]
+            if number.is_finite():
+                self.add(f"{column} is out of range: {told!r}", code="out-of-range")
+            else:
+                self.add(f"{column} is a number, not {told!r}", code="wrong-type")
         return None

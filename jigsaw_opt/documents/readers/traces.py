@@ -58,9 +58,13 @@ def read_trace(
         With every line that is wrong.
     """
     if name not in READERS:
-        raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}")
+        raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}", code="unknown-value")
     if columns and name != "csv":
-        raise UsageError(f"names of columns are for workloads in our own format, and {readable(source)} is {name!r}")
+        raise UsageError(
+            f"names of columns are for workloads in our own format, and {readable(source)} is {name!r}",
+            code="unsupported",
+            path="columns",
+        )
     module, _, function = READERS[name].partition(":")
     given = (columns,) if columns else ()
     workload: Workload = getattr(import_module(module), function)(data, source, accept, *given)

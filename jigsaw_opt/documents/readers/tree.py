@@ -8,6 +8,7 @@ from typing import Any
 from jigsaw_opt.documents.readers.table import Accept
 from jigsaw_opt.documents.readers.tally import Tally, Unfinished
 from jigsaw_opt.documents.readers.times import PointInTime, moment_us
+from jigsaw_opt.errors import Code
 from jigsaw_opt.problem.rules.report import Place, Report, describe
 from jigsaw_opt.problem.workload import TraceJob
 
@@ -26,7 +27,7 @@ class Tree:
     def __bool__(self) -> bool:
         return self.value is not None
 
-    def add(self, message: str, hint: str = "") -> None:
+    def add(self, message: str, hint: str = "", *, code: Code) -> None:
         """Note that it is wrong, once.
 
         Parameters
@@ -35,10 +36,12 @@ class Tree:
             What is wrong.
         hint
             What would put it right; empty for nothing.
+        code
+            Kind of the problem.
         """
         if (self.place, message) not in self._noted:
             self._noted.add((self.place, message))
-            self.report.add(self.place, message, hint)
+            self.report.add(self.place, message, hint, code=code)
 
     def nothing(self) -> Tree:
         """Return what stands for a value that is not there."""
@@ -52,7 +55,7 @@ class Tree:
         tree = self
         for key in keys:
             if tree.value is not None and not isinstance(tree.value, Mapping):
-                tree.add(f"an object is expected, not {describe(tree.value)}")
+                tree.add(f"an object is expected, not {describe(tree.value)}", code="wrong-type")
                 tree.value = None
             tree = self._below((tree.value or {}).get(key), (tree.place, key))
         return tree
@@ -69,13 +72,13 @@ class Tree:
         elif isinstance(value, Mapping):
             yield from map(self.at, value)
         elif value is not None:
-            self.add(f"a list or an object is expected, not {describe(value)}")
+            self.add(f"a list or an object is expected, not {describe(value)}", code="wrong-type")
 
     def text(self) -> str:
         """Return a text that is not empty."""
         if isinstance(self.value, str) and self.value:
             return self.value
-        self.add(f"a text is expected, not {describe(self.value)}")
+        self.add(f"a text is expected, not {describe(self.value)}", code="wrong-type")
         return ""
 
     def count(self, default: int) -> int:
@@ -85,7 +88,7 @@ class Tree:
             value = int(value)
         if type(value) is int and 0 <= value <= _MOST:
             return value
-        self.add(f"a whole number from 0 to {_MOST} is expected, not {describe(self.value)}")
+        self.add(f"a whole number from 0 to {_MOST} is expected, not {describe(self.value)}", code="wrong-type")
         return 0
 
     def moment(self) -> PointInTime | None:
@@ -93,7 +96,7 @@ class Tree:
         text = self.text()
         found = moment_us(text) if text else None
         if text and found is None:
-            self.add(f"a date and time is expected, not {describe(text)}")
+            self.add(f"a date and time is expected, not {describe(text)}", code="malformed")
         return found
 
 
@@ -117,8 +120,8 @@ def accepted_jobs(
             tally.leave_out(job)
             continue
         for problem in accept(job):
-            item.add(problem)
+            item.add(problem, code="unsupported")
         if job.name in jobs:
-            item.add(f"there is a job {job.name!r} already")
+            item.add(f"there is a job {job.name!r} already", code="duplicate-name")
         jobs[job.name] = job
     return jobs

@@ -110,7 +110,7 @@ class HostedBurst(HostedStages):
         before = self.worker.state()
         inputs, _ = self.worker.begin(lcm(*self._gpus))
         if len(inputs) != 1:
-            raise UsageError(f"layers of a burst hand on one tensor; a batch has {len(inputs)}")
+            raise UsageError(f"layers of a burst hand on one tensor; a batch has {len(inputs)}", code="unsupported")
         if self.rank == 0:
             kinds, value = [], inputs[0][: len(inputs[0]) // max(self._gpus)]
             with torch.no_grad(), blamed("rank 0, before the clock started"):

@@ -37,7 +37,7 @@ def require_equal_shapes(model: nn.Module, group: dist.ProcessGroup | None) -> N
     others = [rank for rank, own in enumerate(found) if own != found[0]]
     if others:
         ranks = ", ".join(map(str, others))
-        raise UsageError(f"ranks {ranks} hold parameters of other names, shapes or types than rank 0")
+        raise UsageError(f"ranks {ranks} hold parameters of other names, shapes or types than rank 0", code="mismatch")
 
 
 def require_equal_parameters(model: nn.Module, iteration: int, group: dist.ProcessGroup | None) -> None:
@@ -98,7 +98,8 @@ def require_equal_passes(facts: Mapping[str, str], device: torch.device, group: 
             wrong.append(f"{name}: {'; '.join(there)}")
     if wrong:
         raise UsageError(
-            f"the processes do not do the same pass, so nothing is averaged; they differ in {' - '.join(wrong)}"
+            f"the processes do not do the same pass, so nothing is averaged; they differ in {' - '.join(wrong)}",
+            code="mismatch",
         )
 
 

@@ -54,7 +54,9 @@ class ParameterRun:
         own = [p.grad for p in self.parameters]
         there = [(view, grad) for view, grad in zip(self._views, own, strict=True) if grad is not None]
         if any(grad.layout is not torch.strided for _, grad in there):
-            raise UsageError("sparse gradients cannot be averaged: build embeddings with sparse=False")
+            raise UsageError(
+                "sparse gradients cannot be averaged: build embeddings with sparse=False", code="unsupported"
+            )
         if len(there) < len(own):
             self.flat.zero_()
         if there:
@@ -176,7 +178,8 @@ class GradientAverage:
             if at < len(self._sent):
                 raise UsageError(
                     "a parameter got a second gradient in one backward pass, after the first one was sent; "
-                    "with activation checkpointing use use_reentrant=False"
+                    "with activation checkpointing use use_reentrant=False",
+                    code="unsupported",
                 )
             self._arrived.append(parameter)
             self._missing[at].discard(parameter)
@@ -197,7 +200,9 @@ class GradientAverage:
         assert self._agreed is not None
         self._agreed.result()
         if is_taken:
-            raise UsageError("a hook took gradients before they were averaged: optimisers step after backward()")
+            raise UsageError(
+                "a hook took gradients before they were averaged: optimisers step after backward()", code="wrong-order"
+            )
         for run, sent in zip(self._runs, self._sent, strict=True):
             sent.result()
             run.give_back()

@@ -40,7 +40,7 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
         levels = FreeDepth()
     if isinstance(levels, FreeDepth):
         if levels.balance is not None:
-            raise UsageError("levels that are drawn keep no balance: leave it out")
+            raise UsageError("levels that are drawn keep no balance: leave it out", code="not-together", path="balance")
         schedule = LevelSchedule(
             depth,
             workers,
@@ -66,20 +66,32 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
         return _of_plan(levels, depth, workers, warm_up, granularity)
     if not callable(levels):
         names = "full, staircase, rotation, permutation, free, a FreeDepth, a job of a plan or a function"
-        raise UsageError(f"levels are {names}, not {levels!r}")
+        raise UsageError(f"levels are {names}, not {levels!r}", code="unknown-value", path="levels")
     return _of_function(levels, depth, workers, warm_up, granularity)
 
 
 def _of_plan(job: JobPlan, depth: int, workers: int, warm_up: int, granularity: int) -> LevelRule:
     """Return the levels of a plan's iterations, again and again."""
     if (warm_up, granularity) != (0, 1):
-        raise UsageError("a plan says the levels of each iteration: leave warm_up and granularity out")
+        raise UsageError(
+            "a plan says the levels of each iteration: leave warm_up and granularity out",
+            code="not-together",
+            path="levels",
+        )
     if len(job.gpus) != workers:
-        raise UsageError(f"job {job.name!r} of the plan has {len(job.gpus)} workers; here are {workers}")
+        raise UsageError(
+            f"job {job.name!r} of the plan has {len(job.gpus)} workers; here are {workers}",
+            code="mismatch",
+            path="levels",
+        )
     rows = [tuple(block.level for block in iteration.blocks) for iteration in job.iterations]
     deepest = max(map(max, rows))
     if deepest != depth:
-        raise UsageError(f"job {job.name!r} of the plan has levels up to {deepest}, and the model has {depth}")
+        raise UsageError(
+            f"job {job.name!r} of the plan has levels up to {deepest}, and the model has {depth}",
+            code="mismatch",
+            path="levels",
+        )
     return lambda iteration: rows[iteration % len(rows)]
 
 
@@ -87,7 +99,7 @@ def _of_function(
     levels: Callable[[int, int], int], depth: int, workers: int, warm_up: int, granularity: int
 ) -> LevelRule:
     if warm_up < 0 or granularity < 1:
-        raise UsageError("granularity is at least 1, and the warm-up is at least 0")
+        raise UsageError("granularity is at least 1, and the warm-up is at least 0", code="out-of-range")
 
     def rule(iteration: int) -> tuple[int, ...]:
         if iteration < warm_up:
@@ -96,7 +108,11 @@ def _of_function(
         found = tuple(levels(turn, worker) for worker in range(workers))
         wrong = [level for level in found if not isinstance(level, Integral) or not 1 <= level <= depth]
         if wrong:
-            raise UsageError(f"levels of iteration {iteration} are {found}; a level is an integer from 1 to {depth}")
+            raise UsageError(
+                f"levels of iteration {iteration} are {found}; a level is an integer from 1 to {depth}",
+                code="out-of-range",
+                path="levels",
+            )
         return tuple(map(int, found))
 
     return rule

@@ -36,7 +36,8 @@ class ModuleWrapper(nn.Module):
 
     def _replicate_for_data_parallel(self) -> Any:
         raise UsageError(
-            "DataParallel around PartialBackprop would train copies of it: start a process for each device"
+            "DataParallel around PartialBackprop would train copies of it: start a process for each device",
+            code="unsupported",
         )
 
     def compile(self, *args: Any, **kwargs: Any) -> None:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder, eager
 
 __all__ = ["ModelParts", "are_cuts", "require_modules", "split", "split_alike"]
@@ -80,11 +80,12 @@ def require_modules(model: nn.Module, cuts: Sequence[str]) -> None:
     for name in dict.fromkeys(cuts):
         if not isinstance(name, str) or not name or name not in known:
             near = get_close_matches(str(name), known, 1)
-            wrong.append(f"{name!r} is no module of the model{f'; is {near[0]!r} meant?' if near else ''}")
+            hint = f"is {near[0]!r} meant?" if near else ""
+            wrong.append(Problem("cuts", f"{name!r} is no module of the model", hint, "unknown-name"))
         elif list(cuts).count(name) > 1:
-            wrong.append(f"{name!r} is named twice")
+            wrong.append(Problem("cuts", f"{name!r} is named twice", code="duplicate-name"))
     if wrong:
-        raise UsageError("cuts: " + "; ".join(wrong))
+        raise UsageError(*wrong)
 
 
 def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> ModelParts:
@@ -111,7 +112,10 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
         within another one.
     """
     if order.is_reentrant and cuts:
-        raise UsageError("checkpointing with use_reentrant=True loses gradients behind a cut: use use_reentrant=False")
+        raise UsageError(
+            "checkpointing with use_reentrant=True loses gradients behind a cut: use use_reentrant=False",
+            code="unsupported",
+        )
     named = _found(model, order, cuts) if isinstance(cuts, int) else _in_order(model, order, cuts)
     moments = [order.calls[name] for name in named]
     depth = len(named) + 1
@@ -128,10 +132,16 @@ def _in_order(model: nn.Module, order: ForwardOrder, cuts: Sequence[str]) -> lis
     missing = [cut for cut, name in named.items() if name not in order.calls]
     if missing:
         listed = ", ".join(map(repr, missing))
-        raise UsageError(f"the forward pass never calls {listed}; a cut is a module that is called, no container")
+        raise UsageError(
+            f"the forward pass never calls {listed}; a cut is a module that is called, no container",
+            code="unknown-name",
+            path="cuts",
+        )
     if len(set(named.values())) < len(named):
         alike = [cut for cut, name in named.items() if list(named.values()).count(name) > 1]
-        raise UsageError(f"cuts: {' and '.join(map(repr, alike))} are names of one module")
+        raise UsageError(
+            f"cuts: {' and '.join(map(repr, alike))} are names of one module", code="duplicate-name", path="cuts"
+        )
     return sorted(named.values(), key=order.calls.__getitem__)
 
 
@@ -156,9 +166,15 @@ def _found(model: nn.Module, order: ForwardOrder, count: int) -> list[str]:
             places.setdefault(bisect_left(moments, moment), []).append(name)
     within = [places[k] for k in sorted(places) if 0 < k < len(moments)]
     if count > len(within):
-        raise UsageError(f"the forward pass can be cut at {len(within)} modules, not at {count}")
+        raise UsageError(
+            f"the forward pass can be cut at {len(within)} modules, not at {count}", code="out-of-range", path="cuts"
+        )
     if count and not order.end_us:
-        raise UsageError("no output has a graph, so no backward pass can be timed to find cuts: name them")
+        raise UsageError(
+            "no output has a graph, so no backward pass can be timed to find cuts: name them",
+            code="unsupported",
+            path="cuts",
+        )
     anywhere = _even(order, [min(names, key=lambda name: name.count(".")) for names in within], count)
     alike: dict[str, dict[int, str]] = {}
     for at, names in enumerate(within):

@@ -29,24 +29,42 @@ def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: b
     """
     parameters = list(module.parameters())
     if any(isinstance(p, UninitializedParameter) for p in parameters):
-        raise UsageError("a lazy module has no parameters yet: run it once before it is wrapped")
+        raise UsageError(
+            "a lazy module has no parameters yet: run it once before it is wrapped", code="unsupported", path="module"
+        )
     if not any(p.requires_grad for p in parameters):
-        raise UsageError("no parameter of the module is trained")
+        raise UsageError("no parameter of the module is trained", code="empty", path="module")
     for name, inside in module.named_modules():
         if isinstance(inside, (nn.DataParallel, DistributedDataParallel, wrapper)):
             kind, where = type(inside).__name__, f"its module {name!r}" if name else "the module"
-            raise UsageError(f"{where} is a {kind}, which trains workers of its own: wrap the module within it instead")
+            raise UsageError(
+                f"{where} is a {kind}, which trains workers of its own: wrap the module within it instead",
+                code="unsupported",
+                path="module",
+            )
         if is_partial and isinstance(inside, nn.SyncBatchNorm):
-            raise UsageError("SyncBatchNorm waits in its backward pass for workers that skip it: use BatchNorm")
+            raise UsageError(
+                "SyncBatchNorm waits in its backward pass for workers that skip it: use BatchNorm",
+                code="unsupported",
+                path="module",
+            )
     expanded = [name for name, held in [*module.named_parameters(), *module.named_buffers()] if _is_expanded(held)]
     if expanded:
-        raise UsageError(f"the numbers of {', '.join(expanded)} share memory, as expand() makes them: clone() them")
+        raise UsageError(
+            f"the numbers of {', '.join(expanded)} share memory, as expand() makes them: clone() them",
+            code="unsupported",
+            path="module",
+        )
 
 
 def require_outermost() -> None:
     """Raise `UsageError` within the forward pass of a `DistributedDataParallel`."""
     if DistributedDataParallel._get_active_ddp_module() is not None:  # type: ignore[no-untyped-call]
-        raise UsageError("DistributedDataParallel around PartialBackprop would average gradients twice: leave it out")
+        raise UsageError(
+            "DistributedDataParallel around PartialBackprop would average gradients twice: leave it out",
+            code="unsupported",
+            path="module",
+        )
 
 
 def _is_expanded(tensor: Tensor) -> bool:
@@ -59,8 +77,10 @@ def place_in(group: dist.ProcessGroup | None) -> tuple[int, int]:
     """Return rank and number of workers in a group; None for the default group, or for a worker alone without one."""
     if dist.is_available() and dist.is_initialized():
         if dist.get_rank(group) < 0:
-            raise UsageError("this process is not in the group that it was given")
+            raise UsageError(
+                "this process is not in the group that it was given", code="mismatch", path="process_group"
+            )
         return dist.get_rank(group), dist.get_world_size(group)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError("WORLD_SIZE is above 1: call torch.distributed.init_process_group first")
+        raise UsageError("WORLD_SIZE is above 1: call torch.distributed.init_process_group first", code="wrong-order")
     return 0, 1

@@ -105,7 +105,9 @@ class PartialBackprop(ModuleWrapper):
     ) -> None:
         super().__init__(module)
         if not are_cuts(cuts) or debug < 0:
-            raise UsageError("cuts are a list of names or a number, and numbers are at least 0")
+            raise UsageError(
+                "cuts are a list of names or a number, and numbers are at least 0", code="wrong-type", path="cuts"
+            )
         if not isinstance(cuts, int):
             require_modules(module, cuts)
         self.iteration = 0
@@ -153,7 +155,9 @@ class PartialBackprop(ModuleWrapper):
         require_outermost()
         parts = self.prepare(*args, **kwargs)
         if parts.buckets.keys() != set(self.module.parameters()):
-            raise UsageError("parameters have been replaced or added since the first pass: wrap the module anew")
+            raise UsageError(
+                "parameters have been replaced or added since the first pass: wrap the module anew", code="mismatch"
+            )
         self._follow_frozen(parts)
         if self._is_time_to_compare():
             require_equal_parameters(self.module, self.iteration, self._group)
@@ -217,7 +221,9 @@ class PartialBackprop(ModuleWrapper):
             There has been no forward pass yet, nor a call of `prepare`.
         """
         if self._parts is None:
-            raise UsageError("the parts are known after the first forward pass, or after prepare(inputs)")
+            raise UsageError(
+                "the parts are known after the first forward pass, or after prepare(inputs)", code="wrong-order"
+            )
         return describe(self._parts)
 
     @contextmanager
@@ -271,7 +277,8 @@ class PartialBackprop(ModuleWrapper):
         if not self._is_latest:
             raise UsageError(
                 "another PartialBackprop of the same parameters has had a forward pass since this one: do the "
-                "backward pass of each before, or wrap one module that holds both"
+                "backward pass of each before, or wrap one module that holds both",
+                code="wrong-order",
             )
         if forward in self._pending:
             self._pending.remove(forward)
@@ -295,7 +302,8 @@ class PartialBackprop(ModuleWrapper):
             if len({forward.synchronise for forward in self._pending}) > 1:
                 raise UsageError(
                     "a backward pass begins from an output that is in no tuple, list, dictionary or dataclass, after "
-                    "forward passes with and without no_sync(): do the backward pass of each before the next one"
+                    "forward passes with and without no_sync(): do the backward pass of each before the next one",
+                    code="wrong-order",
                 )
             self._begin(self._pending[-1] if self._pending else self._last)
         running = self._running
@@ -362,9 +370,13 @@ class PartialBackprop(ModuleWrapper):
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled; raise `UsageError` where the processes or the levels cannot be."""
         if self._group is not None:
-            raise UsageError("a wrapper with a process group of its own cannot be pickled: save its state_dict()")
+            raise UsageError(
+                "a wrapper with a process group of its own cannot be pickled: save its state_dict()", code="unsupported"
+            )
         if "<" in getattr(self._levels, "__qualname__", ""):
-            raise UsageError("levels of a function within another one cannot be pickled: save state_dict()")
+            raise UsageError(
+                "levels of a function within another one cannot be pickled: save state_dict()", code="unsupported"
+            )
         return {name: value for name, value in self._unhooked().items() if name != "_rule"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Sta
         first = () if number else ("input", "the input")
         if missing := [node for node in part.nodes if node not in known and node not in runs and node not in first]:
             wrong = f"has {named(missing)}, and what {name} returns has {named(known)} there"
-            problems.append(Problem(f"the partition: $.stages[{number}].nodes", wrong))
+            problems.append(Problem(f"the partition: $.stages[{number}].nodes", wrong, code="mismatch"))
     if problems:
         raise InvalidInputError(problems)
     sizes = [sum(parameter.nbytes for parameter in module.parameters()) for module in modules]
@@ -109,5 +109,6 @@ def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.Pr
     if other is not None:
         raise UsageError(
             f"the first batch of process {other} is not that of process 0: "
-            "all processes of a job in stages take the same batches, so draw them alike whatever the rank"
+            "all processes of a job in stages take the same batches, so draw them alike whatever the rank",
+            code="mismatch",
         )

@@ -118,7 +118,7 @@ def _fields(name: str, made: Any) -> dict[str, Any]:
     wrong += [f"has no {field!r}" for field in _REQUIRED if field not in found]
     wrong += [f"has a {field} that is no function" for field in ("loss", "optimiser") if _is_no_function(found, field)]
     if wrong:
-        raise UsageError(*(f"what {name} returns {problem}" for problem in wrong))
+        raise UsageError(*(f"what {name} returns {problem}" for problem in wrong), code="wrong-type")
     return dict.fromkeys(_SPELLINGS) | found
 
 
@@ -158,7 +158,9 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
                 f"{stages} stages need {stages - 1} cuts, modules of a Sequential in its order without the first one"
             )
             shown = ", ".join(map(repr, known)) or f"a model of type {type(model).__name__}"
-            raise UsageError(f"{wanted}; {name} returns {shown}, and the cuts are {', '.join(map(repr, cuts))}")
+            raise UsageError(
+                f"{wanted}; {name} returns {shown}, and the cuts are {', '.join(map(repr, cuts))}", code="wrong-type"
+            )
         modules: list[nn.Module] = [_part(named[a:b]) for a, b in pairwise([0, *at, len(named)])]
         names = [""] * stages
     else:
@@ -168,13 +170,17 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
             shown = f"{len(modules)} modules" if modules else f"an object of type {type(model).__name__}"
             raise UsageError(
                 f"the plan has {stages} stages, and the model that {name} returns is {shown}: "
-                'return a module a stage, or a Sequential and say its "cuts"'
+                'return a module a stage, or a Sequential and say its "cuts"',
+                code="mismatch",
             )
     owner: dict[nn.Parameter, int] = {}
     for stage, module in enumerate(modules):
         for parameter in module.parameters():
             if owner.setdefault(parameter, stage) != stage:
-                raise UsageError(f"stages {owner[parameter]} and {stage} of what {name} returns share a parameter")
+                raise UsageError(
+                    f"stages {owner[parameter]} and {stage} of what {name} returns share a parameter",
+                    code="duplicate-name",
+                )
     return modules, names
 
 

@@ -72,15 +72,23 @@ class StageWorker:
         sizes = {len(it) if isinstance(it, Tensor) and it.dim() else -1 for it in (*given, targets)}
         if named or len(sizes) != 1 or sizes == {-1}:
             raise UsageError(
-                "a pipeline takes batches of inputs, one tensor or several, and targets, a tensor of as many samples"
+                "a pipeline takes batches of inputs, one tensor or several, and targets, a tensor of as many samples",
+                code="wrong-type",
+                path="batch",
             )
         if (size := sizes.pop()) % micro_batches:
-            raise UsageError(f"a batch has {size} samples, which {micro_batches} micro-batches do not divide")
+            raise UsageError(
+                f"a batch has {size} samples, which {micro_batches} micro-batches do not divide",
+                code="mismatch",
+                path="batch",
+            )
         self._samples = self._samples or size
         if size != self._samples:
             raise UsageError(
                 f"a batch has {size} samples, and the first one had {self._samples}: batches of a job in stages are of "
-                "one size, so leave out a smaller last one (drop_last=True of a DataLoader)"
+                "one size, so leave out a smaller last one (drop_last=True of a DataLoader)",
+                code="mismatch",
+                path="batch",
             )
         begin_draws(draw_number(self._seed, 1 + self.number, number))
         return given, targets

@@ -80,7 +80,9 @@ class StashedStage:
             inputs = tuple(it.detach().requires_grad_(it.is_floating_point()) for it in inputs)
         output = functional_call(self._module, weights, inputs)
         if not isinstance(output, Tensor):
-            raise UsageError(f"a stage hands on a tensor, not an object of type {type(output).__name__}")
+            raise UsageError(
+                f"a stage hands on a tensor, not an object of type {type(output).__name__}", code="wrong-type"
+            )
         output = output if loss is None else loss(output)
         self._flying[number] = _InFlight(self.version, weights, inputs, output)
         self.most_versions = max(self.most_versions, len({it.version for it in self._flying.values()}))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Code, Problem, UsageError
 from jigsaw_opt.executor.batch_source import generators_kept, is_function, one_pass
 from jigsaw_opt.executor.devices import device_name
 from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of, needs_closure
@@ -144,7 +144,11 @@ def measure_any(
     home = next(p.device for p in model.parameters())
     place = home if device is None else torch.device(device)
     if optimiser is not None and place != home:
-        raise UsageError(f"device is {place}, but the model is on {home}: move model and optimiser there first")
+        raise UsageError(
+            f"device is {place}, but the model is on {home}: move model and optimiser there first",
+            code="mismatch",
+            path="device",
+        )
     held = nn.ModuleList([model, loss] if isinstance(loss, nn.Module) else [model])
     is_own = optimiser is not None
     steps = optimiser or torch.optim.SGD([p for p in held.parameters() if p.requires_grad], lr=_RATE, momentum=0.9)
@@ -221,7 +225,7 @@ def _batches(batch: Any, loss: object) -> list[tuple[Any, Any]]:
     """Return inputs and targets of the batches that take turns."""
     found = list(islice(one_pass(batch), _BATCHES)) if _is_loader(batch) else [batch]
     if not found:
-        raise UsageError("the loader has no batch")
+        raise UsageError("the loader has no batch", code="empty", path="loader")
     return [inputs_and_targets(it, loss is None) for it in found]
 
 
@@ -229,31 +233,42 @@ def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_
     """Raise one `UsageError` that lists all that is wrong."""
     wrong = []
     if not isinstance(model, nn.Module):
-        raise UsageError(f"model is a torch.nn.Module, not of type {type(model).__name__}")
+        raise UsageError(
+            f"model is a torch.nn.Module, not of type {type(model).__name__}", code="wrong-type", path="model"
+        )
     if is_wrapped(model):
-        raise UsageError(f"model is of type {type(model).__name__}: give the plain module within it")
+        raise UsageError(
+            f"model is of type {type(model).__name__}: give the plain module within it",
+            code="unsupported",
+            path="model",
+        )
     if any(map(is_lazy, model.parameters())):
-        wrong.append("a lazy module has no parameters yet: run it once before it is measured")
+        wrong.append(Problem("model", "a lazy module has no parameters yet", "run it once", "unsupported"))
     elif not any(p.requires_grad for p in model.parameters()):
-        wrong.append("no parameter of the model is trained")
+        wrong.append(Problem("model", "no parameter is trained", code="empty"))
     if loss is not None and not callable(loss):
-        wrong.append(f"loss is a function of outputs and targets, not of type {type(loss).__name__}")
+        told = f"must be a function of outputs and targets; is of type {type(loss).__name__}"
+        wrong.append(Problem("loss", told, code="wrong-type"))
     if optimiser is not None and not isinstance(optimiser, torch.optim.Optimizer):
-        wrong.append(f"optimiser is a torch.optim.Optimizer, not of type {type(optimiser).__name__}")
+        told = f"must be a torch.optim.Optimizer; is of type {type(optimiser).__name__}"
+        wrong.append(Problem("optimiser", told, code="wrong-type"))
     elif optimiser is not None:
         stepped = {p for group in optimiser.param_groups for p in group["params"]}
         if stepped.isdisjoint(model.parameters()):
-            wrong.append("the optimiser steps no parameter of the model")
+            wrong.append(Problem("optimiser", "steps no parameter of the model", code="mismatch"))
         if needs_closure(optimiser):
-            wrong.append(f"the optimiser {type(optimiser).__name__} takes a step only with a function of the loss")
+            told = f"{type(optimiser).__name__} takes a step only with a function of the loss"
+            wrong.append(Problem("optimiser", told, code="unsupported"))
     if isinstance(batch, Iterator):
-        wrong.append("batch is an iterator, which could not be put back: give the loader itself")
+        told = "is an iterator, which could not be put back"
+        wrong.append(Problem("batch", told, "give the loader itself", "unsupported"))
     for name, value in (("warm_up", warm_up), ("repeats", repeats)):
         if not isinstance(value, int) or value < 1:
-            wrong.append(f"{name} is at least 1, not {value!r}")
+            code: Code = "out-of-range" if isinstance(value, int) else "wrong-type"
+            wrong.append(Problem(name, f"must be a whole number of at least 1; is {value!r}", code=code))
     if not are_cuts(cuts):
-        wrong.append("cuts are a list of names, or a number, at least 0")
+        wrong.append(Problem("cuts", "must be a list of names, or a number of at least 0", code="wrong-type"))
     if wrong:
-        raise UsageError("; ".join(wrong))
+        raise UsageError(*wrong)
     if not isinstance(cuts, int):
         require_modules(model, cuts)

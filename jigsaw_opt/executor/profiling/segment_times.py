@@ -151,4 +151,4 @@ def _pass_to(edges: list[GradientEdge], loss: Tensor) -> None:
         if "use_reentrant" not in str(error):
             raise
         message = "activation checkpointing with use_reentrant=True cannot be profiled; use_reentrant=False can"
-        raise UsageError(message) from error
+        raise UsageError(message, code="unsupported") from error

@@ -140,7 +140,11 @@ class Training:
             if loss.requires_grad:
                 loss.backward()  # type: ignore[no-untyped-call]
             elif level == self.trainee.depth:  # at others there may be nothing to train behind the cut
-                raise UsageError("the loss has no gradient: no trained parameter is used, or a graph is cut off")
+                raise UsageError(
+                    "the loss has no gradient: no trained parameter is used, or a graph is cut off",
+                    code="unsupported",
+                    path="loss",
+                )
         self._losses.append(loss.detach())
         for parameter in self._trained:
             if parameter.grad is None:
@@ -161,4 +165,8 @@ class Training:
             rates = ", ".join(
                 f"{float(group['lr']):g}" for group in self.trainee.optimiser.param_groups if "lr" in group
             )
-            raise UsageError(f"the loss is no number any more; the optimiser's learning rate is {rates or 'not told'}")
+            raise UsageError(
+                f"the loss is no number any more; the optimiser's learning rate is {rates or 'not told'}",
+                code="out-of-range",
+                path="loss",
+            )

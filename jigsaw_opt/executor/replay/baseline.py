@@ -90,15 +90,26 @@ def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
     unknown = [name for name in request.foreground if name not in names]
     if unknown:
         raise InvalidInputError(
-            [Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names)) for name in unknown]
+            [
+                Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names), code="unknown-name")
+                for name in unknown
+            ]
         )
     paced = tuple(job.name for job in request.instance.jobs if job.pace_us is not None)
     found = tuple(dict.fromkeys(request.foreground or paced))
     if not found:
         named = argument("foreground", "NAME")
-        raise UsageError(f"no job has a pace, so it has to be said which ones are in the foreground: {named}")
+        raise UsageError(
+            f"no job has a pace, so it has to be said which ones are in the foreground: {named}",
+            code="missing-option",
+            path="foreground",
+        )
     if len(found) == len(names):
-        raise UsageError("all jobs are in the foreground, so they take alone what they take together")
+        raise UsageError(
+            "all jobs are in the foreground, so they take alone what they take together",
+            code="contradiction",
+            path="foreground",
+        )
     return found
 
 

@@ -76,7 +76,10 @@ class Checkpoint:
             return
         if self._statement.exists():
             resumed = argument("resume", True)
-            raise UsageError(f"{self._folder} holds a checkpoint: go on from it with {resumed}, or name another folder")
+            raise UsageError(
+                f"{self._folder} holds a checkpoint: go on from it with {resumed}, or name another folder",
+                code="unwritable",
+            )
         make_folder(self._folder, [self._statement.name])
         write_atomically(self._statement, json.dumps(self._belongs, indent=2).encode())
 
@@ -85,12 +88,14 @@ class Checkpoint:
             found = json.loads(read_file(self._statement, _LARGEST_STATEMENT))
         except (InvalidInputError, RecursionError, ValueError) as error:
             hint = f"the first run of all goes without {argument('resume', True)}"
-            problem = Problem(str(self._statement), f"no checkpoint to go on from: {error}", hint)
+            problem = Problem(str(self._statement), f"no checkpoint to go on from: {error}", hint, code="unreadable")
             raise InvalidInputError([problem]) from error
         before = dict(_entries(found)) if isinstance(found, dict) else {}
         differing = [
             Problem(
-                str(self._statement), f"is of another run: {key} was {_shown(before.get(key))}, not {_shown(value)}"
+                str(self._statement),
+                f"is of another run: {key} was {_shown(before.get(key))}, not {_shown(value)}",
+                code="mismatch",
             )
             for key, value in _entries(self._belongs)
             if key not in before or before[key] != value
@@ -188,21 +193,25 @@ class Checkpoint:
         except UNREADABLE as error:
             first = str(error).partition("\n")[0]
             hint = "it may be damaged: without this file --resume goes on from the last iteration that is whole"
-            raise InvalidInputError([Problem(str(path), f"cannot be loaded: {first}", hint)]) from error
+            raise InvalidInputError(
+                [Problem(str(path), f"cannot be loaded: {first}", hint, code="unreadable")]
+            ) from error
         report = Report()
         own = worker.trained_state(iteration)
         compare(state, own, f"{path} $", report)
         report.raise_if_any()
         if state["iteration"] != iteration:
-            report.add(str(path), "is not of the iteration in its name")
+            report.add(str(path), "is not of the iteration in its name", code="mismatch")
         if own["optimiser"]["param_groups"] not in (ANYTHING, state["optimiser"]["param_groups"]):
-            report.add(str(path), "has other options of the optimiser")
+            report.add(str(path), "has other options of the optimiser", code="mismatch")
         report.raise_if_any()
         try:
             worker.load(state)
         except (*UNREADABLE, UsageError) as error:
             first = str(error).partition("\n")[0]
-            raise InvalidInputError([Problem(str(path), f"does not fit the training: {first}")]) from error
+            raise InvalidInputError(
+                [Problem(str(path), f"does not fit the training: {first}", code="mismatch")]
+            ) from error
 
     def _path(self, job: int, slot: int, iteration: int) -> Path:
         return self._folder / f"job{job}-worker{slot}-iteration{iteration}.pt"

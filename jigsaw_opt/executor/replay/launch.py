@@ -162,7 +162,11 @@ def _started(
     function: Callable[..., list[T] | None], gpus: Sequence[str], request: ReplayRequest, *arguments: Any
 ) -> list[T]:
     if request.backend == "nccl" and torch.cuda.device_count() < len(gpus):
-        raise UsageError(f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share")
+        raise UsageError(
+            f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share",
+            code="does-not-fit",
+            path="backend",
+        )
     try:
         found = run_group(function, len(gpus), request, *arguments, backend=request.backend, timeout=TIMEOUT)[0]
     except LostProcessError as error:
@@ -176,7 +180,9 @@ def _joined(
 ) -> list[T] | None:
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
-        raise UsageError(f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}")
+        raise UsageError(
+            f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}", code="mismatch"
+        )
     with _EndAtOnce():
         dist.init_process_group(request.backend, timeout=TIMEOUT)
         found = function(request, *arguments)

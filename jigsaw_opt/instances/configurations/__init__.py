@@ -85,7 +85,11 @@ def read_configuration(data: bytes | str, tokens: int | None = None, source: str
         kind = tree.get("model_type")
         model_type = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
         if model_type is None:
-            report.add(f"{source}: $.model_type", f"is one of {', '.join(MODEL_TYPES)}, not {describe(kind)}")
+            report.add(
+                f"{source}: $.model_type",
+                f"is one of {', '.join(MODEL_TYPES)}, not {describe(kind)}",
+                code="unknown-value",
+            )
         else:
             fields = Fields(tree, DEFAULTS[kind], model_type.aliases, source, report)
             found.append(_read(fields, model_type, tokens))
@@ -99,7 +103,7 @@ def _read(fields: Fields, model_type: ModelType, tokens: int | None) -> Configur
     dtype = "torch_dtype" if fields.value("dtype") is None and fields.value("torch_dtype") is not None else "dtype"
     name = fields.text(dtype) or "float32"
     if name not in _DTYPES:
-        fields.add(dtype, f"is one of {', '.join(_DTYPES)}, not {quoted(name)}")
+        fields.add(dtype, f"is one of {', '.join(_DTYPES)}, not {quoted(name)}", code="unknown-value")
     refuse_others(fields)
     end = _end(model_type, fields)
     units = units_of(model_type, end, fields, tokens)
@@ -117,7 +121,9 @@ def _end(model_type: ModelType, fields: Fields) -> str:
     if isinstance(names, list) and len(names) == 1 and isinstance(names[0], str) and names[0] in known:
         return known[names[0]]
     shown = names[0] if isinstance(names, list) and len(names) == 1 else names
-    fields.add("architectures", f"a list of one of {', '.join(known)} is expected, not {describe(shown)}")
+    fields.add(
+        "architectures", f"a list of one of {', '.join(known)} is expected, not {describe(shown)}", code="unknown-value"
+    )
     return model_type.usual
 
 

@@ -123,14 +123,18 @@ def _rows(stack: Stack, fields: Fields, tokens: int | None) -> int:
             places = fields.whole(table.entries) - table.reserved
             rows = max(1, min(rows, places)) if tokens is None else rows
             if rows > places:
-                fields.add(table.entries, f"there are {places} positions, and the sequence has {rows} tokens")
+                fields.add(
+                    table.entries,
+                    f"there are {places} positions, and the sequence has {rows} tokens",
+                    code="contradiction",
+                )
     return rows
 
 
 def _patches(fields: Fields) -> int:
     (height, width), (high, wide) = fields.sides("image_size"), fields.sides("patch_size")
     if height < high or width < wide:
-        fields.add("patch_size", "a patch is larger than the picture")
+        fields.add("patch_size", "a patch is larger than the picture", code="contradiction")
     return max(1, height // high) * max(1, width // wide)
 
 
@@ -238,7 +242,7 @@ def _experts(stack: Stack, sizes: _Sizes, fields: Fields) -> Iterator[Layer]:
     assert stack.experts is not None
     count, active = fields.whole(stack.experts.count), fields.whole(stack.experts.active)
     if active > count:
-        fields.add(stack.experts.active, f"a token takes {active} of {count} experts")
+        fields.add(stack.experts.active, f"a token takes {active} of {count} experts", code="contradiction")
     rows = sizes.rows * active
     yield _norm(stack, sizes, fields)
     yield linear(sizes.width, count, sizes.rows, bias=False)

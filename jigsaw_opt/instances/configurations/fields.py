@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jigsaw_opt.errors import Code
 from jigsaw_opt.problem.rules.report import Report, describe, quoted
 
 __all__ = ["Fields"]
@@ -49,9 +50,13 @@ class Fields:
         self._names = {key: name for name, key in aliases.items() if name in tree and key not in tree}
         for name, key in aliases.items():
             if name in tree and key in tree and tree[name] != tree[key]:
-                self.add(name, f"is {describe(tree[name])}, and {key}, which means the same, is {describe(tree[key])}")
+                self.add(
+                    name,
+                    f"is {describe(tree[name])}, and {key}, which means the same, is {describe(tree[key])}",
+                    code="contradiction",
+                )
 
-    def add(self, key: str, message: str) -> None:
+    def add(self, key: str, message: str, *, code: Code) -> None:
         """Note that the value of a key is wrong; what is read more than once is noted once.
 
         Parameters
@@ -60,10 +65,12 @@ class Fields:
             The key.
         message
             What is wrong with its value.
+        code
+            Kind of the problem.
         """
         if (key, message) not in self._noted:
             self._noted.add((key, message))
-            self._report.add((f"{self._source}: $", self._names.get(key, key)), message)
+            self._report.add((f"{self._source}: $", self._names.get(key, key)), message, code=code)
 
     def value(self, key: str) -> Any:
         """Return the value of a key, or its default."""
@@ -77,7 +84,7 @@ class Fields:
         value = self._defaults.get(key, "") if value is None else value
         if isinstance(value, str):
             return value
-        self.add(key, f"a text is expected, not {describe(value)}")
+        self.add(key, f"a text is expected, not {describe(value)}", code="wrong-type")
         return ""
 
     def whole(self, key: str, derived: int | None = None, least: int = 1, most: int = _MOST) -> int:
@@ -101,7 +108,11 @@ class Fields:
         value = derived if value is None else value
         if type(value) is int and least <= value <= most:
             return value
-        self.add(key, f"a whole number from {least} to {most} is expected, not {describe(value)}")
+        self.add(
+            key,
+            f"a whole number from {least} to {most} is expected, not {describe(value)}",
+            code="out-of-range" if type(value) is int else "wrong-type",
+        )
         return least
 
     def layers(self, key: str, derived: int | None = None) -> int:
@@ -122,7 +133,7 @@ class Fields:
             return key
         value = self.value(key)
         if not isinstance(value, bool):
-            self.add(key, f"true or false is expected, not {describe(value)}")
+            self.add(key, f"true or false is expected, not {describe(value)}", code="wrong-type")
         return value is True
 
     def gated(self, key: str | bool) -> bool:
@@ -131,7 +142,9 @@ class Fields:
             return key
         first, *rest = self.text(key).split("-")
         if len(rest) > 1 or (rest and first != "gated"):
-            self.add(key, f"is a function, or gated- and a function, not {quoted(self.text(key))}")
+            self.add(
+                key, f"is a function, or gated- and a function, not {quoted(self.text(key))}", code="unknown-value"
+            )
         return bool(rest)
 
     def sides(self, key: str) -> tuple[int, int]:
@@ -140,7 +153,9 @@ class Fields:
         both = value if isinstance(value, list) else [value, value]
         if len(both) == 2 and all(type(side) is int and 1 <= side <= _MOST for side in both):
             return both[0], both[1]
-        self.add(key, f"one or two whole numbers from 1 to {_MOST} are expected, not {describe(value)}")
+        self.add(
+            key, f"one or two whole numbers from 1 to {_MOST} are expected, not {describe(value)}", code="wrong-type"
+        )
         return 1, 1
 
     def indices(self, key: str) -> frozenset[int]:
@@ -148,7 +163,7 @@ class Fields:
         value = self.value(key)
         if value is None or (isinstance(value, list) and all(type(index) is int for index in value)):
             return frozenset(value or ())
-        self.add(key, f"a list of whole numbers is expected, not {describe(value)}")
+        self.add(key, f"a list of whole numbers is expected, not {describe(value)}", code="wrong-type")
         return frozenset()
 
     def labels(self) -> int:
@@ -157,7 +172,7 @@ class Fields:
         if isinstance(names, dict):
             return len(names)
         if names is not None:
-            self.add("id2label", f"an object is expected, not {describe(names)}")
+            self.add("id2label", f"an object is expected, not {describe(names)}", code="wrong-type")
         return self.whole("num_labels", 2, least=0)
 
     def shared_out(self, key: str, whole: int, parts: int) -> int:
@@ -173,5 +188,5 @@ class Fields:
             Number of its equal parts.
         """
         if whole % parts and not (self._noted and min(whole, parts) <= 1):
-            self.add(key, f"{parts} does not divide {whole}")
+            self.add(key, f"{parts} does not divide {whole}", code="contradiction")
         return max(1, whole // parts)

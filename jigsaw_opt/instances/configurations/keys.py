@@ -52,9 +52,9 @@ def refuse_others(fields: Fields) -> None:
     """Note every key that makes the network another one than its type."""
     for key, reason in _REFUSED.items():
         if fields.value(key):
-            fields.add(key, reason)
+            fields.add(key, reason, code="unsupported")
     if fields.value("position_embedding_type") not in (None, "absolute"):
-        fields.add("position_embedding_type", 'only "absolute" is read')
+        fields.add("position_embedding_type", 'only "absolute" is read', code="unsupported")
 
 
 def unread(fields: Fields) -> list[str]:

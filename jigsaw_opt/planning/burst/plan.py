@@ -143,7 +143,11 @@ def require_limit(limit: float) -> None:
         The limit is none.
     """
     if not 0 < limit < inf:
-        raise UsageError(f"the limit of amplification is a finite number above 0, not {limit}")
+        raise UsageError(
+            f"the limit of amplification is a finite number above 0, not {limit}",
+            code="out-of-range",
+            path="amplification_limit",
+        )
 
 
 def widest_plan(costs: BurstCosts) -> BurstPlan:

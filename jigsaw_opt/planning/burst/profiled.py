@@ -54,7 +54,7 @@ class BurstSetting:
             A number is not above 0.
         """
         if self.gpus < 1 or self.global_batch < 1 or not 0 < self.bytes_per_us < inf:
-            raise UsageError("GPUs, global batch and bandwidth are above 0")
+            raise UsageError("GPUs, global batch and bandwidth are above 0", code="out-of-range")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,11 @@ def _costs(runs: Mapping[int, Sequence[_LayerRun]], setting: BurstSetting) -> Bu
     counts = [count for count in counts if batch % count == 0 and batch // count in runs]
     if not counts:
         known = ", ".join(map(str, sorted(runs)))
-        raise UsageError(f"no run for a global batch of {batch} on 1, 2, 4, … GPUs; the profile has batches of {known}")
+        raise UsageError(
+            f"no run for a global batch of {batch} on 1, 2, 4, … GPUs; the profile has batches of {known}",
+            code="unknown-value",
+            path="batch",
+        )
     columns = zip(*(runs[batch // count] for count in counts), strict=True)
     return BurstCosts(
         setting.gpus, tuple(_layer(setting, counts, column, at == 0) for at, column in enumerate(columns))

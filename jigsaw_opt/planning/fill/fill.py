@@ -69,7 +69,7 @@ def fill(
     instance.require_no_power_caps("filling keeps none")
     background = _background(instance, foreground)
     if not slowdown >= 1:
-        raise UsageError(f"slowdown is at least 1, not {slowdown}")
+        raise UsageError(f"slowdown is at least 1, not {slowdown}", code="out-of-range", path="slowdown")
     limits = Limits.of(options)
     kept = {job.name: job.iterations for job in instance.jobs if job.name not in background}
     with interruptible(options):
@@ -88,16 +88,29 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
     unknown = [name for name in foreground if name not in names]
     if unknown:
         raise InvalidInputError(
-            [Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names)) for name in unknown]
+            [
+                Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names), code="unknown-name")
+                for name in unknown
+            ]
         )
     if instance.horizon != "cyclic":
-        raise UsageError(f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one")
+        raise UsageError(
+            f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one",
+            code="unsupported",
+            path="instance",
+        )
     left = [job for job in instance.jobs if job.name not in foreground]
     if not foreground or not left:
-        raise UsageError("at least one job is foreground, and at least one other is background")
+        raise UsageError(
+            "at least one job is foreground, and at least one other is background", code="empty", path="foreground"
+        )
     guaranteed_jobs = [job.name for job in left if job.pace_us is not None]
     if guaranteed_jobs:
-        raise UsageError(f"job {guaranteed_jobs[0]!r} has a pace; name it among the foreground")
+        raise UsageError(
+            f"job {guaranteed_jobs[0]!r} has a pace; name it among the foreground",
+            code="contradiction",
+            path="foreground",
+        )
     return tuple(job.name for job in left)
 
 

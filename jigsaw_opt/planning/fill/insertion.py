@@ -120,18 +120,24 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
 def _require_form(instance: Instance, foreground: str, factor: Fraction) -> None:
     """Refuse what is no foreground job on all GPUs with other jobs of one worker."""
     if instance.horizon != "cyclic":
-        raise UsageError(f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one")
+        raise UsageError(
+            f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one",
+            code="unsupported",
+            path="instance",
+        )
     if not factor >= 1:
-        raise UsageError(f"slowdown is at least 1, not {factor}")
+        raise UsageError(f"slowdown is at least 1, not {factor}", code="out-of-range", path="slowdown")
     if any(job.depth != FullDepth() for job in instance.data_parallel):
-        raise UsageError("jobs are inserted at full depth alone")
+        raise UsageError("jobs are inserted at full depth alone", code="unsupported")
     front = [job for job in instance.data_parallel if job.name == foreground]
     back = [job for job in instance.data_parallel if job.name != foreground]
     count = instance.cluster.gpu_count
     if [job.workers for job in front] != [count]:
-        raise UsageError(f"a job {foreground!r} on all {count} GPUs is in the foreground")
+        raise UsageError(
+            f"a job {foreground!r} on all {count} GPUs is in the foreground", code="contradiction", path="foreground"
+        )
     if not 1 <= len(back) <= count or any(job.workers > 1 for job in back):
-        raise UsageError(f"between 1 and {count} jobs of one worker are in the background")
+        raise UsageError(f"between 1 and {count} jobs of one worker are in the background", code="wrong-count")
 
 
 def _have_room(operations: Operations, front: OperationGraph, back: Sequence[OperationGraph]) -> bool:

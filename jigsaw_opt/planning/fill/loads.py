@@ -203,7 +203,10 @@ class Loads:
             return 0
         rooms = [(it.count * self.allowed_us - it.taken_us, it.each_us[index]) for it in self.resources]
         if not rooms[0][1]:
-            raise UsageError(f"an iteration of job {name!r} takes no time of a GPU, so there may be any number of them")
+            raise UsageError(
+                f"an iteration of job {name!r} takes no time of a GPU, so there may be any number of them",
+                code="out-of-range",
+            )
         most = min(max(0, room) // each for room, each in rooms if each)
         job = next(job for job in self.instance.jobs if job.name == name)
         if not is_monotone(job):

@@ -140,11 +140,18 @@ def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[Pipe
     """
     if choices.batch is not None and graph.batch is None:
         raise UsageError(
-            "the profile does not say of how many samples its micro-batch is: say so (--profile-batch, batch in Python)"
+            "the profile does not say of how many samples its micro-batch is: say so "
+            "(--profile-batch, batch in Python)",
+            code="missing-option",
+            path="profile_batch",
         )
     numbers = [it for it in sorted(set(choices.micro_batches)) if choices.batch is None or choices.batch % it == 0]
     if not numbers:
-        raise UsageError(f"no number of micro-batches divides the {choices.batch} samples of a step")
+        raise UsageError(
+            f"no number of micro-batches divides the {choices.batch} samples of a step",
+            code="contradiction",
+            path="micro_batches",
+        )
     split = all(layer.weight_us is not None for layer in graph.layers)
     modes = {"none": (False,), "all": (True,), "auto": (False, True)}[choices.recompute]
     for number in numbers:

@@ -348,5 +348,7 @@ def _require_time(allowed: Sequence[PipelineConfiguration], seconds: float | Non
             needed = ceil(passes / _PASSES_A_SECOND) - 1
             raise UsageError(
                 f"{layout.micro_batches:,} micro-batches through {layout.stages} stages are {passes:,} passes; in "
-                f"{seconds:g} s, at most {most // once:,} micro-batches are planned ({argument('time_limit', needed)})"
+                f"{seconds:g} s, at most {most // once:,} micro-batches are planned ({argument('time_limit', needed)})",
+                code="too-large",
+                path="micro_batches",
             )

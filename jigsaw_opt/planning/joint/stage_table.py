@@ -170,7 +170,9 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
 
     size, share = len(positions.layers), configuration.share
     if size > _MOST_POSITIONS:
-        raise UsageError(f"the model can be cut at {size} places, and {_MOST_POSITIONS} are the most; merge layers")
+        raise UsageError(
+            f"the model can be cut at {size} places, and {_MOST_POSITIONS} are the most; merge layers", code="too-large"
+        )
 
     _require_exact(positions.graph, choices, configuration)
 

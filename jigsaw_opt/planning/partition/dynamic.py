@@ -81,7 +81,8 @@ class LevelTable:
             raise UsageError(
                 f"{machines} machines on one level are too many for {size} sets of layers: tables of {gigabytes:.1f} "
                 f"GB and {steps:.0f} steps, where {_MOST_BYTES / 1e9:g} GB and {_MOST_STEPS} are the most; state "
-                "servers and racks as levels of --machines, or fewer of them"
+                "servers and racks as levels of --machines, or fewer of them",
+                code="too-large",
             )
 
     def least_s(self) -> Times:

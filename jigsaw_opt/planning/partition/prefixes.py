@@ -82,7 +82,9 @@ def prefixes_of(graph: LayerGraph) -> Prefixes:
             within[place[at], place[following]] = True
     layers = tuple(found[at] for at in order)
     if layers[-1].bit_count() < len(graph.layers):
-        raise UsageError("the layers are in several parts that no edge joins; each part is a model of its own")
+        raise UsageError(
+            "the layers are in several parts that no edge joins; each part is a model of its own", code="unsupported"
+        )
 
     own = _membership(layers, len(graph.layers))
     kept = np.array([layer.activation_bytes for layer in graph.layers], dtype=np.float64)
@@ -156,7 +158,9 @@ def _reachable(readers: Sequence[int], below: Sequence[int]) -> tuple[list[int],
             read_by.append(read_by[at] | _read_by(other & ~prefix, readers))
             queue.append(other)
         if len(found) > _MOST_PREFIXES:
-            raise UsageError(f"the graph can be cut in more than {_MOST_PREFIXES} ways; merge branches of it first")
+            raise UsageError(
+                f"the graph can be cut in more than {_MOST_PREFIXES} ways; merge branches of it first", code="too-large"
+            )
         steps.append({number[other] for other in longer})
     return found, steps
 

@@ -162,7 +162,7 @@ def partition(
         No partition keeps the memory, or there are fewer layers than machines without replication.
     """
     if not levels or any(level.machines < 1 or not level.bandwidth > 0 for level in levels):
-        raise UsageError("each level has at least 1 machine and a bandwidth above 0")
+        raise UsageError("each level has at least 1 machine and a bandwidth above 0", code="out-of-range")
     prefixes = prefixes_of(graph)
     tables = partition_levels(prefixes, levels, variant, activations, replicate, memory)
     last = len(prefixes.layers) - 1

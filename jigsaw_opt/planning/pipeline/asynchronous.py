@@ -117,7 +117,7 @@ def asynchronous(
         A copy of a stage holds more than its GPU has.
     """
     if in_flight is not None and in_flight < 1:
-        raise UsageError(f"at least 1 minibatch is in flight, not {in_flight}")
+        raise UsageError(f"at least 1 minibatch is in flight, not {in_flight}", code="out-of-range", path="in_flight")
     workers, first = sum(stage.replicas for stage in stages), stages[0].replicas
     noam = ceil_div(workers, first) * first
     pace, starts, latency = _least_pace(stages, in_flight)

@@ -67,7 +67,7 @@ def megatron_layout(parts: ModelParts, layout: PipelineLayout, kinds: Sequence[t
     if not wrong:
         wrong = _refused(stages, layout.gpus)
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError(*wrong, code="unsupported")
     return "|".join(map(_shortened, stages))
 
 

@@ -38,15 +38,23 @@ def model_parts(
     report, lengths = Report(), {block.name: block.duration_us.values() for block in shape.blocks}
     modules = {} if layers is None else {layer.name: layer.modules for layer in layers.layers}
     if len(partition.stages) != stages:
-        report.add(f"{source}: $.stages", f"there are {len(partition.stages)}, and the pipeline has {stages} stages")
+        report.add(
+            f"{source}: $.stages",
+            f"there are {len(partition.stages)}, and the pipeline has {stages} stages",
+            code="mismatch",
+        )
     for number, stage in enumerate(partition.stages):
         place = (f"{source}: $.stages", number)
         planned = lengths.get(f"F0.{number}")
         if planned is not None and max(1, stage.forward_us) not in planned:
             told = ", ".join(map(str, sorted(planned)))
-            report.add((place, "forward_us"), f"is {stage.forward_us}, and in the pipeline it takes {told} us")
+            report.add(
+                (place, "forward_us"), f"is {stage.forward_us}, and in the pipeline it takes {told} us", code="mismatch"
+            )
         for at, name in enumerate(stage.nodes):
             if layers is not None and name not in modules:
-                report.add(((place, "nodes"), at), f"the layer profile has no layer {quoted(name)}")
+                report.add(
+                    ((place, "nodes"), at), f"the layer profile has no layer {quoted(name)}", code="unknown-name"
+                )
     report.raise_if_any()
     return tuple(tuple(path for name in it.nodes for path in modules.get(name) or (name,)) for it in partition.stages)

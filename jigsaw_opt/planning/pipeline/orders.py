@@ -110,7 +110,11 @@ def interleaved(layout: PipelineLayout) -> Orders:
     """Return interleaved 1F1B: each GPU has several chunks of the model (Narayanan et al., SC'21, section 2.2.2)."""
     gpus, chunks, batches = layout.gpus, layout.chunks, layout.micro_batches
     if batches % gpus:
-        raise UsageError(f"interleaved takes a multiple of {gpus} micro-batches, one for each GPU, not {batches}")
+        raise UsageError(
+            f"interleaved takes a multiple of {gpus} micro-batches, one for each GPU, not {batches}",
+            code="out-of-range",
+            path="micro_batches",
+        )
     total = batches * chunks
 
     def at(number: int, backward: bool) -> tuple[int, int]:
@@ -162,7 +166,9 @@ def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
     if not layout.split:
         raise UsageError(
             "zero-bubble schedules move the part of the backward pass for the gradient of the weights, and these "
-            "costs have no such part: give --forward-us, --backward-us and --weight-us, without --backward combined"
+            "costs have no such part: give --forward-us, --backward-us and --weight-us, without --backward combined",
+            code="missing-option",
+            path="weight_us",
         )
     stages, batches = layout.stages, layout.micro_batches
     orders: Orders = [[] for _ in range(stages)]

@@ -24,7 +24,9 @@ def costs_of(partition: Partition) -> PipelineCosts:
     if any(stage.replicas > 1 for stage in stages):
         raise UsageError(
             "a stage of the partition has several copies; only --schedule async takes such ones, "
-            "and `jigsaw partition --no-replication` makes none"
+            "and `jigsaw partition --no-replication` makes none",
+            code="unsupported",
+            path="partition",
         )
     weights = [stage.weight_us for stage in stages if stage.weight_us is not None]
     parts = tuple(weights) if len(weights) == len(stages) else ()

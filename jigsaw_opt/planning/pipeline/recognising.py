@@ -40,7 +40,11 @@ def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
     number, layout = only_pipeline(instance)
     orders = [orders_of(instance, plan, number, it) for it in range(instance.jobs[number].iterations)]
     if any(order != orders[0] for order in orders):
-        raise UsageError("the plan orders the passes of some iteration otherwise than those of another")
+        raise UsageError(
+            "the plan orders the passes of some iteration otherwise than those of another",
+            code="unsupported",
+            path="plan",
+        )
     return number, layout
 
 
@@ -58,15 +62,19 @@ def only_pipeline(instance: Instance) -> tuple[int, PipelineLayout]:
             continue
         layout = layout_of(job.shape)
         if isinstance(layout, str):
-            report.add((("$", "jobs"), number), f"job {job.name!r} is no pipeline: {layout}")
+            report.add((("$", "jobs"), number), f"job {job.name!r} is no pipeline: {layout}", code="unsupported")
         else:
             found[number] = layout
     if len(found) > 1:
         names = ", ".join(repr(instance.jobs[number].name) for number in found)
-        raise InvalidInputError([Problem("$.jobs", f"has several pipelines, {names}; one is taken here")])
+        raise InvalidInputError(
+            [Problem("$.jobs", f"has several pipelines, {names}; one is taken here", code="ambiguous")]
+        )
     if not found:
         report.raise_if_any()
-        raise InvalidInputError([Problem("$.jobs", "has no pipeline", "jigsaw pipeline -o INSTANCE makes one")])
+        raise InvalidInputError(
+            [Problem("$.jobs", "has no pipeline", "jigsaw pipeline -o INSTANCE makes one", code="empty")]
+        )
     return next(iter(found.items()))
 
 

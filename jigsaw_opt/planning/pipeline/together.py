@@ -51,7 +51,10 @@ def add_pipeline(
     chosen = _gpu_type(instance.cluster, gpu_type)
     there = sum(server.gpus for server in instance.cluster.servers if server.gpu_type == chosen)
     if there < pipeline.layout.gpus:
-        raise UsageError(f"the pipeline takes {pipeline.layout.gpus} GPUs of type {chosen!r}, and there are {there}")
+        raise UsageError(
+            f"the pipeline takes {pipeline.layout.gpus} GPUs of type {chosen!r}, and there are {there}",
+            code="does-not-fit",
+        )
     shape = pipeline_shape(pipeline, chosen, _sizes(pipeline, instance.cluster))
     return add_job(instance, ShapedJob(name, shape, iterations, weight=weight))
 
@@ -59,9 +62,15 @@ def add_pipeline(
 def _gpu_type(cluster: Cluster, wanted: str | None) -> str:
     types = sorted({server.gpu_type for server in cluster.servers})
     if wanted is None and len(types) > 1:
-        raise UsageError(f"the cluster has GPUs of types {', '.join(types)}: say which one the costs are of")
+        raise UsageError(
+            f"the cluster has GPUs of types {', '.join(types)}: say which one the costs are of",
+            code="ambiguous",
+            path="gpu_type",
+        )
     if wanted is not None and wanted not in types:
-        raise UsageError(f"the cluster has no GPU of type {wanted!r}, only {', '.join(types)}")
+        raise UsageError(
+            f"the cluster has no GPU of type {wanted!r}, only {', '.join(types)}", code="unknown-name", path="gpu_type"
+        )
     return wanted or types[0]
 
 
@@ -74,6 +83,8 @@ def _sizes(pipeline: PipelineProblem, cluster: Cluster) -> tuple[int, ...]:
     rates |= {(link.bandwidth, link.latency_us) for link in cluster.links}
     if rates != {(10**6, 0)}:
         raise UsageError(
-            "how long a transfer takes depends on the cluster it is on; give its bytes in place of its microseconds"
+            "how long a transfer takes depends on the cluster it is on; give its bytes in place of its microseconds",
+            code="not-together",
+            path="transfer_us",
         )
     return costs.transfer_us

@@ -63,11 +63,18 @@ def torchtitan_configuration(
     gpus = layout.gpus
     samples, rest = divmod(layout.micro_batches if batch is None else batch, layout.micro_batches)
     if rest or samples < 1:
-        raise UsageError(f"{batch} samples of a step do not divide into {layout.micro_batches} micro-batches")
+        raise UsageError(
+            f"{batch} samples of a step do not divide into {layout.micro_batches} micro-batches",
+            code="mismatch",
+            path="batch",
+        )
     there = tuple(range(gpus))
     styles = {there + there[::-1]: _TURNING, there * (layout.stages // gpus): _LOOP}
     if layout.gpu_of not in styles:
-        raise UsageError("TorchTitan places stages in turn on all ranks, or there and back once; these are elsewhere")
+        raise UsageError(
+            "TorchTitan places stages in turn on all ranks, or there and back once; these are elsewhere",
+            code="unsupported",
+        )
     values = {
         "pipeline_parallel_degree": gpus,
         "pipeline_parallel_schedule": styles[layout.gpu_of],

@@ -78,7 +78,7 @@ def piper_plan(graph: PiperGraph) -> PiperPlan:
     """
     for node in graph.nodes:
         if any(len(options) > MOST_OPTIONS for options in node.options.values()):
-            raise UsageError(f"node {node.number} has more than {MOST_OPTIONS} ways at one degree")
+            raise UsageError(f"node {node.number} has more than {MOST_OPTIONS} ways at one degree", code="too-large")
     before = [0] * len(graph.nodes)
     for edge in graph.edges:
         before[edge.target] |= 1 << edge.source
@@ -175,7 +175,7 @@ class _PiperProgram:
         # add up to at most s. The sum tells how many micro-batches are in flight in the first of these stages.
         shape = (len(self.kept), graph.devices + 1, self.sum + 1)
         if shape[0] * shape[1] * shape[2] > _MOST_CELLS:
-            raise UsageError(f"{shape[0]} contiguous parts on {graph.devices} devices are too many")
+            raise UsageError(f"{shape[0]} contiguous parts on {graph.devices} devices are too many", code="too-large")
         degrees = sorted({degree for node in graph.nodes for degree in node.options if degree <= graph.devices})
         self.costs = {degree: StageCosts(graph, degree) for degree in degrees}
         # Each copy of a stage takes the same number of micro-batches.

@@ -108,9 +108,11 @@ def compare(
     """
     if instance.horizon != "cyclic":
         told = "time shifts are for jobs that repeat for ever; jobs end on a finite horizon, also in phases that repeat"
-        raise InvalidInputError([Problem("$.horizon", told)])
+        raise InvalidInputError([Problem("$.horizon", told, code="unsupported")])
     if instance.shaped:
-        raise UsageError(f"job {instance.shaped[0].name!r} has a shape; time shifts are for data-parallel jobs")
+        raise UsageError(
+            f"job {instance.shaped[0].name!r} has a shape; time shifts are for data-parallel jobs", code="unsupported"
+        )
     instance.require_no_power_caps("time shifts keep none")
     operations = compile_instance(instance)
     with interruptible(options):
@@ -160,7 +162,10 @@ def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: 
     found += [it for k in range(drawn) if (it := draw_placement(operations, seed + k)) is not None]
     own = [it for it in dict.fromkeys(found) if len({gpu for gpus in it for gpu in gpus}) == sum(map(len, it))]
     if not own:
-        raise UsageError("no candidate placement has a GPU of its own for each worker; time shifts are for such ones")
+        raise UsageError(
+            "no candidate placement has a GPU of its own for each worker; time shifts are for such ones",
+            code="does-not-fit",
+        )
     return own
 
 

@@ -140,7 +140,7 @@ def repeated_jobs(operations: Operations, placement: WorkerGpus, plan: Plan) -> 
             other = users.setdefault(gpu, graph.name)
             if other != graph.name:
                 both = f"jobs {other!r} and {graph.name!r} share GPU {operations.cluster.gpu_name(*gpu)}"
-                raise UsageError(f"{both}; time shifts are for jobs on GPUs of their own")
+                raise UsageError(f"{both}; time shifts are for jobs on GPUs of their own", code="unsupported")
     every = zip(operations.jobs, placement, plan.data_parallel, strict=True)
     return tuple(_repeated(operations, graph, gpus, done) for graph, gpus, done in every)
 
@@ -148,7 +148,7 @@ def repeated_jobs(operations: Operations, placement: WorkerGpus, plan: Plan) -> 
 def _repeated(operations: Operations, graph: OperationGraph, gpus: Sequence[Gpu], done: JobPlan) -> RepeatedJob:
     channel = _channel(operations, graph, gpus)
     if channel is None:
-        raise UsageError(f"no path joins all servers of job {graph.name!r}")
+        raise UsageError(f"no path joins all servers of job {graph.name!r}", code="empty")
     types = [operations.cluster.servers[server].gpu_type for server, _ in gpus]
     tables = [block.duration_us[kind] for block, kind in zip(graph.blocks, types, strict=True)]
     rows = ([block.level for block in iteration.blocks] for iteration in done.iterations)

@@ -140,7 +140,9 @@ def best_ratios(
         No plan with all ratios 1 was found.
     """
     if most ** len(instance.jobs) > _MOST_VECTORS:
-        raise UsageError(f"ratios up to {most} of {len(instance.jobs)} jobs are more than {_MOST_VECTORS} vectors")
+        raise UsageError(
+            f"ratios up to {most} of {len(instance.jobs)} jobs are more than {_MOST_VECTORS} vectors", code="too-large"
+        )
     search = _RatioSearch(instance, alone_us, Limits.of(options), solver)
     plain = search.first(start)
     plain_bound = search.bounds[plain.ratios]

@@ -47,9 +47,9 @@ def check_cluster(cluster: Json, place: Place, report: Report) -> None:
         if len(ends) == 2 and all(isinstance(end, str) for end in ends):
             first = joined.setdefault(frozenset(ends), index)
             if ends[0] == ends[1]:
-                report.add(where, f"both ends are {quoted(ends[0])}")
+                report.add(where, f"both ends are {quoted(ends[0])}", code="duplicate-name")
             elif first != index:
-                report.add(where, f"joins the same two ends as $.cluster.links[{first}]")
+                report.add(where, f"joins the same two ends as $.cluster.links[{first}]", code="duplicate-name")
 
 
 def _check_known(ends: list[Any], place: Place, points: set[str], report: Report) -> None:
@@ -71,5 +71,5 @@ def _check_caps(cluster: Json, known: Names | None, place: Place, report: Report
             if known is not None and name not in known:
                 report.add_misspelt(where, f"no server is called {quoted(name)}", name, known)
             elif name in seen:
-                report.add(where, f"server {quoted(name)} stands here twice")
+                report.add(where, f"server {quoted(name)} stands here twice", code="duplicate-name")
             seen.add(name)

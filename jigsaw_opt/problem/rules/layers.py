@@ -28,7 +28,7 @@ def check_layers(tree: dict[str, Any], place: Place, report: Report) -> None:
     check_unique(names_of(layers, (place, "layers")), report)
     times = [_check_times(layer, ((place, "layers"), at), report) for at, layer in enumerate(layers)]
     if times and times == [0] * len(times):
-        report.add((place, "layers"), "the forward times add up to 0; at least 1 is needed")
+        report.add((place, "layers"), "the forward times add up to 0; at least 1 is needed", code="out-of-range")
     if layers and tree.get("edges") is not None:
         _check_edges(list_at(tree, "edges"), len(layers), (place, "edges"), report)
 
@@ -39,7 +39,9 @@ def _check_times(layer: Any, place: Place, report: Report) -> Any:
         return None
     whole, part = layer.get("backward_us"), layer.get("weight_us")
     if type(whole) is int and type(part) is int and part > whole:
-        report.add((place, "weight_us"), f"must be at most backward_us, which is {whole}; is {part}")
+        report.add(
+            (place, "weight_us"), f"must be at most backward_us, which is {whole}; is {part}", code="out-of-range"
+        )
     return layer.get("forward_us")
 
 
@@ -54,15 +56,19 @@ def _check_edges(edges: list[Any], layers: int, place: Place, report: Report) ->
         tail, head = ends
         for side, end in enumerate(ends):
             if end >= layers:
-                report.add(((place, at), side), f"no layer has the number {end}; there are {layers}, from 0")
+                report.add(
+                    ((place, at), side),
+                    f"no layer has the number {end}; there are {layers}, from 0",
+                    code="unknown-name",
+                )
         if tail in before.setdefault(head, set()):
-            report.add((place, at), f"duplicate edge from {tail} to {head}")
+            report.add((place, at), f"duplicate edge from {tail} to {head}", code="duplicate-name")
         before[head].add(tail)
         joined += [(tail, head)] if max(ends) < layers else []
     if len(joined) == len(edges) and len(parts := parts_of(layers, joined)) > 1:
         wrong = f"the layers are in {len(parts)} parts that no edge joins, as numbers {parts[0][0]} and {parts[1][0]}"
-        report.add(place, wrong, "each part is a model of its own")
+        report.add(place, wrong, "each part is a model of its own", code="unsupported")
     try:
         TopologicalSorter(before).prepare()
     except CycleError as error:
-        report.add(place, f"there is a cycle: {', '.join(map(str, error.args[1]))}")
+        report.add(place, f"there is a cycle: {', '.join(map(str, error.args[1]))}", code="cycle")

@@ -41,11 +41,13 @@ def _check_cuts(model: Json, segments: int, place: Place, report: Report) -> Non
     depth = len(levels) or segments
     if len(cuts) != depth - 1:
         report.add(
-            (place, "cuts"), f"must have {depth - 1} items, one fewer than the model has levels; has {len(cuts)}"
+            (place, "cuts"),
+            f"must have {depth - 1} items, one fewer than the model has levels; has {len(cuts)}",
+            code="wrong-count",
         )
     for index, name in enumerate(cuts):
         if name in cuts[:index]:
-            report.add(((place, "cuts"), index), f"duplicate name {quoted(str(name))}")
+            report.add(((place, "cuts"), index), f"duplicate name {quoted(str(name))}", code="duplicate-name")
 
 
 def _check_levels(levels: Any, segments: int, place: Place, report: Report) -> None:
@@ -53,9 +55,11 @@ def _check_levels(levels: Any, segments: int, place: Place, report: Report) -> N
         return
     for index, (low, high) in enumerate(pairwise(levels), 1):
         if high <= low:
-            report.add((place, index), f"levels must rise strictly; {high} follows {low}")
+            report.add((place, index), f"levels must rise strictly; {high} follows {low}", code="wrong-order")
     if levels[-1] != segments:
-        report.add(place, f"the last level must be {segments}, the number of segments; is {levels[-1]}")
+        report.add(
+            place, f"the last level must be {segments}, the number of segments; is {levels[-1]}", code="mismatch"
+        )
 
 
 def _check_times(segments: list[Any], place: Place, report: Report) -> None:
@@ -64,4 +68,6 @@ def _check_times(segments: list[Any], place: Place, report: Report) -> None:
     forward = tables[::2]
     for gpu_type in tables[0]:
         if all(gpu_type in table for table in tables) and all(table[gpu_type] == 0 for table in forward):
-            report.add(place, f"the forward times on {quoted(gpu_type)} add up to 0; at least 1 is needed")
+            report.add(
+                place, f"the forward times on {quoted(gpu_type)} add up to 0; at least 1 is needed", code="out-of-range"
+            )

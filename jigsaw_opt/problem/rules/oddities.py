@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from jigsaw_opt.errors import Code
 from jigsaw_opt.problem.rules.keyed import NoKey
 from jigsaw_opt.problem.rules.report import Place, Report
 
@@ -28,27 +29,27 @@ def report_oddities(tree: Any, report: Report, place: Place, repeats: Repeats | 
     repeats
         Keys that stood twice in an object when the text was read, which the tree no longer shows.
     """
-    for where, message in _oddities(tree, place, repeats or {}):
-        report.add(where, message)
+    for where, code, message in _oddities(tree, place, repeats or {}):
+        report.add(where, message, code=code)
 
 
-def _oddities(tree: Any, place: Place, repeats: Repeats) -> Iterator[tuple[Place, str]]:
+def _oddities(tree: Any, place: Place, repeats: Repeats) -> Iterator[tuple[Place, Code, str]]:
     """Yield duplicate keys and strings with lone surrogates anywhere in `tree`."""
     if isinstance(tree, str):
         if _has_lone_surrogate(tree):
-            yield place, "a string holds a lone surrogate, which is no character"
+            yield place, "not-text", "a string holds a lone surrogate, which is no character"
     elif isinstance(tree, list | tuple):
         for index, item in enumerate(tree):
             if _may_be_odd(item):
                 yield from _oddities(item, (place, index), repeats)
     elif isinstance(tree, dict):
         for key in repeats[id(tree)][1] if id(tree) in repeats else ():
-            yield (place, key), "duplicate key"
+            yield (place, key), "duplicate-field", "duplicate key"
         for key, item in tree.items():
             if type(key) is NoKey:
-                yield (place, key), "a key must be a string"
+                yield (place, key), "wrong-type", "a key must be a string"
             elif _has_lone_surrogate(key):
-                yield (place, key), "a key holds a lone surrogate, which is no character"
+                yield (place, key), "not-text", "a key holds a lone surrogate, which is no character"
             if _may_be_odd(item):
                 yield from _oddities(item, (place, key), repeats)
 

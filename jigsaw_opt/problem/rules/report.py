@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.text import similar
 
 __all__ = ["Place", "Report", "describe", "quoted"]
@@ -29,7 +30,7 @@ class Report:
         self.problems: list[Problem] = []
         self._comparisons = _MOST_COMPARISONS
 
-    def add(self, place: Place, message: str, hint: str = "") -> None:
+    def add(self, place: Place, message: str, hint: str = "", *, code: Code) -> None:
         """Note that what stands at `place` is wrong.
 
         Parameters
@@ -40,24 +41,27 @@ class Report:
             What is wrong with it.
         hint
             What may have been meant; empty for none.
+        code
+            Kind of the problem.
 
         Raises
         ------
         InvalidInputError
             These are too many; with the first ones, and that there may be more.
         """
-        self.note(Problem(_path(place), message, hint))
+        self.note(Problem(_path(place), message, hint, code))
 
     def note(self, problem: Problem) -> None:
         """Note a problem that has its path already; see `add` for the error."""
         if len(self.problems) == _MOST_PROBLEMS:
-            stopped = Problem(
-                problem.path, f"nothing is looked at from here: {_MOST_PROBLEMS} problems are listed before"
-            )
+            told = f"nothing is looked at from here: {_MOST_PROBLEMS} problems are listed before"
+            stopped = Problem(problem.path, told, code="too-many-problems")
             raise InvalidInputError([*self.problems, stopped])
         self.problems.append(problem)
 
-    def add_misspelt(self, place: Place, message: str, word: str, options: Iterable[str]) -> None:
+    def add_misspelt(
+        self, place: Place, message: str, word: str, options: Iterable[str], *, code: Code = "unknown-name"
+    ) -> None:
         """Note a wrong `word`, with the most similar of `options` as the hint.
 
         Comparing words is slow, so only the first problems of a long list get a hint.
@@ -72,13 +76,15 @@ class Report:
             The word that stands there.
         options
             The words that may stand there.
+        code
+            Kind of the problem.
         """
         known = list(islice(options, self._comparisons + 1))
         hint = ""
         if len(known) <= self._comparisons:
             self._comparisons -= len(known)
             hint = _suggestion(word, known)
-        self.add(place, message, hint)
+        self.add(place, message, hint, code=code)
 
     def include(self, problems: Iterable[Problem], place: Place) -> None:
         """Note the problems of a document of its own that stands at `place`.
@@ -91,7 +97,7 @@ class Report:
             Path of that document in this one.
         """
         for problem in problems:
-            self.add(_path(place) + problem.path.removeprefix("$"), problem.message, problem.hint)
+            self.note(replace(problem, path=_path(place) + problem.path.removeprefix("$")))
 
     def raise_if_any(self) -> None:
         """Raise InvalidInputError with all problems, if there are any."""

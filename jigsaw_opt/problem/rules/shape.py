@@ -73,7 +73,7 @@ def _check_slots(uses: list[tuple[Place, str]], known: Names | None, report: Rep
         if known is not None and name and name not in known:
             report.add_misspelt(place, f"no slot is called {quoted(name)}", name, known)
         elif name in seen:
-            report.add(place, f"slot {quoted(name)} stands here twice")
+            report.add(place, f"slot {quoted(name)} stands here twice", code="duplicate-name")
         seen.add(name)
 
 
@@ -85,7 +85,7 @@ def _check_all_used(slots: list[Any], blocks: list[Any], place: Place, report: R
     for index, slot in enumerate(slots):
         name = slot.get("name") if isinstance(slot, dict) else None
         if isinstance(name, str) and name not in used:
-            report.add((place, index), f"no block runs on slot {quoted(name)}")
+            report.add((place, index), f"no block runs on slot {quoted(name)}", code="empty")
 
 
 def _check_edges(edges: list[Any], known: Names | None, place: Place, report: Report) -> None:
@@ -101,11 +101,11 @@ def _check_edges(edges: list[Any], known: Names | None, place: Place, report: Re
                 message = f"no block or transfer is called {quoted(name)}"
                 report.add_misspelt(((place, index), at), message, name, known)
         if first.setdefault((before, after, lag), index) != index:
-            report.add((place, index), f"the same edge as edges[{first[before, after, lag]}]")
+            report.add((place, index), f"the same edge as edges[{first[before, after, lag]}]", code="duplicate-name")
     for cycle in _cycles([(before, after) for before, after, lag in first if lag == 0]):
         shown = [quoted(name) for name in cycle[:_SHOWN_OF_A_CYCLE]]
         shown.append(shown[0] if len(cycle) == len(shown) else f"... ({len(cycle)} operations)")
-        report.add(place, f"edges with lag 0 form a cycle: {' -> '.join(shown)}")
+        report.add(place, f"edges with lag 0 form a cycle: {' -> '.join(shown)}", code="cycle")
 
 
 def _cycles(edges: Sequence[tuple[str, str]]) -> Iterator[list[str]]:
@@ -140,7 +140,7 @@ def _check_ends(holds: list[Any], blocks: Names | None, transfers: Names | None,
         if blocks is None or not isinstance(name, str) or not name or name in blocks:
             continue
         if name in (transfers or ()):
-            report.add(where, f"{quoted(name)} is a transfer; a hold is between blocks")
+            report.add(where, f"{quoted(name)} is a transfer; a hold is between blocks", code="wrong-type")
         else:
             report.add_misspelt(where, f"no block is called {quoted(name)}", name, blocks)
 
@@ -165,15 +165,23 @@ def _check_sites(holds: list[Any], sites: dict[str, tuple[str, ...]], place: Pla
         where, given = (place, index), hold.get("slot")
         if max(len(sites[end]) for end in ends) == 1:
             if "slot" in hold:
-                report.add((where, "slot"), "is left out where both blocks have one slot")
+                report.add((where, "slot"), "is left out where both blocks have one slot", code="contradiction")
             elif sites[ends[0]] != sites[ends[1]]:
-                report.add(where, f"blocks {quoted(ends[0])} and {quoted(ends[1])} are on different slots")
+                report.add(
+                    where,
+                    f"blocks {quoted(ends[0])} and {quoted(ends[1])} are on different slots",
+                    code="contradiction",
+                )
         elif "slot" not in hold:
-            report.add(where, 'missing key "slot", for one of its blocks has several slots')
+            report.add(where, 'missing key "slot", for one of its blocks has several slots', code="missing-field")
         elif isinstance(given, str):
             for end in dict.fromkeys(ends):
                 if given not in sites[end]:
-                    report.add((where, "slot"), f"block {quoted(end)} does not take part in slot {quoted(given)}")
+                    report.add(
+                        (where, "slot"),
+                        f"block {quoted(end)} does not take part in slot {quoted(given)}",
+                        code="mismatch",
+                    )
 
 
 def _objects(items: list[Any]) -> Iterator[tuple[int, Json]]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.problem.depth import Depth, DepthPlugin, plugins
 from jigsaw_opt.problem.rules.keyed import KINDS, Keyed
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
@@ -126,7 +126,7 @@ class _Compiler:
             if not isinstance(value, list | tuple):
                 return _wrong(value, place, report, expected)
             if len(value) < low or (high is not None and len(value) > high):
-                report.add(place, f"needs {count}; has {len(value)}")
+                report.add(place, f"needs {count}; has {len(value)}", code="wrong-count")
             for index, (item, first_check) in enumerate(zip(value, first_checks, strict=False)):
                 first_check(item, (place, index), report)
             for index, item in enumerate(value[len(first_checks) :], len(first_checks)):
@@ -148,7 +148,7 @@ class _Compiler:
             if not required <= value.keys():
                 for key in keywords["required"]:
                     if key not in value:
-                        report.add(place, f"missing key {quoted(key)}")
+                        report.add(place, f"missing key {quoted(key)}", code="missing-field")
             return None
 
         return check
@@ -197,7 +197,7 @@ class _Compiler:
         def check(value: Any, place: Place, report: Report) -> None:
             if isinstance(value, dict) and not foreign.isdisjoint(value):
                 for other in (name for name in value if name in foreign):
-                    report.add((place, other), f"cannot stand beside {quoted(key)}")
+                    report.add((place, other), f"cannot stand beside {quoted(key)}", code="contradiction")
                 value = {name: item for name, item in value.items() if name not in foreign}
             within(value, place, report)
 
@@ -228,7 +228,7 @@ class _Compiler:
             if value in complete:
                 return None
             if "rule" not in value:
-                report.add(place, 'missing key "rule"')
+                report.add(place, 'missing key "rule"', code="missing-field")
             elif named := chosen(value["rule"]):
                 named(value, place, report)
             else:
@@ -298,8 +298,8 @@ def _called(high: float) -> str:
     return "2^53 - 1" if high == _LARGEST else str(high)
 
 
-def _wrong(value: Any, place: Place, report: Report, expected: str) -> None:
-    report.add(place, f"must be {expected}; is {describe(value)}")
+def _wrong(value: Any, place: Place, report: Report, expected: str, code: Code = "wrong-type") -> None:
+    report.add(place, f"must be {expected}; is {describe(value)}", code=code)
 
 
 def _anything(value: Any, place: Place, report: Report) -> None:
@@ -329,8 +329,10 @@ def _integer(keywords: Keywords, expected: str) -> Check:
     low, high = keywords["minimum"], keywords.get("maximum")
 
     def check(value: Any, place: Place, report: Report) -> None:
-        if type(value) is not int or value < low or (high is not None and value > high):
+        if type(value) is not int:
             _wrong(value, place, report, expected)
+        elif value < low or (high is not None and value > high):
+            _wrong(value, place, report, expected, "out-of-range")
 
     return check
 
@@ -339,8 +341,10 @@ def _number(keywords: Keywords, expected: str) -> Check:
     low, high = keywords.get("minimum", -sys.float_info.max), keywords.get("maximum", sys.float_info.max)
 
     def check(value: Any, place: Place, report: Report) -> None:
-        if type(value) not in (int, float) or not low <= value <= high:  # which no infinity is, nor what is no number
+        if type(value) not in (int, float):
             _wrong(value, place, report, expected)
+        elif not low <= value <= high:  # which no infinity is, nor what is no number
+            _wrong(value, place, report, expected, "out-of-range")
 
     return check
 
@@ -349,8 +353,10 @@ def _string(keywords: Keywords, expected: str) -> Check:
     matches = re.compile(keywords.get("pattern", "(?s).*")).fullmatch
 
     def check(value: Any, place: Place, report: Report) -> None:
-        if type(value) is not str or not matches(value):
+        if type(value) is not str:
             _wrong(value, place, report, expected)
+        elif not matches(value):
+            _wrong(value, place, report, expected, "malformed")
 
     return check
 
@@ -362,7 +368,7 @@ def _words(words: list[str]) -> Check:
         if not isinstance(value, str):
             _wrong(value, place, report, expected)
         elif value not in words:
-            report.add_misspelt(place, f"must be {expected}; is {quoted(value)}", value, words)
+            report.add_misspelt(place, f"must be {expected}; is {quoted(value)}", value, words, code="unknown-value")
 
     return check
 
@@ -370,6 +376,6 @@ def _words(words: list[str]) -> Check:
 def _unknown_key(known: list[str]) -> Check:
     def check(value: Any, place: Place, report: Report) -> None:
         key = str(place[1])
-        report.add_misspelt(place, f"unknown key {quoted(key)}", key, known)
+        report.add_misspelt(place, f"unknown key {quoted(key)}", key, known, code="unknown-field")
 
     return check

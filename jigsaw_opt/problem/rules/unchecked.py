@@ -83,5 +83,5 @@ def check_unique(named: Iterable[tuple[Place, str]], report: Report) -> None:
     seen: set[str] = set()
     for place, name in named:
         if name in seen:
-            report.add(place, f"duplicate name {quoted(name)}")
+            report.add(place, f"duplicate name {quoted(name)}", code="duplicate-name")
         seen.add(name)

@@ -46,7 +46,11 @@ class Epochs:
         self.profiles = profiles
         missing = next((one.gpu_type for one in cluster.servers if one.gpu_type not in profiles), None)
         if missing is not None:
-            raise UsageError(f"no profiles on GPUs of type {missing!r}; {nearest(missing, sorted(profiles))}")
+            raise UsageError(
+                f"no profiles on GPUs of type {missing!r}; {nearest(missing, sorted(profiles))}",
+                code="unknown-name",
+                path="performance",
+            )
         self._server_of = cluster.gpus.server_of
         self._paces: dict[tuple[str, str, tuple[int, ...], int, bool, int], Speed] = {}
         self._alone: dict[TraceJob, int] = {}
@@ -191,7 +195,11 @@ def epochs(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTime
         Files that are wrong, or a type of GPU without files.
     """
     if source is None or not exists(source) or not source.is_dir():
-        raise UsageError(f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}")
+        raise UsageError(
+            f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}",
+            code="missing-option",
+            path="performance",
+        )
     types = dict.fromkeys(server.gpu_type for server in cluster.servers)
     tables = {name: read_applications(source, name) for name in types}
     return Epochs(cluster, {gpu: {m: ApplicationProfile(a) for m, a in table.items()} for gpu, table in tables.items()})

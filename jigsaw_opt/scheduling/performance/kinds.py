@@ -84,10 +84,16 @@ def refuse_speeds(kind: str, speeds: str) -> None:
         Speeds are given, and the kind takes none.
     """
     if speeds and kind not in BY_SPEED:
-        raise UsageError(f"speeds of types of GPU are for performance {' and '.join(sorted(BY_SPEED))}, not {kind!r}")
+        raise UsageError(
+            f"speeds of types of GPU are for performance {' and '.join(sorted(BY_SPEED))}, not {kind!r}",
+            code="not-together",
+            path="speeds",
+        )
 
 
 def require_kind(kind: str) -> None:
     """Raise a `UsageError` where no performance model has that name."""
     if kind not in KINDS:
-        raise UsageError(f"no performance {kind!r}; {nearest(kind, sorted(KINDS))}")
+        raise UsageError(
+            f"no performance {kind!r}; {nearest(kind, sorted(KINDS))}", code="unknown-name", path="performance"
+        )

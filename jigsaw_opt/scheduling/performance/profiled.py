@@ -200,7 +200,9 @@ class Profiled:
         """Return when the last bucket is exchanged if bucket ``b`` of all workers is ready at ``ready[b-1]``."""
         channel = self._routes.channel(dict(placement))
         if channel is None:
-            raise UsageError(f"no links join {', '.join(self.cluster.servers[k].name for k, _ in placement)}")
+            raise UsageError(
+                f"no links join {', '.join(self.cluster.servers[k].name for k, _ in placement)}", code="empty"
+            )
         end = 0
         for ready_us, payload in zip(ready, model.bucket_bytes(), strict=True):
             # One bucket after the other, from the output to the input, each as soon as the slowest worker has it.
@@ -229,6 +231,8 @@ def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTi
     """
     if source is None:
         raise UsageError(
-            f"performance 'profiled' needs an instance with models: as {argument('cluster')}, or profiled:FILE"
+            f"performance 'profiled' needs an instance with models: as {argument('cluster')}, or profiled:FILE",
+            code="missing-option",
+            path="performance",
         )
     return Profiled(cluster, load_instance(source).models)

@@ -200,6 +200,8 @@ def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTim
         There is a source, or as of `speeds_of`.
     """
     if source is not None:
-        raise UsageError(f"performance 'seconds' has no source; what is {source}?")
+        raise UsageError(
+            f"performance 'seconds' has no source; what is {source}?", code="unsupported", path="performance"
+        )
     found = speeds_of(speeds, cluster)
     return Seconds() if found is None else SecondsByType(cluster, found)

@@ -162,7 +162,15 @@ def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes
         A source is named, or the trace has no stages; or as of `speeds_of`.
     """
     if source is not None:
-        raise UsageError("performance 'stages' takes its figures from the trace, not from a source of its own")
+        raise UsageError(
+            "performance 'stages' takes its figures from the trace, not from a source of its own",
+            code="unsupported",
+            path="performance",
+        )
     if not given:
-        raise UsageError("performance 'stages' needs a trace that gives the stages of its models, as Muri's do")
+        raise UsageError(
+            "performance 'stages' needs a trace that gives the stages of its models, as Muri's do",
+            code="missing-option",
+            path="performance",
+        )
     return Stages(given, cluster, speeds_of(speeds, cluster))

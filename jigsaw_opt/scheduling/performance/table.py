@@ -170,9 +170,17 @@ def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes
         The file cannot be read, or is wrong; the error lists everything.
     """
     if source is None or not exists(source):
-        raise UsageError(f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}")
+        raise UsageError(
+            f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}",
+            code="missing-option",
+            path="performance",
+        )
     found = read_throughputs(read_file(source), str(source))
     for server in cluster.servers:
         if server.gpu_type not in found:
-            raise UsageError(f"{source} has no throughputs of GPUs {server.gpu_type!r}; it has {', '.join(found)}")
+            raise UsageError(
+                f"{source} has no throughputs of GPUs {server.gpu_type!r}; it has {', '.join(found)}",
+                code="unknown-name",
+                path="performance",
+            )
     return Table(cluster, found)

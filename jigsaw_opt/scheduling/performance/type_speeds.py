@@ -126,7 +126,11 @@ def speeds_of(text: str, cluster: Cluster) -> TypeSpeeds | None:
     if unknown:
         known = found.speeds if text else {name: speed for name in counts if (speed := found.of(name)) is not None}
         option = _option(known or {"a100": Fraction(1)}, *unknown)
-        raise UsageError(f"how fast GPUs of type {', '.join(map(repr, unknown))} are is not known; {option} says it")
+        raise UsageError(
+            f"how fast GPUs of type {', '.join(map(repr, unknown))} are is not known; {option} says it",
+            code="missing-option",
+            path="speeds",
+        )
     return found
 
 
@@ -145,6 +149,10 @@ def _read(text: str) -> dict[str, Fraction]:
         except InvalidOperation:
             speed = Decimal("NaN")
         if not equals or not name or name in speeds or not (speed.is_finite() and _LEAST <= speed <= _MOST):
-            raise UsageError(f"speeds are TYPE=SPEED between commas, each once and above 0, not {word!r}")
+            raise UsageError(
+                f"speeds are TYPE=SPEED between commas, each once and above 0, not {word!r}",
+                code="malformed",
+                path="speeds",
+            )
         speeds[name] = Fraction(speed)
     return speeds

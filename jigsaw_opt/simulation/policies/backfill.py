@@ -142,7 +142,9 @@ class BackfillScheduler:
         ):
             raise UsageError(
                 f"{self.policy}:kind=conservative reserves GPUs by their number, wherever they are: on a cluster in"
-                " several parts, or with placement=consolidated, take reserve=servers or kind=easy"
+                " several parts, or with placement=consolidated, take reserve=servers or kind=easy",
+                code="unsupported",
+                path="policy",
             )
 
     def refuses(self, job: TraceJob) -> str | None:

@@ -196,7 +196,9 @@ class _Fill:
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
         if not isinstance(setting.performance, Profiled):
-            raise UsageError("policy 'fill' needs jobs whose models are known by segments")
+            raise UsageError(
+                "policy 'fill' needs jobs whose models are known by segments", code="missing-option", path="performance"
+            )
         shortest = options["order"] == "shortest"
         return _ForegroundFirst(setting, options["placement"], shortest, float(options["slowdown"]))
 

@@ -210,7 +210,9 @@ class _Gavel:
             raise UsageError(
                 "policy 'gavel' needs a performance model that knows every type of GPU ('goodput', 'table',"
                 " and 'seconds' where there are several types),"
-                f" not {setting.performance.name!r}"
+                f" not {setting.performance.name!r}",
+                code="missing-option",
+                path="performance",
             )
         types = tuple(dict.fromkeys(server.gpu_type for server in setting.cluster.servers))
         return _GavelScheduler(setting, setting.performance, options["objective"], types)

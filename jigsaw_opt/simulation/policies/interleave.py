@@ -181,7 +181,11 @@ class _Interleave:
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Interleaving:
         if not isinstance(setting.performance, Stages):
-            raise UsageError("policy 'interleave' needs jobs whose iterations are known by stages")
+            raise UsageError(
+                "policy 'interleave' needs jobs whose iterations are known by stages",
+                code="missing-option",
+                path="performance",
+            )
         method: Method = "exact" if options["groups"] == "exact" else "matching"
         return Interleaving(setting, setting.performance, method, options["service"] == "left")
 

@@ -341,11 +341,19 @@ class _Jigsaw:
         if isinstance(setting.performance, Stages):
             unread = [name for name in ("hysteresis", "aging") if options[name] != self.options[name][0]]
             if unread:
-                raise UsageError(f"policy 'jigsaw' does not read {unread[0]} where jobs are known by stages")
+                raise UsageError(
+                    f"policy 'jigsaw' does not read {unread[0]} where jobs are known by stages",
+                    code="unsupported",
+                    path="policy",
+                )
             bent = options["depth"] != "full"
             return Interleaving(setting, setting.performance, "exact", known=True, timing="planned", staircase=bent)
         if not isinstance(setting.performance, Profiled):
-            raise UsageError("policy 'jigsaw' needs jobs whose models are known by segments or by stages")
+            raise UsageError(
+                "policy 'jigsaw' needs jobs whose models are known by segments or by stages",
+                code="missing-option",
+                path="performance",
+            )
         columns, hysteresis = options["packing"] == "columns", int(options["hysteresis"])
         return JigsawScheduler(setting, options["depth"], columns, hysteresis, Aging(options["aging"]))
 

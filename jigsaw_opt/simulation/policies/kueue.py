@@ -159,7 +159,9 @@ class _KueueScheduler:
         if not own:
             raise UsageError(
                 f"flavor {flavor!r} is of no type of GPU of the cluster: its labels are {', '.join(labels.values())},"
-                f" and the types {', '.join(types)}"
+                f" and the types {', '.join(types)}",
+                code="mismatch",
+                path="policy",
             )
         return frozenset(pool.number for pool in self.setting.pools if pool.gpu_type not in own)
 
@@ -355,7 +357,11 @@ class _Kueue:
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _KueueScheduler:
         path = options["config"]
         if path == _NONE:
-            raise UsageError(f"policy 'kueue' needs the quotas: kueue:config=FILE, the output of {_COMMAND}")
+            raise UsageError(
+                f"policy 'kueue' needs the quotas: kueue:config=FILE, the output of {_COMMAND}",
+                code="missing-option",
+                path="policy",
+            )
         data = read_file(path)
         found = read_kueue(data, path)
         if told := [f"{remark}: {count}" for remark, count in found.remarks.items() if count]:

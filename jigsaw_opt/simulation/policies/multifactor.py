@@ -176,7 +176,9 @@ class _Multifactor:
             if priorities.number(f"PriorityWeight{weight}") and not known:
                 name = f"PriorityWeight{weight}"
                 raise UsageError(
-                    f"{option_name(name)} weighs priorities that no file states: give multifactor:{file}=FILE"
+                    f"{option_name(name)} weighs priorities that no file states: give multifactor:{file}=FILE",
+                    code="missing-option",
+                    path="policy",
                 )
         return _MultifactorScheduler(self.name, setting, options, priorities=priorities)
 

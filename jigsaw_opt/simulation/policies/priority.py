@@ -242,7 +242,11 @@ class _Priority:
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _PriorityScheduler:
         path = options["conf"]
         if (options["by"] == "partition") != (path != _NONE):
-            raise UsageError("priority:by=partition and priority:conf=FILE belong together: slurm.conf has the tiers")
+            raise UsageError(
+                "priority:by=partition and priority:conf=FILE belong together: slurm.conf has the tiers",
+                code="missing-option",
+                path="policy",
+            )
         return _PriorityScheduler(setting, options, {} if path == _NONE else _tiers(path))
 
 

@@ -21,7 +21,11 @@ class _Recorded:
         return {}
 
     def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
-        raise UsageError("policy 'recorded' tells what a trace says happened, so it decides nothing of its own")
+        raise UsageError(
+            "policy 'recorded' tells what a trace says happened, so it decides nothing of its own",
+            code="unsupported",
+            path="policy",
+        )
 
 
 RECORDED = _Recorded()

@@ -198,7 +198,9 @@ class _Sia:
             given = argument("performance", "goodput:PROFILES")
             raise UsageError(
                 f"policy 'sia' needs performance 'goodput', not {setting.performance.name!r}: {given} has the measured"
-                " profiles of its models"
+                " profiles of its models",
+                code="missing-option",
+                path="performance",
             )
         found = all_configurations(setting)
         return _SiaScheduler(setting, setting.performance, found, float(options["power"]))

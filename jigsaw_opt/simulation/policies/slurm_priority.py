@@ -170,9 +170,9 @@ def _conf_problems(conf: SlurmConf, source: str) -> Iterable[Problem]:
         if value is None or name in ("PriorityFavorSmall", "PriorityFlags"):
             continue
         if time and slurm_time_s(value) is None:
-            yield Problem(source, f"{name} is a time as in 7-0, not {value[:40]!r}")
+            yield Problem(source, f"{name} is a time as in 7-0, not {value[:40]!r}", code="malformed")
         elif not time and value not in WEIGHTS:
-            yield Problem(source, f"{name} is a whole number below 2^32, not {value[:40]!r}")
+            yield Problem(source, f"{name} is a whole number below 2^32, not {value[:40]!r}", code="out-of-range")
     others = [name for name, nothing in _NOT_SIMULATED.items() if conf.parameters.get(name, nothing).lower() != nothing]
     flags = (flag.strip().upper() for flag in conf.parameters.get("priorityflags", "").split(","))
     others += [f"priorityflags={flag}" for flag in flags if flag and flag not in {*FLAGS, *_HARMLESS_FLAGS}]

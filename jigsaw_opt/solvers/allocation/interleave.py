@@ -73,7 +73,9 @@ def group_jobs(
     parts = _classes(jobs)
     least = _least_gpus(parts, MOST_JOBS)
     if least > gpus:
-        raise UsageError(f"the jobs need {least} GPUs even in groups of {MOST_JOBS}, and there are {gpus}")
+        raise UsageError(
+            f"the jobs need {least} GPUs even in groups of {MOST_JOBS}, and there are {gpus}", code="does-not-fit"
+        )
     if method == "matching":
         return _matched(parts, gpus, timing)
     model = build(parts, MOST_JOBS, gpus, timing)

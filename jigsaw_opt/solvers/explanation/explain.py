@@ -240,4 +240,4 @@ def require_job(name: str, names: Sequence[str]) -> None:
     if name not in names:
         hint = suggestion(name, names)
         told = (hint,) if hint else ("its jobs are:", *names)
-        raise UsageError(f"the plan has no job {name!r}; {told[0]}", *told[1:])
+        raise UsageError(f"the plan has no job {name!r}; {told[0]}", *told[1:], code="unknown-name", path="job")

@@ -49,7 +49,7 @@ def plan_of_solution(instance: Instance, solution: EngineSolution, source: str =
     model = exported_model(instance)
     columns, original = model.program.columns, model.program.program()
     problems = [
-        Problem(source, f"the program of instance {instance.name!r} has no column {name!r}")
+        Problem(source, f"the program of instance {instance.name!r} has no column {name!r}", code="unknown-name")
         for name in solution.values
         if name not in columns
     ]
@@ -57,11 +57,17 @@ def plan_of_solution(instance: Instance, solution: EngineSolution, source: str =
     left_out = [name for name in columns if name not in solution.values]
     low = dict(zip(columns, original.lower.tolist(), strict=True))
     problems += [
-        Problem(source, f"column {name!r} is missing") for name in left_out if solution.complete or low[name] > 0
+        Problem(source, f"column {name!r} is missing", code="missing-field")
+        for name in left_out
+        if solution.complete or low[name] > 0
     ]
-    problems += [Problem(source, text) for text in _wrong_values(original, solution.values, columns)]
+    problems += [
+        Problem(source, text, code="out-of-range") for text in _wrong_values(original, solution.values, columns)
+    ]
     if not problems:
-        problems = [Problem(source, text) for text in _broken_rows(original, values, model.program.rows)]
+        problems = [
+            Problem(source, text, code="broken-rule") for text in _broken_rows(original, values, model.program.rows)
+        ]
     if problems:
         raise InvalidInputError(problems)
     times = ScaledProgram(original).unscaled(values)

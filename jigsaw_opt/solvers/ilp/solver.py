@@ -124,7 +124,8 @@ def model_document(
         raise UsageError(
             f"the program of instance {instance.name!r} has about {size.columns:,} columns, {size.rows:,} rows and "
             f"{size.coefficients:,} coefficients, in a file of about {size.file_bytes(kind) / 1e6:,.0f} MB; at most "
-            f"{most_coefficients:,} coefficients are written ({argument('most_coefficients')} raises that)"
+            f"{most_coefficients:,} coefficients are written ({argument('most_coefficients')} raises that)",
+            code="too-large",
         )
     on_row = None if report is None else lambda rows: report(rows, size.rows)
     program = _whole_model(operations, on_row).program
@@ -152,14 +153,15 @@ def _exportable(instance: Instance) -> Operations:
         raise MissingEngineError("PuLP", _PULP)
     reason = refusal(ILP, instance)
     if reason is not None:
-        raise UsageError(f"instance {instance.name!r} has no mixed-integer program: {reason}")
+        raise UsageError(f"instance {instance.name!r} has no mixed-integer program: {reason}", code="unsupported")
     operations = compile_instance(instance)
     limit, step = serial_limit(operations), time_step(operations)
     if serial_end(operations) > _MOST_STEPS * step or limit >= _EXACT_FLOATS:
         raise UsageError(
             f"instance {operations.instance.name!r} has no mixed-integer program that engines solve exactly: its times "
             f"go up to {serial_end(operations):,} us in steps of {step:,} us, its objective to {limit:,}; at most "
-            f"{_MOST_STEPS:,} steps and {_EXACT_FLOATS:,} are taken"
+            f"{_MOST_STEPS:,} steps and {_EXACT_FLOATS:,} are taken",
+            code="too-large",
         )
     return operations
 

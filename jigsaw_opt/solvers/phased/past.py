@@ -128,16 +128,22 @@ def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Seq
     for job in begun:
         place = f'$.before_us: job "{job.name}"'
         if done[job.name] > job.iterations:
-            yield Problem(place, f"{done[job.name]} iterations have begun, but it has {job.iterations}")
+            yield Problem(
+                place, f"{done[job.name]} iterations have begun, but it has {job.iterations}", code="contradiction"
+            )
         if tuple(fixed.get(job.name, placements[job.name])) != placements[job.name]:
-            yield Problem(place, "has begun, and its fixed placement is another one")
+            yield Problem(place, "has begun, and its fixed placement is another one", code="contradiction")
     if not begun:
         return
     jobs = tuple(altered(job, iterations=done[job.name], deadline_us=None) for job in begun)
     part, groups = altered(instance, jobs=jobs), tuple(PhaseGroup(group) for group in past.groups if group)
     for violation in violations(part, Plan(part.name, instance_sha256(part), "feasible", 0, 0, groups)):
         if violation.rule not in ("objective", "bound"):
-            yield Problem(f"$.before_us: {violation.path}", f"has begun, but does not hold: {violation.message}")
+            yield Problem(
+                f"$.before_us: {violation.path}",
+                f"has begun, but does not hold: {violation.message}",
+                code="broken-rule",
+            )
 
 
 def first_start_us(job: JobPlan | ShapedJobPlan) -> int:

@@ -77,7 +77,9 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     """
     require_a(Plan, plan)
     if not plan.is_phased:
-        raise UsageError("a phased plan is made from another one; this plan lists all iterations")
+        raise UsageError(
+            "a phased plan is made from another one; this plan lists all iterations", code="unsupported", path="start"
+        )
     fix = fix or Fix()
     require_a(Fix, fix)
     require_a(Instance, instance)
@@ -85,7 +87,11 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     require_taken(PHASED, instance)
     if instance.shaped:
         job = instance.shaped[0].name
-        raise UsageError(f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a shape")
+        raise UsageError(
+            f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a shape",
+            code="unsupported",
+            path="start",
+        )
     causes = too_wide(instance)
     if causes:
         return phased_result(options, started, Bound(0, Proof()), conflicts=causes)

@@ -64,7 +64,7 @@ def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tu
     jobs_of_all = (job for _, _, phase in plan.all_phases() for job in phase.jobs)
     found = {job.name: job.gpus for job in jobs_of_all if isinstance(job, JobPlan)}
     missing = [
-        Problem("$.jobs", f'the plan has no job "{name}"', suggestion(name, found))
+        Problem("$.jobs", f'the plan has no job "{name}"', suggestion(name, found), code="unknown-name")
         for name in jobs or ()
         if name not in found
     ]
@@ -130,16 +130,16 @@ def problems(operations: Operations, plan: Plan, fix: Fix) -> Iterator[Problem]:
     for name, gpus in fix.placements.items():
         place = f'$.placements["{name}"]'
         if name not in jobs:
-            yield Problem(place, "the instance has no such job")
+            yield Problem(place, "the instance has no such job", code="unknown-name")
             continue
         for message in misplaced(operations, jobs[name], gpus):
-            yield Problem(place, message)
+            yield Problem(place, message, code="contradiction")
     if fix.before_us is None:
         return
     if fix.before_us < 0:
-        yield Problem("$.before_us", f"must be at least 0; is {fix.before_us}")
+        yield Problem("$.before_us", f"must be at least 0; is {fix.before_us}", code="out-of-range")
     if operations.horizon == "cyclic":
-        yield Problem("$.before_us", "a cyclic plan has no past", "fix placements only")
+        yield Problem("$.before_us", "a cyclic plan has no past", "fix placements only", code="contradiction")
         return
     for old in plan.data_parallel:
         if old.name in jobs and has_begun(old, fix.before_us):
@@ -187,15 +187,17 @@ def _unkept(operations: Operations, job: OperationGraph, old: JobPlan, fix: Fix)
     """Yield what forbids keeping the history of a job; see `problems`."""
     place = f'$.before_us: job "{job.name}"'
     if not same_shape(job, old):
-        yield Problem(place, "has begun, and its workers, iterations, levels or buckets are no longer the same")
+        yield Problem(
+            place, "has begun, and its workers, iterations, levels or buckets are no longer the same", code="mismatch"
+        )
         return
     for message in misplaced(operations, job, old.gpus):
-        yield Problem(place, f"has begun, but {message}")
+        yield Problem(place, f"has begun, but {message}", code="contradiction")
     wanted = fix.placements.get(job.name)
     if wanted is not None and tuple(wanted) != old.gpus:
-        yield Problem(place, "has begun, and its fixed placement is another one")
+        yield Problem(place, "has begun, and its fixed placement is another one", code="contradiction")
     if min(block.start_us for block in old.iterations[0].blocks) < job.release_us:
-        yield Problem(place, f"has begun before its release at {job.release_us}")
+        yield Problem(place, f"has begun before its release at {job.release_us}", code="contradiction")
 
 
 def same_shape(job: OperationGraph, old: JobPlan) -> bool:

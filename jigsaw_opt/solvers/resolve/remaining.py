@@ -76,13 +76,17 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
     """
     problems = []
     if instance.horizon == "cyclic":
-        problems.append(Problem("$.horizon", "a cyclic plan has no moment at which something fails"))
+        problems.append(
+            Problem("$.horizon", "a cyclic plan has no moment at which something fails", code="unsupported")
+        )
     if moment < 0:
-        problems.append(Problem("moment", f"must be at least 0; is {moment}"))
+        problems.append(Problem("moment", f"must be at least 0; is {moment}", code="out-of-range"))
     phases = [] if problems else [phase for _, _, phase in plan.all_phases()]
     ends = {job.name: phase.end_of(job) for phase in phases for job in phase.jobs}
     if not problems and max(ends.values()) <= moment:
-        problems.append(Problem("moment", f"all jobs have ended by {max(ends.values())}; is {moment}"))
+        problems.append(
+            Problem("moment", f"all jobs have ended by {max(ends.values())}; is {moment}", code="out-of-range")
+        )
     if problems:
         raise InvalidInputError(problems)
     every = (PhaseGroup(tuple(_rest_of(group.phases, moment))) for group in plan.groups)

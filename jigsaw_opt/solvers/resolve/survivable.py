@@ -79,7 +79,8 @@ def _require_condition(method: Solver, instance: Instance, options: Options) -> 
     require_taken(method, instance)
     used = acting(method, instance)
     if "condition" in ignored(used, options):
-        raise UsageError(f"solver {used.name!r} takes no option {argument('survivable')}")
+        told = f"solver {used.name!r} takes no option {argument('survivable')}"
+        raise UsageError(told, code="unsupported", path="survivable")
 
 
 def _first_plans(instance: Instance, method: ControlledSolver, options: Options) -> Iterator[Timetable]:

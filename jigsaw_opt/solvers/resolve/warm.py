@@ -93,7 +93,11 @@ def offer_repaired(solve_state: SolveState, plan: Plan) -> None:
     """
     if solve_state.operations.shaped:
         name = solve_state.operations.instance.shaped[0].name
-        raise UsageError(f"no plan of another instance is repaired where a job has a shape, such as {name!r}")
+        raise UsageError(
+            f"no plan of another instance is repaired where a job has a shape, such as {name!r}",
+            code="unsupported",
+            path="start",
+        )
     with suppress(OutOfTimeError):
         _resolving(solve_state, plan, Fix()).repair()
 
@@ -168,9 +172,15 @@ class _Resolving:
             index = jobs[old.name]
             place, scheduled = f'$.before_us: job "{old.name}"', schedule.read(index, old)
             if not schedule.freeze(index, scheduled):
-                clashes.append(Problem(place, "what it has started overlaps something with the durations of now"))
+                clashes.append(
+                    Problem(
+                        place, "what it has started overlaps something with the durations of now", code="broken-rule"
+                    )
+                )
             elif schedule.inserted(index, scheduled.assignment, self.operations.jobs[index].release_us, None) is None:
-                clashes.append(Problem(place, "what it has started breaks an order with the durations of now"))
+                clashes.append(
+                    Problem(place, "what it has started breaks an order with the durations of now", code="broken-rule")
+                )
         if clashes:
             raise InvalidInputError(clashes)
         return FiniteInsertion(schedule, self.fixed, self.rng)

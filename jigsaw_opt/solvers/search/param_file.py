@@ -53,7 +53,7 @@ def from_toml(text: str, source: str = "parameters") -> SearchParams:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInputError([Problem(source, f"is not TOML: {error}")]) from error
+        raise InvalidInputError([Problem(source, f"is not TOML: {error}", code="malformed")]) from error
     problems: list[Problem] = []
     no_longer_tunable(_taken_out(document))
     params = _decoded(SearchParams, document, "$", problems)
@@ -84,7 +84,7 @@ def _unknown_moves(names: tuple[str, ...]) -> Iterator[Problem]:
 
     for number, name in enumerate(names):
         if name not in registered():
-            yield Problem(f"$.without[{number}]", f"no move {name!r}", nearest(name, registered()))
+            yield Problem(f"$.without[{number}]", f"no move {name!r}", nearest(name, registered()), code="unknown-name")
 
 
 def _decoded(kind: type[T], document: Mapping[str, Any], path: str, problems: list[Problem]) -> T:
@@ -96,16 +96,16 @@ def _decoded(kind: type[T], document: Mapping[str, Any], path: str, problems: li
     for name, value in document.items():
         place = f"{path}.{name}"
         if name not in known:
-            problems.append(Problem(place, "no such parameter", nearest(name, known)))
+            problems.append(Problem(place, "no such parameter", nearest(name, known), code="unknown-field"))
         elif is_dataclass(hints[name]):
             if isinstance(value, dict):
                 found[name] = _decoded(hints[name], value, place, problems)
             else:
-                problems.append(Problem(place, "must be a table"))
+                problems.append(Problem(place, "must be a table", code="wrong-type"))
         else:
             message = _wrong(value, hints[name], known[name].metadata)
             if message:
-                problems.append(Problem(place, message))
+                problems.append(Problem(place, message, code="out-of-range"))
             else:
                 found[name] = tuple(value) if isinstance(value, list) else value
     return kind(**found)

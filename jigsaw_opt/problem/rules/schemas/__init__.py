@@ -52,7 +52,7 @@ def shipped(kind: Kind) -> dict[str, Any]:
         There is no schema of that kind.
     """
     if kind not in get_args(Kind):
-        raise UsageError(f"no schema for {kind!r}; {nearest(kind, get_args(Kind))}")
+        raise UsageError(f"no schema for {kind!r}; {nearest(kind, get_args(Kind))}", code="unknown-value", path="kind")
     loaded: dict[str, Any] = json.loads(files(__name__).joinpath(f"{kind}.json").read_bytes())
     if kind in _PARTS_OF:
         loaded["$defs"] = {**shipped(_PARTS_OF[kind])["$defs"], **loaded["$defs"]}
@@ -69,7 +69,7 @@ def depth_schema(rule: str) -> dict[str, Any]:
     """
     added = depth_class(rule)
     if not issubclass(added, DepthPlugin):
-        raise UsageError(f"depth rule {rule!r} is no plug-in")
+        raise UsageError(f"depth rule {rule!r} is no plug-in", code="unknown-name", path="rule")
     needed = [field.name for field in fields(added) if field.default is MISSING]
     keys = {"rule": {"const": rule}, **added.keys}
     return {"type": "object", "additionalProperties": False, "required": ["rule", *needed], "properties": keys}

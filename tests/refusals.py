@@ -1,0 +1,31 @@
+"""What an error refuses, by the code and the path of each problem: sentences may be improved, these stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from jigsaw_opt.errors import InvalidInputError, UsageError
+
+
+def refused(error: InvalidInputError | UsageError) -> list[str]:
+    """Return each problem as ``code path``, or as its code alone where it has no path."""
+    return [f"{problem.code} {problem.path}".rstrip() for problem in error.problems]
+
+
+@contextmanager
+def refuses(*expected: str) -> Iterator[pytest.ExceptionInfo[InvalidInputError]]:
+    """Expect an input to be refused for these problems, all of them in this order."""
+    with pytest.raises(InvalidInputError) as caught:
+        yield caught
+    assert refused(caught.value) == list(expected)
+
+
+@contextmanager
+def misuse(*expected: str) -> Iterator[pytest.ExceptionInfo[UsageError]]:
+    """Expect a call to be refused for these problems, all of them in this order."""
+    with pytest.raises(UsageError) as caught:
+        yield caught
+    assert refused(caught.value) == list(expected)
