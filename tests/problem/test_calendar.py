@@ -1,0 +1,114 @@
+"""Busy times against a table of every microsecond, on the finite horizon and in a period."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from jigsaw_opt.problem.calendar import Calendar, union
+
+PERIOD = 12
+LONGEST = 40
+
+
+class Table:
+    """The same by a set of busy microseconds."""
+
+    def __init__(self, period: int | None) -> None:
+        self.period, self.busy = period, set[int]()
+
+    def at(self, start: int, end: int) -> set[int]:
+        return {moment if self.period is None else moment % self.period for moment in range(start, end)}
+
+    def earliest(self, moment: int, duration: int) -> int | None:
+        if self.period is not None and duration > self.period:
+            return None
+        starts = range(moment, moment + LONGEST + (self.period or 0))
+        return next((start for start in starts if not self.at(start, start + duration) & self.busy), None)
+
+
+def drawn(draw: Random, period: int | None) -> tuple[Calendar, Table, list[tuple[int, int]]]:
+    """Return a calendar and a table with the same intervals, and these."""
+    calendar, table, added = Calendar(period), Table(period), []
+    for _ in range(draw.randrange(6)):
+        start, length = draw.randrange(30), draw.randrange(1, 5)
+        if not table.at(start, start + length) & table.busy:
+            calendar.add(start, start + length)
+            table.busy |= table.at(start, start + length)
+            added.append((start, start + length))
+    return calendar, table, added
+
+
+@pytest.mark.parametrize("period", [None, PERIOD])
+@pytest.mark.parametrize("seed", range(20))
+def test_earliest_start_is_the_first_free_one(seed: int, period: int | None) -> None:
+    calendar, table, _ = drawn(Random(seed), period)
+    assert calendar.busy_us == len(table.busy)
+    for moment in range(LONGEST):
+        for duration in range(PERIOD + 2):
+            assert calendar.earliest(moment, duration) == table.earliest(moment, duration), (moment, duration)
+
+
+@pytest.mark.parametrize("period", [None, PERIOD])
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_removed_leaves_no_trace(seed: int, period: int | None) -> None:
+    draw = Random(seed)
+    calendar, table, added = drawn(draw, period)
+    draw.shuffle(added)
+    for start, end in added:
+        calendar.remove(start, end)
+        table.busy -= table.at(start, end)
+        assert calendar.busy_us == len(table.busy)
+        assert [calendar.earliest(moment, 2) for moment in range(LONGEST)] == [
+            table.earliest(moment, 2) for moment in range(LONGEST)
+        ]
+    assert (calendar.starts, calendar.ends, calendar.busy_us) == ([], [], 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hole_is_the_whole_free_time_around_the_first_free_moment(seed: int) -> None:
+    calendar, table, _ = drawn(Random(seed), PERIOD)
+    for moment in range(LONGEST):
+        start, end = calendar.hole(moment)
+        first = table.earliest(moment, 1)
+        if not table.busy:
+            assert (start, end) == (moment, moment + PERIOD)
+        elif first is None:
+            assert start == end
+        else:
+            assert start <= first < end
+            assert not table.at(start, end) & table.busy
+            assert table.at(start - 1, start) <= table.busy and table.at(end, end + 1) <= table.busy
+
+
+def test_a_full_period_has_no_hole() -> None:
+    calendar = Calendar(PERIOD, [(5, 5 + PERIOD)])
+    assert calendar.busy_us == PERIOD
+    assert calendar.earliest(3, 1) is None
+    assert calendar.hole(3) == (3, 3)
+
+
+def test_intervals_that_overlap_or_meet_become_one() -> None:
+    finite = Calendar(None, [(8, 9), (1, 3), (2, 4), (4, 6), (7, 7)])
+    assert (finite.starts, finite.ends, finite.busy_us) == ([1, 8], [6, 9], 6)
+    around = Calendar(10, [(8, 12), (21, 24)])
+    assert (around.starts, around.ends, around.busy_us) == ([0, 8], [4, 10], 6)
+
+
+@pytest.mark.parametrize("period", [None, PERIOD])
+@pytest.mark.parametrize("seed", range(10))
+def test_union_is_busy_where_any_is(seed: int, period: int | None) -> None:
+    draw = Random(seed)
+    pairs = [drawn(draw, period)[:2] for _ in range(3)]
+    both = union([calendar for calendar, _ in pairs], period)
+    busy = set[int]().union(*(table.busy for _, table in pairs))
+    assert {moment for span in zip(both.starts, both.ends, strict=True) for moment in range(*span)} == busy
+    assert both.busy_us == len(busy)
+
+
+def test_union_of_one_calendar_follows_its_changes() -> None:
+    calendar = Calendar()
+    same = union([calendar], None)
+    calendar.add(2, 5)
+    assert same is calendar and same.earliest(1, 2) == 5
