@@ -11,6 +11,8 @@ from pathlib import Path
 
 import jsonschema
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import jigsaw_opt
 from jigsaw_opt.instances import load
@@ -74,6 +76,23 @@ def test_the_licence_is_apache_2_as_it_is() -> None:
     assert PROJECT["project"]["license"] == CITATION["license"] == "Apache-2.0"
     assert all((ROOT / name).is_file() for name in PROJECT["project"]["license-files"])
     assert "jigsaw_opt" in (ROOT / "NOTICE").read_text()
+
+
+def test_constraints_hold_every_requirement() -> None:
+    """Each direct requirement has a version there that it admits, on every system and Python."""
+    pinned: dict[str, list[str]] = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        requirement = Requirement(line)
+        pinned.setdefault(canonicalize_name(requirement.name), []).extend(
+            each.version for each in requirement.specifier
+        )
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    wanted = [Requirement(each) for each in sum(extras, PROJECT["project"]["dependencies"])]
+    others = [each for each in wanted if canonicalize_name(each.name) != PROJECT["project"]["name"]]
+    assert len(others) > 20
+    for each in others:
+        versions = pinned.get(canonicalize_name(each.name), [])
+        assert versions and all(version in each.specifier for version in versions), each
 
 
 def test_files_of_tests_have_names_of_their_own() -> None:
