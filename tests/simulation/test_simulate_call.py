@@ -206,4 +206,4 @@ def test_integers_of_numpy_are_integers() -> None:
     assert not [*job_problems(job)]
     flag: Any = numpy.bool_(True)
     for value in (True, flag, 2.0):
-        assert [name for name, _ in job_problems(TraceJob("a", 5, "m", value))] == ["gpus"]
+        assert [it.path for it in job_problems(TraceJob("a", 5, "m", value))] == ["gpus"]
