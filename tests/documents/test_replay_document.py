@@ -13,8 +13,10 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_document, load_replay, schema
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.problem import Plan
-from jigsaw_opt.problem.replay import Baseline, MeasuredPhase, Replay, ReplaySummary
+from jigsaw_opt.problem import Phase, Plan
+from jigsaw_opt.problem.measured_times import MeasuredJob, MeasuredOperation, MeasuredStep
+from jigsaw_opt.problem.replay import Baseline, MeasuredPhase, MeasuredRestart, Replay, ReplaySummary
+from tests.refusals import misuse
 from tests.views.test_replay_view import SUMMARY, carried_out
 
 
@@ -88,3 +90,47 @@ def test_an_integer_beyond_every_float_is_no_number(pair_plan: Plan) -> None:
     tree["summary"]["block_error"] = 10**400
     with pytest.raises(InvalidInputError, match=r"^\$.summary.block_error: must be a finite number; is an integer of"):
         decode_replay(json.dumps(tree))
+
+
+def phased_replay(plan: Plan) -> Replay:
+    """A replay of the two phases of a plan, in the second of which a job goes on elsewhere."""
+    plain = carried_out(plan, 1, (0,))
+    first = MeasuredPhase(0, 0, 3, 3, SUMMARY, 600, 0, 650, None, plain.timeline)
+    step = MeasuredStep((MeasuredOperation("F", 5, 9),), (MeasuredOperation("act", 9, 9),), 0.5)
+    flow = MeasuredJob("pipe", ("s0/0",), 2, (step,), ("ab",))
+    timeline = replace(plain.timeline, origins_us=(), jobs=(flow,))
+    second = MeasuredPhase(0, 1, 9, 4, None, 900, 650, None, 12, timeline, (MeasuredRestart("pipe", 40, 44),))
+    return replace(plain, phases=(first, second), parameters_sha256={"pipe": ("ab",)})
+
+
+def test_round_trip_of_phases_with_steps_and_restarts(pair_plan: Plan) -> None:
+    replay = phased_replay(pair_plan)
+    data = encode_replay(replay)
+    assert decode_replay(data) == replay
+    assert encode_replay(decode_replay(data)) == data
+    Draft202012Validator(schema("phased-replay")).validate(json.loads(data))
+
+
+def test_what_is_measured_of_several_phases(pair_plan: Plan) -> None:
+    replay = phased_replay(pair_plan)
+    assert (replay.predicted_us, replay.measured_us, replay.is_cut) == (900, None, True)
+    done = replace(replay, phases=(replay.phases[0], replace(replay.phases[1], repeated=9, measured_end_us=1000)))
+    assert (done.measured_us, done.is_cut) == (1000, False)
+    with misuse("unsupported"):
+        _ = replay.summary
+    (number, step), *more = replay.phases[1].timeline.jobs[0].steps()
+    assert (number, step.blocks[0].name, more) == (2, "F", [])
+    assert list(replay.phases[1].timeline.jobs[0].numbered()) == []
+    assert [number for number, _ in replay.phases[0].timeline.jobs[0].numbered()] == [0]
+
+
+def test_the_hash_of_a_phased_plan_is_that_of_its_groups(pair_plan: Plan) -> None:
+    phased = replace(
+        pair_plan, groups=(replace(pair_plan.groups[0], phases=tuple(map(counted, pair_plan.groups[0].phases))),)
+    )
+    again = replace(phased, bound=0, solver={"name": "x"})
+    assert phased.is_phased and plan_sha256(again) == plan_sha256(phased) != plan_sha256(pair_plan)
+
+
+def counted(phase: Phase) -> Phase:
+    return replace(phase, period_us=phase.period_us or 5000, repeats=2)
