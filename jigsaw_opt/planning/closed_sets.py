@@ -10,6 +10,7 @@ from jigsaw_opt.problem.clock import check_deadline
 __all__ = ["closed_sets"]
 
 _MOST_SETS = 60_000
+"""Closed sets above which it is given up: what follows takes time by pairs of them, and memory by their number."""
 
 
 def closed_sets(before: Sequence[int]) -> list[int]:

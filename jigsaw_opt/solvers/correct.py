@@ -10,6 +10,7 @@ from jigsaw_opt.problem.plan import Plan
 __all__ = ["require_correct"]
 
 _SHOWN = 5
+"""Broken rules that an error shows: more would hide the first, which mostly causes the others."""
 
 
 def require_correct(instance: Instance, plan: Plan, maker: str) -> None:

@@ -9,6 +9,7 @@ from jigsaw_opt.formulations.timetable.windows import serial_end, serial_limit
 from jigsaw_opt.problem.operations import Operations
 
 __all__ = [
+    "EXACT_FLOATS",
     "beyond",
     "engine_excess",
     "engine_holds",
@@ -21,9 +22,12 @@ __all__ = [
 
 _ENGINE = 2**60
 """CP-SAT counts with 63 bits and adds several numbers of its models."""
+EXACT_FLOATS = 2**53
+"""Below it, floats state whole numbers exactly, so that a bound which an engine states as a float proves something."""
 _SCHEDULES = 2**61
+"""Arrays have 64 bits, and kernels add a few times of a list schedule."""
 _ORDERS = {"finite": 2**61, "cyclic": 2**55}
-"""On the cyclic horizon starts grow by many periods."""
+"""The same for orders of operations. On the cyclic horizon starts grow by many periods."""
 
 
 def largest_time(operations: Operations) -> int:

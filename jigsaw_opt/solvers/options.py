@@ -44,6 +44,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 FORMER_OPTIONS: Mapping[str, str] = {"workers": "threads", "robust": "survivable"}
 """Options by the names that they had in the release before."""
 _GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
+"""Half of what a solve may take beyond its limit: the other half is for checking and writing."""
 
 
 class GivenOptions(TypedDict, total=False):

@@ -22,6 +22,7 @@ from jigsaw_opt.solvers.solve_state import SolveState
 __all__ = ["PORTFOLIO", "Portfolio"]
 
 _POLL_SECONDS = 0.05
+"""Seconds between two looks at whether the solve is over, while the search makes its first plans."""
 _LONG_BOUND_WORK = 10.0
 """Seconds of a usual core for the stronger bounds where the exact model does not fit."""
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0

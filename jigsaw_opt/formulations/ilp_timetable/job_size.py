@@ -17,6 +17,7 @@ from jigsaw_opt.problem.operations import OperationGraph
 __all__ = ["JobSize", "ProgramSize", "add_job"]
 
 _HEADER_BYTES = 200
+"""Bytes of a file without rows and columns: its name and the heads of its sections."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ __all__ = ["exact_plan"]
 _Label = tuple[float, float]
 """Time and GPU time up to a layer: of two, the smaller time is better, then the smaller GPU time."""
 _NEVER = (inf, inf)
+"""Time and GPU time of a layer that no plan within the limit reaches."""
 
 
 def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:

@@ -24,11 +24,13 @@ from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
+from jigsaw_opt.solvers.magnitude import EXACT_FLOATS
 from jigsaw_opt.solvers.options import Options
 
 __all__ = ["ExactHoles"]
 
-_FOREVER_SECONDS = 1e9
+_FOREVER = 1e9
+"""Seconds, or deterministic ones, where there is no limit: the engine takes no infinite number."""
 _ROUNDING = 1e-3
 """Tolerance for the engine's bounds, which are floats of whole numbers."""
 
@@ -122,8 +124,8 @@ class ExactHoles:
             self._model.aim(value, period_us)
             self._model.hint(starts, period_us)
             solver, proto = new_solver(options.threads, options.seed), self._model.proto
-            solver.parameters.max_time_in_seconds = min(end - time.monotonic(), _FOREVER_SECONDS)
-            solver.parameters.max_deterministic_time = min(most - done, _FOREVER_SECONDS)
+            solver.parameters.max_time_in_seconds = min(end - time.monotonic(), _FOREVER)
+            solver.parameters.max_deterministic_time = min(most - done, _FOREVER)
             try:
                 status = run_stoppable(partial(solver.solve, proto), solver.stop_search, "holes", over)
             except OutOfTimeError:  # the engine does not listen, and what it finds comes too late
@@ -147,7 +149,7 @@ class ExactHoles:
 
     def _limit(self, value: int, period_us: int, most: float) -> None:
         """Limit the rate: it exceeds the known one by at most the engine's integer bound over both periods."""
-        if self._is_exact and abs(most) < 2**53:
+        if self._is_exact and abs(most) < EXACT_FLOATS:
             over = Fraction(max(0, int(most + _ROUNDING)), period_us * self._loads.least_us)
             self.bound = min(self.bound, Fraction(value, period_us) + over)
 

@@ -28,8 +28,7 @@ __all__ = ["PackingSearch"]
 
 _OPENINGS = 3
 """Moments at which the whole of what is allowed is put in at first."""
-_REMOVALS = 0.2
-_GREEDY = 0.5
+_REMOVALS, _GREEDY = 0.2, 0.5
 """How often a gap goes, and how often jobs come back to the GPUs that have most time left."""
 _SPREAD = 0.5
 """How often jobs that are put back go to other GPUs than the one before; on the same ones, wide jobs interlock."""

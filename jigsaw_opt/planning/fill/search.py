@@ -37,6 +37,7 @@ _CHECKING = 0.15
 _STEPS = 50_000
 """Operations for which packing looks for a time, in a unit of work."""
 _HALVINGS = 5
+"""The first step of a job's iterations is the largest number of any job, halved so often; smaller steps follow."""
 _ATTEMPT = 0.05
 """Share of the limits for a vector, where nothing is known of it."""
 _DECIDED = 0.2
@@ -111,10 +112,18 @@ class Limits:
         """Return what steps of packing are of the limit of work; 0 without one."""
         return self.work_share(steps / _STEPS)
 
-    def charge(self, share: float) -> None:
-        """Count a share of the work as spent; time is on the clock."""
+    def charge(self, share: float, decided: bool = False) -> None:
+        """Count a share of the work as spent; time is on the clock.
+
+        Parameters
+        ----------
+        share
+            The share that a solve was given.
+        decided
+            Whether it ended with a proof, and so before that was used up.
+        """
         if self._options.work_limit is not None:
-            self._spent += share
+            self._spent += share * (_DECIDED if decided else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +267,7 @@ class VectorSearch:
         self._least_us[vector] = self.loads.allowed_us + 1 if refuted else result.bound
         found = result.plan is not None and result.plan.objective <= limit
         decided = found or refuted or result.bound > limit
-        self._limits.charge(share * (_DECIDED if decided else 1.0))
+        self._limits.charge(share, decided)
         if found and result.plan is not None:
             self.best = Filled(vector, self.loads.value(vector), result.plan)
         elif not decided:

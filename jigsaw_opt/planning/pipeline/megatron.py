@@ -29,7 +29,9 @@ _USUAL = (
     (re.compile(r"(.*\.)?(norm|final_norm|ln_f|final_layernorm)"), "-"),
     (re.compile(r"(.*\.)?(output|output_layer|lm_head|head|loss)"), "L"),
 )
+"""Usual names of modules by kind, in the models that Megatron, Hugging Face and torchtitan have."""
 _LEAST_REPEATED = 3
+"""Modules of a kind in a row from which ``t*3`` is shorter than ``ttt``."""
 
 
 def megatron_layout(parts: ModelParts, layout: PipelineLayout, kinds: Sequence[tuple[str, str]] = ()) -> str:

@@ -27,7 +27,9 @@ __all__ = ["PiperPlan", "PiperStage", "piper_plan"]
 _LIMITS = (1.001, 1.01, 1.05, 1.2, 1.5, 2.5)
 """Limits of the time of a plan that are tried, as multiples of what the work alone takes."""
 _ROUNDING = 1e-9
+"""Share by which a sum of floats may pass a limit that it keeps exactly."""
 _MOST_CELLS = 200_000_000
+"""Cells of the table above which a graph is refused: they take 1.6 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True)

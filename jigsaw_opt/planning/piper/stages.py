@@ -25,6 +25,7 @@ MOST_OPTIONS = 2
 _NOTHING = 1e-9
 """Bytes that count as none, as in the released planner."""
 _MOST_CELLS = 20_000_000
+"""Cells that numpy fills at once, which bounds the memory for them, not the graph."""
 
 
 class StageCosts:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["contiguous_placement"]
 
 _NEVER = 2**62
+"""Load where there is no placement: more than any, and its sum with a load fits 64 bits."""
 
 
 def contiguous_placement(groups: Groups) -> Placed:

@@ -23,6 +23,7 @@ from jigsaw_opt.solvers.options import Options
 __all__ = ["Comparison", "ShiftedPlacement", "best_placement", "candidates", "compare", "shared_times"]
 
 _RANDOM_STARTS = 5
+"""Simulations with random starts that are averaged; each takes as long as that with the time shifts."""
 _FIRST_PLAN = 0.2
 """Share of the limits for the plan whose levels and placement are taken."""
 

@@ -20,6 +20,7 @@ __all__ = ["OwnIteration", "RepeatedJob", "WorkerGpus", "draw_placement", "place
 WorkerGpus = tuple[tuple[Gpu, ...], ...]
 """GPU of each worker, by job."""
 _TRIES = 100
+"""Orders of the jobs in which it is tried to draw GPUs for all: a later job may find none where others took them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,11 @@ __all__ = ["RatioPlan", "RatioResult", "best_ratios", "with_ratios"]
 
 Ratios = tuple[int, ...]
 _MOST_VECTORS = 4_096
-_FIRST, _ATTEMPT, _DECIDED = 0.2, 0.02, 0.2
+"""Vectors of ratios above which it is refused: each needs a bound, and many of them a solve."""
+_FIRST, _ATTEMPT = 0.2, 0.02
+"""Shares of the limits for the plan of the common period, and for another vector at first."""
 _SMALL = 1e-9
+"""Difference of two mean slowdowns that is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +223,7 @@ class _RatioSearch:
         instance = with_ratios(self.instance, ratios)
         share = min(1.0, share)
         result = solve_listed(instance, self.solver, self.limits.part(share))
-        self.limits.charge(share * (_DECIDED if result.status is Status.OPTIMAL else 1.0))
+        self.limits.charge(share, result.status is Status.OPTIMAL)
         infeasible = result.status is Status.INFEASIBLE
         proven = math.inf if infeasible else self._value(ratios, result.bound)
         self.bounds[ratios] = max(self.bounds[ratios], proven)

@@ -25,6 +25,7 @@ __all__ = ["RotationProblem", "Rotations", "best_rotations"]
 _EXACT = 1e-9
 """Sums of excess that differ by less are taken for equal: it is rounding of floats."""
 _STARTS = 8
+"""Random starts of the coordinate search before branch and bound, for which a good solution will do."""
 MOST_NODES = 1_000
 """Nodes of the branch and bound that are expanded."""
 

@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.activities.timing import timetable_of
 __all__ = ["PlacedJobs", "shaped_timetables"]
 
 _PLACEMENTS = 8
-"""Largest number of placements that are scheduled by all rules."""
+"""Largest number of placements that are scheduled by all rules; the moves of the search make others."""
 _MOST_LISTED = 100_000
 """Once schedules by rules had so many operations in all, there is no other placement."""
 _STEP_OPERATIONS, _MOST_STEPS = 60_000, 200

@@ -14,8 +14,9 @@ from jigsaw_opt.solvers.activities.flat import FlatActivities
 __all__ = ["HeldMemory", "longest_tails", "serial_order"]
 
 _MOST_CHOICES = 20_000
-"""Largest number of choices that the search for an order takes back before it gives up."""
+"""Largest number of choices that the search for an order takes back before it gives up: it is exponential."""
 _NOTHING_TRIED = (-1, -1)
+"""What is less than any choice: all of those at this place are still to be tried."""
 
 
 class HeldMemory:

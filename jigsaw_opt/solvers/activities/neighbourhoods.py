@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities.current import CurrentPlan, Offer, adopted, offer_times
-from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
+from jigsaw_opt.solvers.engines.cpsat import SECONDS_OF_EFFORT, configure, new_solver
 from jigsaw_opt.solvers.solve_state import SolveState
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ _FIRST_SIZE, _MOST_SIZE, _LEAST_SIZE = 30, 400, 8
 """Numbers of activities of a window: the first, the largest, the smallest."""
 _EFFORT = 0.3
 """Deterministic seconds for a window."""
-_SECONDS_OF_EFFORT = 15.0
-"""Seconds of the clock that a deterministic second may take at most, where no work is counted."""
 _PATIENCE = 300
 """Windows in a row without a better plan after which it ends."""
 
@@ -84,7 +82,7 @@ class WindowSearch:
         effort = min(_EFFORT, work)
         solver.parameters.max_deterministic_time = effort
         if self.solve_state.options.work_limit is None:
-            seconds = min(seconds, _SECONDS_OF_EFFORT * effort)
+            seconds = min(seconds, SECONDS_OF_EFFORT * effort)
         left = self.solve_state.remaining
         solver.parameters.max_time_in_seconds = min(seconds, 1e6 if left is None else left)
         solver.parameters.cp_model_probing_level = 0

@@ -14,9 +14,12 @@ from jigsaw_opt.solvers.activities.memory import longest_tails
 __all__ = ["Ranks", "Rule"]
 
 _ORDERS = ("release", "leaves_last", "critical", "in_order", "by_job")
-_PATIENCES = (0, 2, 4)
-_AHEAD = (1.0, 2.0, 1.5, 1.25, 1.75, 2.5)
+"""Orders that are tried, those that make good schedules of pipelines first, for there may be time for a few only."""
+_PATIENCES, _AHEAD = (0, 2, 4), (1.0, 2.0, 1.5, 1.25, 1.75, 2.5)
+"""Values of `patience` and `ahead` that each order is tried with, those that make ZB-H1 and ZB-H2 of a pipeline
+first: there may be time for a few only."""
 _LEAST_AHEAD, _MOST_AHEAD = 0.9, 3.0
+"""Range that `ahead` is drawn from, a little wider than the values above."""
 
 
 class Rule(NamedTuple):

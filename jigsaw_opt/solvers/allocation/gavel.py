@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedTime", "bisected_duration", "solve_gavel"]
 
-_FIRST_RANGE = (100.0, 1_000_000.0)
-_BISECTION_RATIO = 1.05
+_FIRST_RANGE, _BISECTION_RATIO = (100.0, 1_000_000.0), 1.05
+"""Seconds between which Gavel's code bisects, and the ratio of the ends at which it stops: to find what it finds."""
 _BARRIER = {"solver": "ipm"}
 """The barrier method is faster here than the simplex method."""
 _CENTRE = {"run_crossover": "off"}

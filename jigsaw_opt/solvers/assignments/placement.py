@@ -23,8 +23,11 @@ Placement = list[list[int]]
 """GPUs of each job's slots, by job."""
 
 _SMALL_CLUSTER = 16
+"""Servers up to which a job may spread over any of them: each of them begins a choice that looks at all others."""
 _ANCHORS = 12
+"""Servers on a larger cluster around which GPUs are gathered for a job: the least used ones, which are best."""
 _BACKTRACK_STEPS = 20_000
+"""Sets of GPUs after which backtracking is given up: their number grows exponentially with the jobs."""
 
 
 class _Board:

@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.cpsat.periods import prove_period
 from jigsaw_opt.solvers.cpsat.targets import Targets
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
-from jigsaw_opt.solvers.magnitude import engine_excess, first_excess
+from jigsaw_opt.solvers.magnitude import EXACT_FLOATS, engine_excess, first_excess
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 
@@ -39,8 +39,6 @@ _CYCLIC_STARTS = 3
 """Seeds that the heuristic is tried from on a cyclic horizon."""
 _TARGETS_SHARE = {"finite": 0.5, "cyclic": 0.8}
 """Share of the limits for targets, before the model of all plans begins; with a variable period that decides little."""
-_EXACT_FLOATS = 2**53
-"""Integers that the engine's floating-point bound states exactly."""
 
 
 def solve_exactly(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
@@ -208,4 +206,4 @@ def _incumbents(solve_state: SolveState, model: CpSatModel) -> cp_model.CpSolver
 
 def _proven(bound: float) -> int:
     """Integer that the engine's bound proves; beyond the exact floats, one that rounding cannot have raised."""
-    return math.ceil(bound - 1e-6) if abs(bound) < _EXACT_FLOATS else math.floor(math.nextafter(bound, -math.inf))
+    return math.ceil(bound - 1e-6) if abs(bound) < EXACT_FLOATS else math.floor(math.nextafter(bound, -math.inf))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, propagate_strongly, run_engine
+from jigsaw_opt.solvers.engines.cpsat import SECONDS_OF_EFFORT
 from jigsaw_opt.solvers.solve_state import SolveState
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ __all__ = ["Targets"]
 
 _LEAST_EFFORT, _MOST_EFFORT, _EFFORTS = {"finite": 0.15, "cyclic": 0.3}, 6.0, 2.0
 """Deterministic seconds for a target: at first, at most, and by what factor more after each that is left open."""
-_SECONDS_OF_EFFORT = 15.0
-"""Seconds of the clock that a deterministic second may take, since in presolve the latter sometimes stands still."""
 
 
 class Targets:
@@ -120,7 +119,7 @@ class Targets:
         )
         left = max(0.0, self._end - solve_state.seconds)
         if solve_state.options.work_limit is None:
-            left = min(left, _SECONDS_OF_EFFORT * self._effort)
+            left = min(left, SECONDS_OF_EFFORT * self._effort)
         solver.parameters.max_time_in_seconds = min(left, solver.parameters.max_time_in_seconds)
         # Probing takes longer than most targets.
         solver.parameters.cp_model_probing_level = 0

@@ -26,6 +26,7 @@ _LOWER_BOUND = re.compile(r"^Lower bound:\s+(\S+)$", re.MULTILINE)
 _KEPT = ("allowableGap", "cutoff", "dualTolerance", "increment", "integerTolerance", "primalTolerance", "ratioGap")
 """Parameters on which it rests that a solution is right, and that one called optimal is it."""
 _REFUSALS = ("is illegal for", "valid range is", "Possible options for")
+"""What CBC prints where it does not take the value of a parameter."""
 
 
 def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[str]:

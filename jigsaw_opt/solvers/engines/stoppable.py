@@ -14,6 +14,7 @@ __all__ = ["run_all_stoppable", "run_stoppable"]
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
+"""Seconds between two looks at whether to stop: short beside any limit, and hardly any work."""
 _PATIENCE_SECONDS = 0.5
 """Seconds for which an engine is waited for after it is asked to end."""
 

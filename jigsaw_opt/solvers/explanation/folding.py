@@ -11,7 +11,7 @@ from jigsaw_opt.solvers.explanation.explain import NamedStep
 __all__ = ["Fold", "folded"]
 
 _LONGEST = 32
-"""Steps of the longest stretch whose repeats are looked for."""
+"""Steps of the longest stretch whose repeats are looked for: a reader does not see a longer one as a repeat."""
 
 
 @dataclass(frozen=True, slots=True)

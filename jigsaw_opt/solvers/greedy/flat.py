@@ -17,15 +17,15 @@ from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleSt
 from jigsaw_opt.solvers.kernels.period import blank_period
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit, schedules_fit
 
-__all__ = ["Flat"]
+__all__ = ["LEAST_LEFT", "MOMENT", "Flat"]
 
 _PATIENCE = 400_000
 """Operations that are scheduled before compiled functions are asked for: a fraction of a second."""
 _CROWD = 50
 """Number of jobs waiting at a link that take as long as an operation, each time that the link becomes free."""
-_LEAST_LEFT = 2.0
+LEAST_LEFT = 2.0
 """Seconds that a solve must have left for that: importing numba takes one of them, and more beside a large instance."""
-_MOMENT, _MOMENT_OF_CROWD = 0.5, 1.5
+MOMENT, _MOMENT_OF_CROWD = 0.5, 1.5
 """Seconds to wait for them at most, and where not even one schedule is worth its time without them."""
 _LONG = {True: 50_000, False: 2_000}
 """Numbers of operations from which a schedule, compiled or not, may take too long between two checks of the clock."""
@@ -146,8 +146,8 @@ class Flat:
         elif self._scheduled < _PATIENCE:
             work = self._size * (1 + len(self._given.earliest) // _CROWD)
             self._scheduled += work
-            if self._scheduled >= _PATIENCE and left() > _LEAST_LEFT:
-                prepare(_MOMENT if work < _PATIENCE else _MOMENT_OF_CROWD)
+            if self._scheduled >= _PATIENCE and left() > LEAST_LEFT:
+                prepare(MOMENT if work < _PATIENCE else _MOMENT_OF_CROWD)
                 self._hasten()
 
     def _share(self) -> None:

@@ -11,6 +11,7 @@ from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Demand
 from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers, prepare
+from jigsaw_opt.solvers.greedy.flat import LEAST_LEFT, MOMENT
 from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit
@@ -21,8 +22,6 @@ _LONG = 50_000
 """Number of visits from which an insertion takes so long that the clock has to be checked meanwhile."""
 _MOST_VISITS, _MOST_COMPILED_VISITS = 500_000, 50_000_000
 """Visits that Python and the compiled function are asked for: about a second."""
-_LEAST_LEFT, _MOMENT = 2.0, 0.5
-"""Seconds that a solve must have left for the compiled function to be read, and seconds to wait for that at most."""
 
 
 def smith_order(table: AssignmentTable) -> list[int]:
@@ -40,8 +39,8 @@ def inserted_by_ratio(table: AssignmentTable) -> tuple[int, Timetable] | None:
 
     The result is None where it takes too long, or memory leaves some job no place.
     """
-    if _visits(table.operations) > _MOST_VISITS and left() > _LEAST_LEFT:
-        prepare(_MOMENT)
+    if _visits(table.operations) > _MOST_VISITS and left() > LEAST_LEFT:
+        prepare(MOMENT)
     if not affordable(table.operations):
         return None
     insertion = OrderInsertion(table)

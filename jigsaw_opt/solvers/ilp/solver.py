@@ -28,7 +28,7 @@ from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipSearch, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
-from jigsaw_opt.solvers.magnitude import first_excess
+from jigsaw_opt.solvers.magnitude import EXACT_FLOATS, first_excess
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -45,8 +45,6 @@ _MOST_SEARCHED = 250_000
 """Above so many coefficients the search finds nothing better than the heuristic's plan."""
 _SHARE_OF_ROOM = 2**20
 """Deadlines are relaxed by one over this: an engine in floats loses plans that fill their windows exactly."""
-_EXACT_FLOATS = 2**53
-"""Above, an engine's bound proves nothing: on weighted sums so large it was seen well above the optimum."""
 _MOST_STEPS = 10**12
 """An exported program has at most so many: a quarter of a step is more than an engine's usual tolerance of 1e-6."""
 _RELATIVE_ERROR = 1e-9
@@ -156,11 +154,11 @@ def _exportable(instance: Instance) -> Operations:
         raise UsageError(f"instance {instance.name!r} has no mixed-integer program: {reason}", code="unsupported")
     operations = compile_instance(instance)
     limit, step = serial_limit(operations), time_step(operations)
-    if serial_end(operations) > _MOST_STEPS * step or limit >= _EXACT_FLOATS:
+    if serial_end(operations) > _MOST_STEPS * step or limit >= EXACT_FLOATS:
         raise UsageError(
             f"instance {operations.instance.name!r} has no mixed-integer program that engines solve exactly: its times "
             f"go up to {serial_end(operations):,} us in steps of {step:,} us, its objective to {limit:,}; at most "
-            f"{_MOST_STEPS:,} steps and {_EXACT_FLOATS:,} are taken",
+            f"{_MOST_STEPS:,} steps and {EXACT_FLOATS:,} are taken",
             code="too-large",
         )
     return operations
@@ -202,7 +200,8 @@ class _Grid:
         self.step = objective_step(operations)
         self.error = max(1e-6 * self.step, _RELATIVE_ERROR * limit)
         self.resolution = max(self.step, ceil(4 * self.error))
-        self.certain = limit < _EXACT_FLOATS
+        # On weighted sums above, the engine's bound was seen well above the optimum.
+        self.certain = limit < EXACT_FLOATS
 
     def proven(self, bound: float) -> int:
         """Return the objective that a bound computed by the engine proves."""

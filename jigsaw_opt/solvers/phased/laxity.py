@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 __all__ = ["LeastLaxityPolicy", "wrap_around_us"]
 
 _TARGETS = 4
-"""Moments that are tried, from the least makespan that may be to one that there is."""
+"""Moments that are tried, from the least makespan that may be to one that there is: each costs a plan of all phases."""
 
 
 def wrap_around_us(order: Sequence[RateJob], gpus: int, known_us: float) -> Iterator[float]:

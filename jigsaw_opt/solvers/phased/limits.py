@@ -15,6 +15,7 @@ from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.registry import without_moves
@@ -23,9 +24,8 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.solvers.solve_state import first_bound
 
-__all__ = ["bounded_instance", "conflicts_alone", "phased_bound"]
+__all__ = ["bounded_instance", "conflicts_alone", "phased_bound", "with_ample_memory"]
 
-_AMPLE = 2**53 - 1
 _BOUND_SHARE = 0.1
 """Share of a time limit for the bound."""
 
@@ -57,14 +57,19 @@ def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
     return best
 
 
+def with_ample_memory(instance: Instance) -> Instance:
+    """Return the instance with as much memory on every GPU as a document can state."""
+    servers = tuple(altered(server, gpu_memory=LARGEST) for server in instance.cluster.servers)
+    return altered(instance, cluster=altered(instance.cluster, servers=servers))
+
+
 def bounded_instance(instance: Instance) -> Instance:
     """Return the instance whose bounds hold for phased plans: with ample memory and without balance.
 
     A job that has ended needs no memory any more, so that jobs run in turn that do not fit together. The least total of
     levels of a job that may move is rounded down: its parts may round up where a level costs least.
     """
-    servers = tuple(altered(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
-    return altered(_relaxed(instance), cluster=altered(instance.cluster, servers=servers))
+    return with_ample_memory(_relaxed(instance))
 
 
 def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:

@@ -9,7 +9,7 @@ from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs
-from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs, whole_counts
+from jigsaw_opt.solvers.phased.rate_jobs import OF_ONE, RateJob, RateJobs, whole_counts
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import UntimedError
 
@@ -21,8 +21,6 @@ _TRIED = 32
 """Periods of each part that the whole period is tried with."""
 _FEW = 8
 """Jobs of a part up to which more is tried than what its rates are."""
-_OF_ONE = (1, 2, 4, 8)
-"""Iterations that a period of one job may have: where the mean of its levels counts, more round up less."""
 _WORTH_AN_ITERATION = 1e-5
 """Share of the pace of all jobs for which a period may have one iteration more."""
 
@@ -166,7 +164,7 @@ class MovingPolicy:
         """Return the iterations of the jobs of a part to try; of a job alone, as many as its levels ask for."""
         if len(own) == 1:
             free = isinstance(first, Job) and isinstance(first.depth, FreeDepth)
-            found = [{own[0].name: count} for count in (_OF_ONE if free else _OF_ONE[:1])]
+            found = [{own[0].name: count} for count in (OF_ONE if free else OF_ONE[:1])]
         elif self._tries_more(own):
             found = [*whole_counts(own, rates), dict.fromkeys(rates, 1)]
         else:

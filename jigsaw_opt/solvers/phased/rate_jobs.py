@@ -29,8 +29,10 @@ __all__ = ["RateJob", "RateJobs", "RatePolicy", "whole_counts"]
 
 _PERIODS, _MOST = 8, 16
 """Iterations of a job that a period is as long as, and iterations of one job in it, at most."""
-_MEASURED, _OF_ONE = 4, (1, 2, 4, 8)
-"""Counts that are tried with cyclic plans: how many of several jobs, and those of a job that runs alone."""
+_MEASURED = 4
+"""Counts of several jobs that are tried with cyclic plans, which take long to make."""
+OF_ONE = (1, 2, 4, 8)
+"""Iterations that a period of one job may have: where the mean of its levels counts, more round up less."""
 _WORTH_AN_ITERATION = 0.001
 """Share of the pace for which a period may have one iteration more."""
 
@@ -240,7 +242,7 @@ class RatePolicy:
         now = self._jobs.rates(self._order, progress)
         running, rates = [*now], {job.name: rate for job, rate in now.items()}
         gpus = {job.name: job.gpus for job in running}
-        found = whole_counts(running, rates) if len(running) > 1 else [dict.fromkeys(rates, count) for count in _OF_ONE]
+        found = whole_counts(running, rates) if len(running) > 1 else [dict.fromkeys(rates, count) for count in OF_ONE]
         tried = [{name: min(count, progress.remaining[name]) for name, count in counts.items()} for counts in found]
         if self._timing is None or not tried[0]:
             return RunningJobs(tried[0], gpus)

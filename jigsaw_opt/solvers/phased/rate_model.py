@@ -9,8 +9,8 @@ from dataclasses import replace
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
+from jigsaw_opt.solvers.phased.limits import with_ample_memory
 from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
@@ -25,7 +25,6 @@ _MOST_MOVING = 4_000_000
 """Largest product of jobs and GPUs for which jobs move, since each may be anywhere at any time."""
 _MOST_OPTIONS = 8
 """Largest number of sets of GPUs on several servers that are offered to a job which may move."""
-_AMPLE = 2**53 - 1
 
 
 class RateModel:
@@ -49,9 +48,8 @@ class RateModel:
     def __init__(self, instance: Instance, rng: random.Random) -> None:
         self._jobs = instance.data_parallel
         part = cyclic_part(instance, iteration_counts({job.name: job.iterations for job in self._jobs}, _ITERATIONS))
-        ample = tuple(altered(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
         self._data = _data(part)
-        self._ample = PartialPlacement(_data(altered(part, cluster=altered(part.cluster, servers=ample))), rigid=False)
+        self._ample = PartialPlacement(_data(with_ample_memory(part)), rigid=False)
         self._generator = CandidateGenerator(self._ample.data, rng)
         layout = self._data.layout
         self._servers = instance.cluster.servers

@@ -44,6 +44,7 @@ from jigsaw_opt.solvers.solve_state import NO_BOUND
 __all__ = ["PHASED", "is_long", "solve_phased"]
 
 _MOST = 4
+"""Most iterations of a job in a period: with more, it is closer to the ratios of jobs, and takes longer to plan."""
 _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
 """Solvers that place jobs on the cyclic horizon, each with the most iterations of a job in a period."""
 _PLACING_SHARE = 0.4

@@ -27,6 +27,7 @@ __all__ = ["PhaseTimer", "UntimedError"]
 _LEAST_SECONDS = 1.0
 """Seconds for a placement or cyclic plan without which a group has no phases, where the limit's grace allows it."""
 _INSTANT = 0.001
+"""Least limit of a part, in seconds: what is left may be less than nothing, which no limit may be."""
 _ANY = 2**62
 """Period with which any cyclic plan is good enough."""
 

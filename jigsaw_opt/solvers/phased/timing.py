@@ -23,9 +23,8 @@ from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["FixedPlacementTiming"]
 
-_FRUITLESS = 2
-"""Rounds of insertion without a period that is shorter by more than this share, after which timing ends."""
-_WORTH = 0.002
+_FRUITLESS, _WORTH = 2, 0.002
+"""Rounds of insertion after which timing ends, each without a period that is shorter by more than this share."""
 _STRETCH = 1.5
 """Factor from one period of insertion to the next; the first is by so much longer than the load of the fullest."""
 _VISITS, _STEPS_AN_OPERATION, _MOST_STEPS = 1_000_000, 20, 4_000

@@ -10,18 +10,19 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import TRIES_PER_JOB, ModuloInsertion
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement, fullest_us
 
 __all__ = ["MixedPolicy", "reinserted", "repaired"]
 
-_TRIES_A_JOB = 4
 _FEW = 10
 """Largest number of jobs that are inserted among the others; with more of them, the others need not stay either."""
 _HALVINGS = 4
+"""Times that the room between a period without a plan and one with a plan is halved: to a sixteenth of it."""
 _FIRST_STRETCH = 1 / 128
+"""Share of the period by which it is stretched, as often as jobs find no room: mostly little is missing."""
 
 
 class MixedPolicy:
@@ -111,7 +112,7 @@ def repaired(
             for index, scheduled in stay.items():
                 insertion.schedule.add(index, _stretched(scheduled, period, stretch, cut))
             left = [index for index in range(len(assignments)) if index not in stay]
-            plan = insertion.insert_all(left, weights, _TRIES_A_JOB * len(left) if stay else _FEW, stop)
+            plan = insertion.insert_all(left, weights, TRIES_PER_JOB * len(left) if stay else _FEW, stop)
             if plan is not None or not unassigned:
                 return plan
         return None

@@ -13,7 +13,9 @@ from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 __all__ = ["FiniteInsertion"]
 
 _MOST_AWAY = 4
+"""Jobs that are removed at once to make room, at most: of more, chance seldom inserts all again."""
 _MOST_NEAR = 12
+"""Jobs that these are drawn from in a step: those on its GPUs first, then those on its links."""
 
 
 class FiniteInsertion:

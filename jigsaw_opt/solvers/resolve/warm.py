@@ -35,8 +35,8 @@ _IMPROVEMENT_SHARE = 0.3
 _ORDERS = 20
 """Orders in which all jobs are inserted anew where the old plan leaves some no room."""
 _ROOM_TRIES = 50
-_PLACES_A_STEP = 10
-_WORK_OF_OPERATION = 1e-6
+"""Tries of ruin and recreate for the jobs of an order that found no room; then another order does better."""
+_PLACES_A_STEP, _WORK_OF_OPERATION = 10, 1e-6
 """Places tried for a job, and deterministic seconds that inserting an operation counts as."""
 
 

@@ -18,6 +18,7 @@ from jigsaw_opt.solvers.allocation.packing.program import MasterSolution, Relaxe
 __all__ = ["Rounding", "marginal", "value_of"]
 
 _WHOLE = 1e-7
+"""A share this little below a whole number counts as it: an engine's floats are so far off."""
 
 
 class Rounding:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Columns", "best_prices"]
 
 _MOST_CUTS = 1000
+"""Cutting planes after which the best prices so far are taken: any prices bound the value, so none are wrong."""
 _TRUST = 0.3
 """Share of the best prices so far in the next ones; it keeps the first steps from swinging between extremes."""
 _PRECISION = 1e-10

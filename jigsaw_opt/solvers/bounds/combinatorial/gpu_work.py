@@ -25,11 +25,11 @@ from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WorkIn
 __all__ = ["GPU_WORK", "gpu_resources"]
 
 _MOST_SUBSETS = 3
-"""Largest number of GPU classes of which every subset is tried."""
+"""Largest number of GPU classes of which every subset is tried: each class more doubles the subsets."""
 _STEPS = 16
-"""Rounds of the search for prices."""
+"""Rounds of the search for prices, each over all classes and jobs."""
 _FINEST = 1000
-"""Integer price of one at the start of the search."""
+"""Integer price of one at the start of the search: prices stay exact, and change by a thousandth at least."""
 
 PriceVector = tuple[int, ...]
 

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_p
 __all__ = ["LINK_TRANSFERS", "link_resources"]
 
 _MOST_CUTS = 32
-"""Largest number of links of a cluster whose single links are tried."""
+"""Largest number of links of a cluster whose single links are tried: each takes a look at all servers and jobs."""
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:

@@ -17,7 +17,8 @@ __all__ = ["critical_set", "least_weighted_completion", "resource_bounds"]
 _UNIT = 2**24
 """Fractions are summed in parts of one over this, rounded down: exact sums would have endless denominators."""
 _SCANS = 48
-"""Number of times that the whole set of jobs is looked through for the best constraint."""
+"""Number of times that all jobs are looked through for the best constraint, so that time stays linear in their number.
+"""
 
 
 def resource_bounds(context: BoundContext, resources: Iterable[Resource], known: int) -> Iterator[Bound]:

@@ -21,14 +21,15 @@ from jigsaw_opt.solvers.bounds.resources import ResourceDemand
 __all__ = ["Chain", "Step", "must_share_gpu", "pair_inequalities"]
 
 _MOST_STATES = 2_500
-"""Chains with more pairs of transfers are not merged."""
+"""Chains with more pairs of transfers are not merged: each pair is a state with its labels, half a millisecond."""
 _MOST_LABELS = 400
 """Largest number of labels of a state. Beyond it neighbours are merged into one label that is no worse than either.
 With 150 labels one bound of seven was worse by 1.5 %."""
 _STATE_WORK = 5e-4
 """Seconds for a state with a usual number of labels."""
 _SHORTEST = 100
-"""Transfers shorter than one over this of an iteration are left out, unless all are that short."""
+"""Transfers shorter than one over this of an iteration are left out, unless all are that short: they add states, and
+hardly anything to the bound."""
 
 Label = tuple[int, ...]
 """Four numbers of each job (see `Chain.proceed`), and when GPU and link are free."""

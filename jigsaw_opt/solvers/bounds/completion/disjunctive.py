@@ -31,7 +31,7 @@ __all__ = ["DISJUNCTIVE_SETS", "DisjunctiveSet", "disjunctive_sets"]
 _MOST_GROUPS = 4
 """Largest number of groups. With more of them, hardly any jobs have to share one."""
 _MOST_NODES = 2_000
-"""Largest number of branches."""
+"""Largest number of branches: the bound of those that are open holds at any time, and each solves a program."""
 
 Groups = tuple[tuple[int, ...], ...]
 

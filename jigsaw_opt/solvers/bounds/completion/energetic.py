@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["ENERGETIC_INTERVALS", "energetic_bounds"]
 
 _ROUNDS = 40
-"""Largest number of times that the program is solved."""
+"""Largest number of times that the program is solved: the bound holds after each of them."""
 _MOMENTS = 64
-"""About the number of moments at which intervals begin and end."""
+"""About the number of moments at which intervals begin and end: there are as many intervals as pairs of them."""
 _NEW_INTERVALS = 8
 """Intervals of a resource that are added in a round: those that lack most capacity."""
 _TOLERANCE = 1e-6

@@ -21,13 +21,14 @@ from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WorkIn
 __all__ = ["LoadCuts", "WorkFragment", "cut_rounds"]
 
 _MOST_FRAGMENTS = 2_000
-"""About the largest number of fragments of a resource; iterations are merged to keep within it."""
+"""About the largest number of fragments of a resource; iterations are merged to keep within it, for each inequality is
+found by a look at all fragments, once for each head."""
 _MOST_HEADS = 64
 """Largest number of heads that sets of fragments may begin with; more of them are thinned out."""
 _SLICES = 12
-"""Parts of equal length that the work of one iteration is cut into."""
+"""Parts of equal length that the work of one iteration is cut into: more are closer to the work, and take time."""
 _ROUNDS = 200
-"""Largest number of times that a program is solved for its cutting planes."""
+"""Largest number of times that a program is solved for its cutting planes: the bound holds after each of them."""
 _ROWS = 50
 """Largest number of inequalities that are added in a round: those that are violated most."""
 _TOLERANCE = 1e-5

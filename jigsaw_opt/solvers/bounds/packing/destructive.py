@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 __all__ = ["DestructiveTest", "destructive", "destructive_bounds"]
 
 _FINENESS = 2**13
-"""The bisection ends once its interval is at most one over this of the bound."""
+"""The bisection ends once its interval is at most one over this of the bound: no gap shows a closer one."""
 _FIRST_STEP = 2**8
 """The second objective tried is higher than the bound by one part in so many, and then by twice as much each time."""
 

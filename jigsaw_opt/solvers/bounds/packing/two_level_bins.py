@@ -49,9 +49,9 @@ _LONGEST = 4.0
 _GAP = 5e-4
 """Relative gap at which the search for the best pattern ends; the bound on its value is still valid."""
 _BITS = 40
-"""Largest number of bits of a time in the model."""
+"""Largest number of bits of a time in the model: the engine counts with 63, and adds up the times of many workers."""
 _FINEST = 2**20
-"""Number of steps to which prices in the model are rounded up."""
+"""Number of steps to which prices in the model are rounded up, so that values of patterns stay far below 2^53."""
 
 
 class TwoLevelPacking:

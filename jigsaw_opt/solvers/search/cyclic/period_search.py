@@ -12,7 +12,7 @@ from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, Cand
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
 from jigsaw_opt.solvers.search.cyclic.hierarchies import Hierarchies
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import TRIES_PER_JOB, ModuloInsertion
 
 __all__ = ["PeriodSearch"]
 
@@ -22,8 +22,6 @@ room is looked for modulo a period: about what compiled code takes for the one a
 _LEAST_STEP, _MOST_STEP = 0.01, 0.5
 """Range of the steps down, as shares of the room between bound and objective. After a least step in vain the first one
 is tried again, for chance may find room where it found none; the largest one halves what is open."""
-_TRIES_PER_JOB = 4
-"""Fruitless tries of ruin and recreate for each job, after which a period is given up."""
 _EXCHANGES_PER_GROUP = 4
 """Fruitless exchanges for each group, after which a period is given up: each group had its turn a few times."""
 
@@ -137,7 +135,7 @@ class PeriodSearch:
     def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> Timetable | None:
         """Insert all jobs modulo a period, the heaviest first; None where some found no room."""
         insertion = ModuloInsertion(self.data, policy, period, self.rng, self._count_insertion)
-        patience = _TRIES_PER_JOB * len(weights)
+        patience = TRIES_PER_JOB * len(weights)
         return insertion.insert_all(range(len(weights)), weights, patience, self.budget.over)
 
     def _count_insertion(self, operations: int) -> None:
