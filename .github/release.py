@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path.cwd()
 VERSION, CITATION, CHANGELOG = (ROOT / name for name in ("jigsaw_opt/__init__.py", "CITATION.cff", "CHANGELOG.md"))
 _VERSION = re.compile(r'(?<=^__version__ = ")[\d.]+(?=")', re.MULTILINE)
+_ASK = "name {} in pyproject.toml (tool.jigsaw_opt)"
 
 
 def git(*arguments: str) -> str:
@@ -34,9 +35,14 @@ def section(heading: str) -> str:
     return found[1].strip() if found else ""
 
 
-def owner() -> str:
-    """Return the owner that pyproject.toml names, ``OWNER`` until somebody does."""
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["jigsaw_opt"]["owner"])
+def publisher() -> dict[str, str]:
+    """Return the owner and the address that pyproject.toml names."""
+    return dict(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["jigsaw_opt"])
+
+
+def unnamed() -> list[str]:
+    """Return what is a placeholder still."""
+    return [name for name, value in publisher().items() if value == "OWNER" or value.endswith("@example.org")]
 
 
 def replace(path: Path, pattern: str, text: str) -> None:
@@ -71,8 +77,8 @@ def cut(version: str) -> None:
     git("commit", "--quiet", "--all", "--message", f"Release {version}")
     git("tag", "--annotate", f"v{version}", "--message", f"Release {version}")
     print(f"made the tag v{version}; to publish: git push --follow-tags")
-    if owner() == "OWNER":
-        print("the workflow will refuse it: name the owner in pyproject.toml (tool.jigsaw_opt)", file=sys.stderr)
+    if unnamed():
+        print(f"the workflow will refuse it: {_ASK.format(' and '.join(unnamed()))}", file=sys.stderr)
 
 
 def ready(tag: str) -> None:
@@ -81,13 +87,13 @@ def ready(tag: str) -> None:
         sys.exit(f"the tag {tag} is not of the version {current()}")
     if not section(current()):
         sys.exit(f"the changelog has no section of {current()}")
-    if owner() == "OWNER":
-        sys.exit("name the owner in pyproject.toml (tool.jigsaw_opt)")
+    if unnamed():
+        sys.exit(_ASK.format(" and ".join(unnamed())))
 
 
 def notes(tag: str) -> None:
     """Print the section of the changelog, with addresses at this tag in place of paths."""
-    files = f"https://github.com/{owner()}/jigsaw_opt/blob/{tag}/"
+    files = f"https://github.com/{publisher()['owner']}/jigsaw_opt/blob/{tag}/"
     print(re.sub(r"(?<=\]\()(?!https?:|#)", files, section(tag.removeprefix("v"))))
 
 

@@ -151,11 +151,21 @@ def test_a_release_names_all_that_is_amiss_and_changes_nothing(project: Path) ->
     assert before == {path: path.read_bytes() for path in before} and not git(project, "tag", "--list")
 
 
-@pytest.mark.parametrize(("tag", "owner", "code"), [("v9.9.9", "someone", 1), ("", "OWNER", 1), ("", "someone", 0)])
+@pytest.mark.parametrize(
+    ("tag", "owner", "contact", "amiss"),
+    [
+        ("v9.9.9", "someone", "someone@example.com", "is not of the version"),
+        ("", "OWNER", "someone@example.com", "name owner in"),
+        ("", "OWNER", "anybody@example.org", "name owner and contact in"),
+        ("", "someone", "someone@example.com", ""),
+    ],
+)
 def test_only_a_tag_of_the_version_with_a_named_owner_is_published(
-    project: Path, tag: str, owner: str, code: int
+    project: Path, tag: str, owner: str, contact: str, amiss: str
 ) -> None:
     settings = project / "pyproject.toml"
-    settings.write_text(re.sub('^owner = ".*"$', f'owner = "{owner}"', settings.read_text(), flags=re.MULTILINE))
+    text = re.sub('^owner = ".*"$', f'owner = "{owner}"', settings.read_text(), flags=re.MULTILINE)
+    settings.write_text(re.sub('^contact = ".*"$', f'contact = "{contact}"', text, flags=re.MULTILINE))
     version = re.findall('^__version__ = "(.+)"$', (project / "jigsaw_opt" / "__init__.py").read_text(), re.MULTILINE)
-    assert release(project, "ready", tag or f"v{version[0]}")[0] == code
+    code, _, problems = release(project, "ready", tag or f"v{version[0]}")
+    assert code == bool(amiss) and amiss in problems
