@@ -177,10 +177,11 @@ def _params(path: Path | None) -> SearchParams | None:
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        params = load_params(path)
-    for warning in told:
-        note(f"warning: {warning.message}")
-    return params
+        try:
+            return load_params(path)
+        finally:
+            for warning in told:
+                note(f"warning: {warning.message}")
 
 
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:

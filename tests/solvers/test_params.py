@@ -67,6 +67,8 @@ def test_parameters_that_there_are_make_no_warning() -> None:
 
 def test_the_command_line_tells_of_a_former_parameter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "params.toml"
-    path.write_text("driver.fading = 0.5\n", "utf-8")
-    assert main(["solve", "tiny/000", "--solver", "search", "--params", str(path), "--work-limit", "0.01"]) == 0
-    assert "warning: $.driver.fading is no longer tunable" in capsys.readouterr().err
+    for text, code in (("driver.fading = 0.5\n", 0), ("driver.fading = 0.5\ndriver.hurry = 1\n", 3)):
+        path.write_text(text, "utf-8")
+        command = ["solve", "tiny/000", "--solver", "search", "--params", str(path), "--work-limit", "0.01"]
+        assert main(command) == code
+        assert "warning: $.driver.fading is no longer tunable" in capsys.readouterr().err
