@@ -415,8 +415,7 @@ class Routes:
         neighbours = zip(servers, servers[1:] + servers[:1], strict=True)
         for first, second in neighbours if len(servers) > 1 else ():
             route = self.between(first, second)
-            if route is None:
-                return None
+            assert route is not None, "all of them are joined"
             links.update(route)
         return tuple(sorted(links))
 

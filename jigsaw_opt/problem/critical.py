@@ -398,8 +398,6 @@ def least_work_us(job: OperationGraph, cost: Sequence[int]) -> int:
 def _envelope(cost: Sequence[int], count: int, total: int) -> int:
     """Return the least cost, rounded up, of `count` fractional levels that add up to `total`."""
     # On the convex hull, the best mixture of levels lies between two neighbouring corners.
-    corners = lower_hull(enumerate(cost, 1))
-    for (low, cheap), (high, dear) in pairwise(corners):
-        if total <= count * high:
-            return count * cheap + ceil_div((dear - cheap) * (total - count * low), high - low)
-    return count * cost[-1]
+    sides = pairwise(lower_hull(enumerate(cost, 1)))
+    (low, cheap), (high, dear) = next(side for side in sides if total <= count * side[1][0])
+    return count * cheap + ceil_div((dear - cheap) * (total - count * low), high - low)

@@ -244,7 +244,7 @@ def compile_instance(instance: Instance) -> Operations:
         A depth rule of one's own gives limits that no levels keep.
     """
     own = tuple(job for job in instance.jobs if isinstance(job, Job))
-    workers = sum(job.workers for job in own) + sum(len(job.shape.slots) for job in instance.shaped)
+    workers = instance.workers
     if workers > MOST_OPERATIONS:
         raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_OPERATIONS:,} at most")
     cutters = {name: _ModelCompiler(model) for name, model in instance.models.items()}

@@ -1,0 +1,232 @@
+"""What rarely happens: nothing joins the servers of a job, links are gone, plug-ins are none, jobs move."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.problem import (
+    Block,
+    Cluster,
+    Edge,
+    Instance,
+    Iteration,
+    Job,
+    JobPlan,
+    Link,
+    Model,
+    Phase,
+    PhaseGroup,
+    Plan,
+    Segment,
+    Server,
+    ShapedBlock,
+    ShapedJob,
+    ShapedTransfer,
+    Slot,
+    compile_instance,
+    depth,
+)
+from jigsaw_opt.problem.activities import ActivityNetwork
+from jigsaw_opt.problem.clock import Clock, halting, limited
+from jigsaw_opt.problem.cluster import Channel, Routes
+from jigsaw_opt.problem.data_table import DataTable
+from jigsaw_opt.problem.depth import chosen_depth, depth_class, staircase
+from jigsaw_opt.problem.layers import MeasuredLayer
+from jigsaw_opt.problem.power import PowerCap
+from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.rules.schemas import depth_schema
+from jigsaw_opt.problem.shape import Shape
+from jigsaw_opt.problem.timetable import JobDecision, assemble, lateness_us, objective_of
+from jigsaw_opt.problem.workload import TraceJob, job_problems
+from tests.refusals import misuse, refuses
+
+SERVERS = tuple(Server(f"s{k}", "v", 2, 1000, 10**6) for k in range(3))
+MODEL = Model((Segment("one", {"v": 3}, {"v": 5}, 10, 1),))
+SHAPE = Shape(
+    (Slot("a"), Slot("b"), Slot("c")),
+    tuple(ShapedBlock(name, (slot,), {"v": 4}) for name, slot in zip("FGH", "abc", strict=True)),
+    (ShapedTransfer("t", 100, source="a", target="b"), ShapedTransfer("r", 100, among=("a", "b", "c"))),
+    (Edge("F", "t"), Edge("t", "G")),
+)
+
+
+def cluster(*ends: tuple[str, str], **more: Any) -> Cluster:
+    """Return three servers and links between some."""
+    links = tuple(Link(f"l{k}", pair, 10**6, 1) for k, pair in enumerate(ends))
+    return Cluster(SERVERS, (), links, **more)
+
+
+def instance(cluster: Cluster, *jobs: Job | ShapedJob, **more: Any) -> Instance:
+    return Instance("i", cluster, {"m": MODEL}, jobs, **more)
+
+
+def test_a_job_on_servers_that_nothing_joins_has_no_network_and_no_plan() -> None:
+    pipe = ShapedJob("pipe", SHAPE, 1)
+    operations = compile_instance(instance(cluster(("s0", "s1")), Job("a", "m", 2, 1), pipe))
+    graph, shaped = operations.jobs[0], operations.shaped[0]
+    apart = ((0, 0), (2, 0))
+    with pytest.raises(ValueError, match="no path joins all servers of job a"):
+        ActivityNetwork(operations.routes).add_data_parallel(graph, apart, [[1, 1]])
+    for gpus in ((*apart, (0, 1)), ((0, 0), (1, 0), (2, 0))):
+        with pytest.raises(ValueError, match="no path joins all servers of job pipe"):
+            ActivityNetwork(operations.routes).add_shaped(shaped, gpus)
+    decision = JobDecision(apart, ((1, 1),), ((0, 0),), ((0,),))
+    with pytest.raises(ValueError, match="no path joins all servers of job a"):
+        assemble(operations, [decision])
+
+
+def test_transfers_of_a_shape_take_what_their_links_let_through() -> None:
+    operations = compile_instance(instance(cluster(("s0", "s1"), ("s1", "s2")), ShapedJob("pipe", SHAPE, 1)))
+    network = ActivityNetwork(operations.routes)
+    network.add_shaped(operations.shaped[0], ((0, 0), (2, 0), (1, 0)))
+    sent, shared = network.activities[3:]
+    # 100 bytes at one a microsecond over two links; among three, each sends 4/3 of them.
+    assert (sent.duration_us, sent.links) == (100 + 1, (0, 1))
+    assert (shared.duration_us, shared.links) == (-(-400 // 3) + 2 * (3 - 1), (0, 1))
+
+
+def test_objectives_need_a_period_where_plans_are_cyclic() -> None:
+    cyclic = compile_instance(
+        instance(cluster(), Job("a", "m", 1, 1, pace_us=90), horizon="cyclic", objective="period")
+    )
+    with pytest.raises(ValueError, match="period"):
+        objective_of(cyclic, ())
+    assert objective_of(cyclic, (), 70) == 70
+    assert (lateness_us(cyclic, (), 70), lateness_us(cyclic, (), 95)) == (0, 5)
+    finite = compile_instance(instance(cluster(), Job("a", "m", 1, 1, deadline_us=50), Job("b", "m", 1, 1)))
+    assert lateness_us(finite, (53, 999)) == 3
+    assert lateness_us(finite, (49, 999)) == 0
+
+
+def test_an_instance_counts_workers_slots_and_blocks() -> None:
+    both = instance(cluster(("s0", "s1"), ("s1", "s2")), Job("a", "m", 2, 3), ShapedJob("pipe", SHAPE, 4))
+    assert (both.workers, both.blocks) == (2 + 3, 2 * 3 + 3 * 4)
+    parts = compile_instance(both).kinds
+    assert [(len(part.jobs), len(part.shaped)) for part in parts] == [(1, 0), (0, 1)]
+    alone = compile_instance(instance(cluster(), Job("a", "m", 2, 3)))
+    assert alone.kinds == (alone,)
+
+
+def test_policies_name_no_link_that_is_gone() -> None:
+    policies = {"p": RoutePolicy(avoid_links=("l0", "l2")), "q": RoutePolicy(max_links=2)}
+    whole = cluster(("s0", "s1"), ("s1", "s2"), ("s0", "s2"), route_policies=policies)
+    left = whole.without(links=["l0"])
+    assert [it.name for it in left.links] == ["l1", "l2"]
+    assert left.route_policies == {"p": RoutePolicy(avoid_links=("l2",)), "q": RoutePolicy(max_links=2)}
+    assert [it.name for it in whole.without(servers=["s1"]).links] == ["l2"]
+
+
+def test_a_policy_can_keep_servers_of_one_part_apart() -> None:
+    chain = cluster(("s0", "s1"), ("s1", "s2"), route_policies={"near": RoutePolicy(max_links=1)})
+    routes = Routes(chain)
+    assert list(routes.apart(range(3))) == []
+    near = routes.under("near")
+    assert list(near.apart(range(3))) == [(0, 2)]
+    assert near.channel(Counter([0, 1, 2])) is None
+    assert near.channel(Counter([0, 1])) == Channel((0,), 10**6, 1)
+
+
+def test_power_caps_are_refused_by_whoever_keeps_none() -> None:
+    capped = instance(cluster(power_caps=(PowerCap("roof", ("s0",), 300),)), Job("a", "m", 1, 1))
+    with misuse("unsupported power_caps"):
+        capped.require_no_power_caps("nobody here keeps them")
+    instance(cluster(), Job("a", "m", 1, 1)).require_no_power_caps("nobody here keeps them")
+
+
+@pytest.mark.parametrize(
+    ("cuts", "found"),
+    [
+        (["x"], ["wrong-count Model.executor.cuts"]),
+        (["x", "x"], ["duplicate-name Model.executor.cuts[1]"]),
+    ],
+)
+def test_a_training_is_divided_once_between_each_two_levels(cuts: list[str], found: list[str]) -> None:
+    segments = tuple(replace(MODEL.segments[0], name=name) for name in "abc")
+    with refuses(*found):
+        Model(segments, executor={"train": "code:net", "arguments": {}, "cuts": cuts})
+
+
+def test_the_balance_of_a_rotation_is_what_turning_steps_leave() -> None:
+    for workers, deepest, iterations in ((3, 4, 5), (4, 2, 7), (2, 5, 4)):
+        steps = staircase(deepest, workers)
+        totals = [sum(steps[(worker + turn) % workers] for turn in range(iterations)) for worker in range(workers)]
+        rule = chosen_depth("rotation", workers, deepest, iterations)
+        assert rule == depth.FreeDepth(balance=max(totals) - min(totals))
+    assert [chosen_depth(name, 2, 2, 1).rule for name in ("full", "staircase", "free")] == ["full", "staircase", "free"]
+
+
+def test_an_entry_point_that_is_no_depth_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depth, "load", lambda *_: dict)
+    with misuse("mismatch depth"):
+        depth_class("odd")
+    with misuse("unknown-name rule"):
+        depth_schema("staircase")
+
+
+def test_nothing_halts_without_a_clock() -> None:
+    flag = [0]
+    with halting(flag):
+        assert flag == [0]
+    with limited(Clock(0.0, threading.Event())), halting(flag):
+        while not flag[0]:
+            pass
+    assert flag == [1]
+
+
+def phase(start: int, period: int | None, repeats: int | None, gpu: str) -> Phase:
+    block = Block(1, 0, 8)
+    return Phase(start, period, repeats, (JobPlan("a", (gpu,), (Iteration((block,), ()),)),))
+
+
+def test_jobs_that_move_are_named() -> None:
+    def plan(*phases: Phase) -> Plan:
+        return Plan("i", "", "feasible", 20, 0, (PhaseGroup(phases),))
+
+    stays = plan(phase(0, 10, 1, "s0/0"), phase(10, 10, 1, "s0/0"))
+    moves = plan(phase(0, 10, 1, "s0/0"), phase(10, 10, 1, "s0/1"))
+    assert (stays.moved, moves.moved) == ((), ("a",))
+    stays.require_no_moves("nothing moves here")
+    with refuses("unsupported $.groups"):
+        moves.require_no_moves("nothing moves here")
+    with misuse("missing-field"):
+        plan(phase(0, 10, 1, "s0/0"), phase(10, 10, None, "s0/0"))
+
+
+def test_a_phase_alone_is_a_cyclic_plan() -> None:
+    whole = instance(cluster(), Job("a", "m", 1, 2))
+    counted = Plan("i", "", "feasible", 20, 0, (PhaseGroup((phase(0, 10, 2, "s0/0"),)),))
+    part, alone = counted.alone(whole, counted.groups[0].phases[0])
+    assert (part.horizon, part.objective, part.jobs[0].iterations) == ("cyclic", "period", 1)
+    assert (alone.period_us, alone.objective, alone.is_phased) == (10, 10, False)
+    assert alone.alone(part, alone.groups[0].phases[0]) == (part, alone)
+
+
+def test_what_is_wrong_with_a_job_of_a_trace() -> None:
+    good = TraceJob("a", 0, "m", 2, 5, gpu_types=["v", "w"])  # type: ignore[arg-type]
+    assert good.gpu_types == ("v", "w") and not list(job_problems(good))
+    wrong = replace(good, name="", user=7, foreground=1, min_gpus=3, after=("a|b",), gpu_types=())  # type: ignore[arg-type]
+    assert [f"{it.code} {it.path}" for it in job_problems(wrong)] == [
+        "out-of-range name",
+        "wrong-type user",
+        "empty gpu_types",
+        "wrong-type after",
+        "wrong-type foreground",
+        "contradiction gpus",
+    ]
+
+
+def test_a_table_is_equal_to_tables_alone() -> None:
+    table = DataTable(("a",), [(1,)])
+    assert table == DataTable(("a",), [(1,)]) and table != DataTable(("b",), [(1,)])
+    assert table != [(1,)]
+
+
+def test_the_gradient_of_the_input_takes_what_that_of_the_weights_leaves() -> None:
+    layer = MeasuredLayer("conv", 3, 8, 10, 10, weight_us=5)
+    assert layer.input_us == 3
+    assert replace(layer, weight_us=None).input_us is None
