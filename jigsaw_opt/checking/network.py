@@ -75,8 +75,7 @@ class RouteFinder:
         for one, next_one in zip(ring, ring[1:] + ring[:1]):
             # A route is the one that is found from the server that stands first in the cluster.
             route = self._route(min(one, next_one), max(one, next_one))
-            if route is None:
-                return None
+            assert route is not None, "any two of them are joined"
             links.update(route)
         used = [self._cluster.links[number] for number in links]
         # A fabric is used where two or more workers are on the server.

@@ -76,7 +76,7 @@ def _drawing(job: CheckedJob | CheckedShapedJob) -> Iterator[tuple[Sequence[int]
     """Yield by block of an iteration the workers or slots that run it, by number, and its watts by GPU type."""
     if isinstance(job, CheckedJob):
         yield from (((worker,), job.terms.power_w) for worker in range(job.job.workers))
-        return
-    number = {slot.name: k for k, slot in enumerate(job.shape.slots)}
-    for block in job.shape.blocks:
-        yield [number[slot] for slot in block.slots], block.power_w or {}
+    else:
+        number = {slot.name: k for k, slot in enumerate(job.shape.slots)}
+        for block in job.shape.blocks:
+            yield [number[slot] for slot in block.slots], block.power_w or {}

@@ -268,3 +268,11 @@ def test_a_damaged_plan_is_reported_and_nothing_is_raised() -> None:
         assert rules(damaged) & {"document", "groups"}
     cyclic = Instance("c", CLUSTER, INSTANCE.models, (Job("lone", "one", 1, 1),), "cyclic", "period")
     assert "document" in rules(plan, cyclic)
+
+
+def test_no_phase_starts_before_the_plan() -> None:
+    plan = decoded(document())
+    first, *others = plan.groups
+    early = replace(first.phases[0], start_us=-10)
+    begun = replace(plan, groups=(replace(first, phases=(early, *first.phases[1:])), *others))
+    assert ("phases", "$.groups[0].phases[0].start_us") in {(it.rule, it.path) for it in check(INSTANCE, begun)}

@@ -24,6 +24,8 @@ from jigsaw_opt.problem import (
     Plan,
     Segment,
     Server,
+    ShapedIteration,
+    ShapedJobPlan,
     StaircaseDepth,
     Transfer,
 )
@@ -298,3 +300,14 @@ def test_a_broken_promise_says_by_how_much() -> None:
     slow = check(instance, replace(plan.with_period(42), objective=42))
     assert [(v.path, v.read) for v in slow] == [("$.jobs[1]", "docs/specification.md#pace")]
     assert "4 us slower than 38 us each" in slow[0].message
+
+
+def test_a_plan_without_any_operation_may_say_nothing_of_its_kind(pair: Instance, pair_plan: Plan) -> None:
+    empty = tuple(
+        ShapedJobPlan(job.name, job.gpus, tuple(ShapedIteration((), ()) for _ in job.iterations))
+        for job in pair_plan.jobs
+    )
+    found = check(pair, pair_plan.with_jobs(empty))
+    assert {(it.rule, it.path) for it in found} >= {
+        ("document", f"$.jobs[{k}].iterations[0].blocks") for k in range(len(empty))
+    }

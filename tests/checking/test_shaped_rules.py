@@ -32,6 +32,15 @@ def judged(
     return list(check(instance, decode_plan(json.dumps(plan))))
 
 
+def test_the_barrier_passes_over_an_iteration_that_lacks_operations() -> None:
+    for barrier in ("job", "slot"):
+        found = judged(
+            lambda plan: plan["jobs"][0]["iterations"][1]["blocks"].pop(),
+            lambda tree, barrier=barrier: tree["jobs"][0]["shape"].update(barrier=barrier),
+        )
+        assert [(it.rule, it.path) for it in found if it.rule != "objective"] == [("document", f"{SECOND}.blocks")]
+
+
 def run(plan: Json, iteration: int, kind: str, number: int, **times: int) -> None:
     plan["jobs"][0]["iterations"][iteration][kind][number].update(times)
 
