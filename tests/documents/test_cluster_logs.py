@@ -124,6 +124,30 @@ def test_what_slurm_states_of_a_job() -> None:
     ]
 
 
+def test_jobs_of_slurm_without_a_gpu_are_counted_whatever_they_do() -> None:
+    head = "JobID|State|Submit|Start|End|AllocTRES\n"
+    lines = (
+        f"1|COMPLETED|{START}|{START}|2026-01-31T09:00:00|gres/gpu=1\n",
+        f"2|COMPLETED|{START}|{START}|2026-01-31T09:00:00|\n",
+        f"3|PENDING|{START}|Unknown|Unknown|\n",
+    )
+    workload = read_trace("slurm", head + "".join(lines), "t")
+    assert [job.name for job in workload.jobs] == ["1"] and workload.unfinished == ()
+    assert workload.left_out == {"without a GPU": 1, "still pending": 1}
+
+
+def test_types_and_dependencies_of_command_lines() -> None:
+    head = "JobID|Submit|Start|End|AllocTRES|ReqTRES|SubmitLine\n"
+    times, one = f"{START}|{START}|2026-01-31T09:00:00", "gres/gpu=1"
+    lines = (
+        f"1|{times}|gres/gpu:v100=1,{one}|{one}|sbatch --gpus=V100:1 a.sh\n",
+        f"2|{times}|gres/gpu:a100=1,{one}|{one}|sbatch --gpus-per-node a100:1 -d afterok:1?afterany:3 a.sh\n",
+    )
+    workload = read_trace("slurm", head + "".join(lines), "t")
+    assert [(job.gpu_types, job.after) for job in workload.jobs] == [(("v100",), None), (("a100",), ("1", "3"))]
+    assert workload.remarks == {"dependencies of which any one is enough, of which all are waited for here": 1}
+
+
 def test_tasks_of_an_array_that_wait_count_each() -> None:
     head = "JobID|State|Submit|Start|End|AllocTRES|ReqTRES\n"
     ran = f"1|COMPLETED|{START}|{START}|2026-01-31T09:00:00|gres/gpu=1|gres/gpu=1\n"
