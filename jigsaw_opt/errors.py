@@ -178,6 +178,14 @@ class UsageError(JigsawError):
     def __str__(self) -> str:
         return "\n  ".join(self.args)
 
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> UsageError:
+        """Return an error that tells the messages of problems alone, for they name the arguments as the caller does."""
+        found = tuple(problems)
+        error = cls(*(problem.message for problem in found))
+        error.problems = found
+        return error
+
     def problems_of(self, where: str) -> list[Problem]:
         """Return its problems as those of an input or an option; their messages name the arguments."""
         return [Problem(where, told, code=it.code) for told, it in zip(self.args, self.problems, strict=True)]

@@ -57,12 +57,15 @@ class Gate:
         from jigsaw_opt.sweeps.record import read_rows
 
         self._measures = list(COMPARED) if measures is None else [name.strip() for name in measures.split(",")]
-        wrong = [] if 0 < level < 1 else [f"--level is between 0 and 1, not {level}"]
-        wrong += [
-            f"no measure {name!r}; there are {', '.join(COMPARED)}" for name in self._measures if name not in COMPARED
-        ]
+        wrong = []
+        if not 0 < level < 1:
+            wrong.append(Problem("--level", f"--level is between 0 and 1, not {level}", code="out-of-range"))
+        for name in self._measures:
+            if name not in COMPARED:
+                told = f"no measure {name!r}; there are {', '.join(COMPARED)}"
+                wrong.append(Problem("--measures", told, code="unknown-value"))
         if wrong:
-            raise UsageError(*wrong)
+            raise UsageError.of(wrong)
         self.folder, self.level = folder, level
         self.judged: Against | None = None
         self._old = read_rows(folder / ROWS, is_row)

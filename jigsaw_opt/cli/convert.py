@@ -178,32 +178,46 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_options(arguments: argparse.Namespace) -> None:
     """Refuse options that the format does not have, and formats without an option that they need."""
-    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.errors import Problem, UsageError
 
     owned = (
         *((option, "kineto") for option in ("layers", "parameters", "activations")),
         *((option, "huggingface") for option in _ESTIMATE),
     )
-    wrong = [
-        f"--{option.replace('_', '-')} is of {of}, not of {arguments.format}"
-        for option, of in owned
-        if getattr(arguments, option) and arguments.format != of
-    ]
+    wrong = []
+    for name, of in owned:
+        if getattr(arguments, name) and arguments.format != of:
+            option = f"--{name.replace('_', '-')}"
+            wrong.append(Problem(option, f"{option} is of {of}, not of {arguments.format}", code="not-together"))
     if arguments.format == "deeppool" and arguments.batch is None:
-        wrong.append("a deeppool profile holds several batch sizes; choose one with --batch")
+        wrong.append(
+            Problem(
+                "--batch",
+                "a deeppool profile holds several batch sizes; choose one with --batch",
+                code="missing-option",
+            )
+        )
     if arguments.format == "huggingface" and (arguments.batch is None or arguments.batch < 1):
-        wrong.append("a configuration has no batch size; give one of at least 1 with --batch")
+        wrong.append(
+            Problem(
+                "--batch",
+                "a configuration has no batch size; give one of at least 1 with --batch",
+                code="missing-option",
+            )
+        )
     for option, chosen in (("--only-model", arguments.only_model), ("--to layers", arguments.to == "layers")):
         if chosen and len(arguments.profiles) > 1:
-            wrong.append(f"{option} takes one profile")
+            wrong.append(Problem(option, f"{option} takes one profile", code="wrong-count"))
     if arguments.to == "layers" and arguments.only_model:
-        wrong.append("--to layers writes no model; leave out --only-model")
+        wrong.append(
+            Problem("--only-model", "--to layers writes no model; leave out --only-model", code="not-together")
+        )
     if arguments.to == "layers" and arguments.segments is not None:
-        wrong.append("--to layers writes every layer; leave out --segments")
+        wrong.append(Problem("--segments", "--to layers writes every layer; leave out --segments", code="not-together"))
     if arguments.to != "layers" and arguments.state_factor is not None:
-        wrong.append("--state-factor is of --to layers")
+        wrong.append(Problem("--state-factor", "--state-factor is of --to layers", code="missing-option"))
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError.of(wrong)
 
 
 def _models(arguments: argparse.Namespace) -> dict[str, Model]:

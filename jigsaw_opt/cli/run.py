@@ -271,5 +271,5 @@ def _settings(arguments: argparse.Namespace) -> ReplaySettings:
     )
     problems = tuple(settings.problems())
     if problems:
-        raise UsageError(*problems)
+        raise UsageError.of(problems)
     return settings

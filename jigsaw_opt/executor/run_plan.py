@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import CheckFailedError, UsageError, argument, require_a
+from jigsaw_opt.errors import CheckFailedError, Problem, UsageError, argument, require_a
 from jigsaw_opt.executor import require_torch
 from jigsaw_opt.executor.catalogue import stages_entry
 from jigsaw_opt.executor.replay.baseline import foreground_of
@@ -57,7 +57,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     require_a(ReplayRequest, request)
     problems = tuple(request.problems())
     if problems:
-        raise UsageError(*problems)
+        raise UsageError.of(problems)
     violations = check(request.instance, request.plan)
     if violations:
         raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
@@ -94,14 +94,34 @@ def _require_of_stages(request: ReplayRequest) -> None:
     """Refuse what is not for a job in stages, or not for an asynchronous one."""
     wrong = []
     if request.baseline in ("fifo", "gang"):
-        wrong.append(f"a baseline of {request.baseline} is for data-parallel jobs")
+        wrong.append(
+            Problem("baseline", f"a baseline of {request.baseline} is for data-parallel jobs", code="unsupported")
+        )
     if flow_schedule(request.instance) is not None:
         if request.minutes is not None:
-            wrong.append("an asynchronous pipeline is carried out for a number of minibatches, not for some minutes")
+            wrong.append(
+                Problem(
+                    "minutes",
+                    "an asynchronous pipeline is carried out for a number of minibatches, not for some minutes",
+                    code="unsupported",
+                )
+            )
         if request.checkpoint is not None:
-            wrong.append("minibatches of an asynchronous pipeline are always under way, so it has no checkpoints")
+            wrong.append(
+                Problem(
+                    "checkpoint",
+                    "minibatches of an asynchronous pipeline are always under way, so it has no checkpoints",
+                    code="unsupported",
+                )
+            )
     if request.device == "cuda" and request.backend != "nccl":
         backend = argument("backend", "nccl")
-        wrong.append(f"stages on CUDA send what they have by NCCL, with a device for each process: {backend}")
+        wrong.append(
+            Problem(
+                "backend",
+                f"stages on CUDA send what they have by NCCL, with a device for each process: {backend}",
+                code="unsupported",
+            )
+        )
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError.of(wrong)

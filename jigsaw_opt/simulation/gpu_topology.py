@@ -92,7 +92,7 @@ def _options(text: str) -> _Unstated:
             wrong.append(f"{word!r} is none of machines=N, type=NAME, memory=GB, {_RATES}=GB/s")
         chosen = changed or chosen
     if wrong:
-        raise UsageError(*wrong, code="mismatch")
+        raise UsageError(*wrong, code="unknown-option", path="cluster")
     return chosen
 
 

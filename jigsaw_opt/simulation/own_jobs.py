@@ -148,18 +148,28 @@ def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool 
     for word in words:
         found = _DEADLINE.fullmatch(word.strip())
         if found is None:
-            wrong.append(f"a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, 3d, 90s or 600ms; not {word!r}")
+            wrong.append(
+                Problem(
+                    "deadline",
+                    f"a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, 3d, 90s or 600ms; not {word!r}",
+                    code="malformed",
+                )
+            )
         elif found["name"] in of_one or (found["name"] is None and of_all is not None):
             of_whom = "all jobs have" if found["name"] is None else f"job {found['name']!r} has"
-            wrong.append(f"{of_whom} a deadline before {word!r}; one is taken")
+            wrong.append(
+                Problem("deadline", f"{of_whom} a deadline before {word!r}; one is taken", code="duplicate-name")
+            )
         elif found["name"] is None:
             of_all = _us(found)
         elif found["name"] in names:
             of_one[found["name"]] = _us(found)
         elif complete:
-            wrong.append(f"no job {found['name']!r}; {nearest(found['name'], names)}")
+            wrong.append(
+                Problem("deadline", f"no job {found['name']!r}; {nearest(found['name'], names)}", code="unknown-name")
+            )
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError.of(wrong)
     return [replace(job, deadline_us=of_one.get(job.name, of_all)) for job in jobs]
 
 
@@ -182,9 +192,13 @@ def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
     UsageError
         Jobs have neither iterations nor a duration; the error lists them all.
     """
-    wrong = [f"job {job.name!r} has no number of iterations" for job in workload.jobs if job.iterations is None]
+    wrong = [
+        Problem(f"job {job.name}", f"job {job.name!r} has no number of iterations", code="missing-field")
+        for job in workload.jobs
+        if job.iterations is None
+    ]
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError.of(wrong)
     return tuple(_of_trace(job, model) for job in workload.jobs)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jigsaw_opt.documents.readers.outages import read_outages
 from jigsaw_opt.documents.reading import read_file
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.simulation.outages import CHECKPOINT_US, Failures, ListedEvents, OutageEvent, RandomEvents
 from jigsaw_opt.text import nearest, readable
@@ -60,22 +60,34 @@ def are_times(text: str) -> bool:
 def _times(text: str, required: Sequence[str] = ()) -> dict[str, int]:
     """Return times in microseconds by word."""
     times: dict[str, int] = {}
-    problems: list[str] = []
+    problems: list[Problem] = []
     for word in text.split(","):
         name, _, value = word.partition("=")
         if name not in _UNITS:
-            problems.append(f"no word {name!r} in the failures; {nearest(name, _UNITS)}")
+            problems.append(
+                Problem("failures", f"no word {name!r} in the failures; {nearest(name, _UNITS)}", code="unknown-option")
+            )
         elif name in times:
-            problems.append(f"{name!r} is there twice in the failures")
+            problems.append(Problem("failures", f"{name!r} is there twice in the failures", code="duplicate-name"))
         else:
             times[name] = 0
             try:
                 times[name] = _microseconds(value, _UNITS[name])
             except ValueError:
-                problems.append(f"{name!r} of the failures is a time above 0 and at most 285 years, not {value!r}")
-    problems += [f"the failures need {name}=HOURS" for name in required if name not in times]
+                problems.append(
+                    Problem(
+                        "failures",
+                        f"{name!r} of the failures is a time above 0 and at most 285 years, not {value!r}",
+                        code="out-of-range",
+                    )
+                )
+    problems += [
+        Problem("failures", f"the failures need {name}=HOURS", code="missing-option")
+        for name in required
+        if name not in times
+    ]
     if problems:
-        raise UsageError(*problems)
+        raise UsageError.of(problems)
     return times
 
 

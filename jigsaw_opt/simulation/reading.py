@@ -163,15 +163,17 @@ def changed(setting: Setting, **parts: Any) -> Setting:
 def _require_kinds(parts: Mapping[str, object]) -> None:
     """Refuse parts that there are not, and those of another type, such as a path for a workload."""
     wrong = [
-        f"no part {name!r} of a simulation; {nearest(name, sorted(_KINDS))}" for name in parts if name not in _KINDS
+        Problem(name, f"no part {name!r} of a simulation; {nearest(name, sorted(_KINDS))}", code="unknown-option")
+        for name in parts
+        if name not in _KINDS
     ]
     wrong += [
-        f"{name} is {told_kinds}, not {kind_of(parts[name])}"
+        Problem(name, f"{name} is {told_kinds}, not {kind_of(parts[name])}", code="wrong-type")
         for name, (kinds, told_kinds) in _KINDS.items()
         if not isinstance(parts[name], kinds)
     ]
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError.of(wrong)
 
 
 def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:

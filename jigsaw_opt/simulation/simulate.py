@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from numbers import Integral
 
-from jigsaw_opt.errors import UsageError, kind_of
+from jigsaw_opt.errors import Problem, UsageError, kind_of
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.contention import LinkSharing
 from jigsaw_opt.problem.data_table import DataTable
@@ -159,11 +159,13 @@ def _require_end(until_us: int | None, cancel: threading.Event | None) -> None:
     """Refuse what cannot end a simulation."""
     wrong = []
     if until_us is not None and not (isinstance(until_us, Integral) and until_us >= 0):
-        wrong.append(f"until_us is a whole number of at least 0, not {until_us!r}")
+        wrong.append(
+            Problem("until_us", f"until_us is a whole number of at least 0, not {until_us!r}", code="out-of-range")
+        )
     if cancel is not None and not hasattr(cancel, "is_set"):
-        wrong.append(f"cancel is a threading.Event, not {kind_of(cancel)}")
+        wrong.append(Problem("cancel", f"cancel is a threading.Event, not {kind_of(cancel)}", code="wrong-type"))
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError.of(wrong)
 
 
 def result_of(simulation: Simulation) -> SimulationResult:

@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from jigsaw_opt.errors import UsageError, argument, kind_of
+from jigsaw_opt.errors import Problem, UsageError, argument, kind_of
 from jigsaw_opt.solvers.engines.parameters import Parameter
 from jigsaw_opt.text import suggestion
 
@@ -142,30 +142,32 @@ class Options:
     def __post_init__(self) -> None:
         self._require_kinds()
         wrong = [
-            f"{argument(name)} is at least 0, not {value}"
+            Problem(name, f"{argument(name)} is at least 0, not {value}", code="out-of-range")
             for name in ("time_limit", "gap", "no_improvement", "work_limit")
             if (value := getattr(self, name)) is not None and not value >= 0
         ]
         if not 1 <= self.threads <= MOST_THREADS:
-            wrong.append(f"{argument('threads')} lies between 1 and {MOST_THREADS}, not {self.threads}")
+            told = f"{argument('threads')} lies between 1 and {MOST_THREADS}, not {self.threads}"
+            wrong.append(Problem("threads", told, code="out-of-range"))
         if not 0 <= self.seed < 2**31:
-            wrong.append(f"{argument('seed')} lies between 0 and 2^31 - 1, not {self.seed}")
+            told = f"{argument('seed')} lies between 0 and 2^31 - 1, not {self.seed}"
+            wrong.append(Problem("seed", told, code="out-of-range"))
         if wrong:
-            raise UsageError(*wrong)
+            raise UsageError.of(wrong)
 
     def _require_kinds(self) -> None:
         wrong = [
-            f"{argument(name)} is a {'whole ' if kind is Integral else ''}number, not {value!r}"
+            (name, f"is a {'whole ' if kind is Integral else ''}number, not {value!r}")
             for name, kind in _NUMBERS.items()
             if not isinstance(value := getattr(self, name), kind) and not (kind is Real and value is None)
         ]
         wrong += [
-            f"{argument(name)} is {wanted}, not {kind_of(getattr(self, name))}"
+            (name, f"is {wanted}, not {kind_of(getattr(self, name))}")
             for name, (wanted, fits) in _KINDS.items()
             if not fits(getattr(self, name))
         ]
         if wrong:
-            raise UsageError(*wrong)
+            raise UsageError.of(Problem(name, f"{argument(name)} {told}", code="wrong-type") for name, told in wrong)
 
     @property
     def workers(self) -> int:
@@ -263,15 +265,19 @@ def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
     """
     base, known = required_options(options), [it.name for it in fields(Options)]
     hints = ((name, suggestion(name, known)) for name in given if name not in known)
-    wrong = [f"there is no option {name!r}" + (f"; {hint}" if hint else "") for name, hint in hints]
+    wrong = [
+        Problem(name, f"there is no option {name!r}" + (f"; {hint}" if hint else ""), code="unknown-option")
+        for name, hint in hints
+    ]
     twice = (name for name in given if name in base.given or (name == "cancel" and options is not None))
-    wrong += (f"{name} is given twice: in the options and by keyword" for name in twice)
+    told = "is given twice: in the options and by keyword"
+    wrong += (Problem(name, f"{name} {told}", code="not-together") for name in twice)
     try:
         made = replace(base, **{name: given[name] for name in given if name in known}) if given else base
     except UsageError as error:
-        raise UsageError(*wrong, *error.args) from None
+        raise UsageError.of([*wrong, *error.problems]) from None
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError.of(wrong)
     return made
 
 

@@ -6,7 +6,7 @@ import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from jigsaw_opt.errors import UsageError, argument
+from jigsaw_opt.errors import Problem, UsageError, argument
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
@@ -185,7 +185,9 @@ def require_options(method: Solver, options: Options, told: str = "") -> None:
     left = ignored(method, options)
     if left:
         told = told or f"solver {method.name!r}"
-        raise UsageError(*(f"{told} takes no option {argument(name)}" for name in left), code="unknown-option")
+        raise UsageError.of(
+            Problem(name, f"{told} takes no option {argument(name)}", code="unknown-option") for name in left
+        )
 
 
 def require_solver(name: str, found: object) -> None:

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from jigsaw_opt.errors import argument
+from jigsaw_opt.errors import Problem, argument
 from jigsaw_opt.planning.partition.result import Stage
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.instance import Instance
@@ -92,26 +92,42 @@ class ReplaySettings:
     every: int | None = None
     resume: bool = False
 
-    def problems(self) -> Iterator[str]:
+    def problems(self) -> Iterator[Problem]:
         """Yield everything that is out of range or does not fit together."""
         for name, called, least, most in _NUMBERS:
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 bound = f"at least {least}" if value < least else f"at most {most}"
-                yield f"{called} is {bound}, not {value}"
+                yield Problem(name, f"{called} is {bound}, not {value}", code="out-of-range")
         rate = self.options.get("lr")
         for name, number in (("the number of minutes", self.minutes), ("the learning rate", rate)):
             if number is not None and not 0 < number < _MOST:
-                yield f"{name} is a number above 0, not {number}"
+                yield Problem(
+                    "minutes" if name.endswith("minutes") else "options",
+                    f"{name} is a number above 0, not {number}",
+                    code="out-of-range",
+                )
         if (self.passes is None) == (self.minutes is None):
-            yield "a plan is carried out a number of times, or for a number of minutes: exactly one of the two is given"
+            yield Problem(
+                "passes",
+                "a plan is carried out a number of times, or for a number of minutes: exactly one of the two is given",
+                code="not-together",
+            )
         if self.checkpoint is None and (self.resume or self.every is not None):
             folder = argument("checkpoint")
-            yield f"checkpoints need a folder: {folder}, to be written every so many iterations or to go on from"
+            yield Problem(
+                "checkpoint",
+                f"checkpoints need a folder: {folder}, to be written every so many iterations or to go on from",
+                code="missing-option",
+            )
         if self.foreground and self.baseline != "alone":
-            yield f"only a baseline of the foreground alone asks which jobs are in it: {argument('baseline', 'alone')}"
+            yield Problem(
+                "foreground",
+                f"only a baseline of the foreground alone asks which jobs are in it: {argument('baseline', 'alone')}",
+                code="missing-option",
+            )
         if self.backend == "nccl" and self.device != "cuda":
-            yield "the backend nccl needs the device cuda"
+            yield Problem("backend", "the backend nccl needs the device cuda", code="not-together")
 
 
 @dataclass(frozen=True)
@@ -127,14 +143,22 @@ class ReplayRequest(ReplaySettings):
     instance: Instance
     plan: Plan
 
-    def problems(self) -> Iterator[str]:
+    def problems(self) -> Iterator[Problem]:
         """Yield everything that is out of range, does not fit together, or does not fit the plan."""
         yield from super().problems()
         if any(phase.is_counted for _, _, phase in self.plan.all_phases()):
             if self.minutes is not None:
-                yield "phases of a plan are repeated a number of times, not for a number of minutes"
+                yield Problem(
+                    "minutes",
+                    "phases of a plan are repeated a number of times, not for a number of minutes",
+                    code="unsupported",
+                )
             if self.baseline is not None:
-                yield "a baseline is for plans that list all iterations: jigsaw solve --solver search makes one"
+                yield Problem(
+                    "baseline",
+                    "a baseline is for plans that list all iterations: jigsaw solve --solver search makes one",
+                    code="unsupported",
+                )
 
     def cut(self) -> ReplayRequest:
         """Return the same with no more repetitions of phases in the plan than are carried out."""

@@ -9,7 +9,7 @@ from math import inf, prod
 
 from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, LayerOption
 from jigsaw_opt.documents.readers.deeppool import ProfiledLayer
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.problem.layers import LayerGraph
 
 __all__ = ["BurstSetting", "measured_costs", "profiled_costs"]
@@ -132,21 +132,33 @@ def measured_costs(graphs: Sequence[LayerGraph], setting: BurstSetting) -> Burst
     """
     first, wrong = graphs[0], []
     if setting.released:
-        wrong.append("released costs are of profiles of DeepPool")
+        wrong.append(Problem("released", "released costs are of profiles of DeepPool", code="not-together"))
     if any(graph.batch is None for graph in graphs):
-        wrong.append("a layer profile does not say of how many samples its times are (batch)")
+        wrong.append(
+            Problem(
+                "batch", "a layer profile does not say of how many samples its times are (batch)", code="missing-field"
+            )
+        )
     batches = [graph.batch for graph in graphs if graph.batch is not None]
     if len(set(batches)) < len(batches):
-        wrong.append(f"several layer profiles are of the same batch: {', '.join(map(str, batches))}")
+        wrong.append(
+            Problem(
+                "batch",
+                f"several layer profiles are of the same batch: {', '.join(map(str, batches))}",
+                code="duplicate-name",
+            )
+        )
     names = [layer.name for layer in first.layers]
     if any([layer.name for layer in graph.layers] != names for graph in graphs):
-        wrong.append("the layer profiles have different layers")
+        wrong.append(Problem("layers", "the layer profiles have different layers", code="mismatch"))
     if len(types := sorted({graph.gpu_type for graph in graphs if graph.gpu_type is not None})) > 1:
-        wrong.append(f"the layer profiles are of different GPUs: {', '.join(types)}")
+        wrong.append(
+            Problem("gpu_type", f"the layer profiles are of different GPUs: {', '.join(types)}", code="mismatch")
+        )
     if not all(graph.is_chain for graph in graphs):
-        wrong.append("layers that branch have no costs of a burst")
+        wrong.append(Problem("edges", "layers that branch have no costs of a burst", code="unsupported"))
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError.of(wrong)
     return _costs({batch: _runs(graph, batch) for batch, graph in zip(batches, graphs, strict=True)}, setting)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.layers import LayerGraph
 from jigsaw_opt.problem.workload import LARGEST
@@ -73,29 +73,49 @@ class PipelineChoices:
         """
         wrong = []
         if self.devices < 1:
-            wrong.append(f"there is at least 1 device, not {self.devices}")
+            wrong.append(Problem("devices", f"there is at least 1 device, not {self.devices}", code="out-of-range"))
         for name, given, known in (
             ("recompute", self.recompute, get_args(Recompute)),
             ("placement", self.placement, get_args(StagePlacement)),
             ("first_stage", self.first_stage, get_args(FirstStage)),
         ):
             if given not in known:
-                wrong.append(f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {given!r}")
+                wrong.append(
+                    Problem(
+                        name, f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {given!r}", code="unknown-value"
+                    )
+                )
         for name, values in (("micro-batches", self.micro_batches), ("virtual stages", self.virtual)):
             if not values or min(values) < 1:
-                wrong.append(f"numbers of {name} are at least 1, not {', '.join(map(str, values)) or 'none'}")
+                wrong.append(
+                    Problem(
+                        {"micro-batches": "micro_batches"}.get(name, "virtual"),
+                        f"numbers of {name} are at least 1, not {', '.join(map(str, values)) or 'none'}",
+                        code="out-of-range",
+                    )
+                )
         if self.bandwidth is not None and not self.bandwidth > 0:
-            wrong.append(f"the bandwidth is above 0, not {self.bandwidth}")
+            wrong.append(Problem("bandwidth", f"the bandwidth is above 0, not {self.bandwidth}", code="out-of-range"))
         if not 0 <= self.latency_us <= LARGEST:
-            wrong.append(f"the latency of a message is 0 us to {LARGEST} us, not {self.latency_us}")
+            wrong.append(
+                Problem(
+                    "latency_us",
+                    f"the latency of a message is 0 us to {LARGEST} us, not {self.latency_us}",
+                    code="out-of-range",
+                )
+            )
         if self.batch is not None and self.batch < 1:
-            wrong.append(f"a step has at least 1 sample, not {self.batch}")
+            wrong.append(Problem("batch", f"a step has at least 1 sample, not {self.batch}", code="out-of-range"))
         if self.batch is None and len(set(self.micro_batches)) > 1:
             wrong.append(
-                "a range of micro-batches divides the samples of a step: say how many (--batch, batch in Python)"
+                Problem(
+                    "batch",
+                    "a range of micro-batches divides the samples of a step: say how many (--batch, batch in Python)",
+                    code="missing-option",
+                )
             )
         if wrong:
-            raise UsageError(*wrong)
+            raise UsageError.of(wrong)
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,4 +226,4 @@ def _require_exact(graph: LayerGraph, choices: PipelineChoices, configuration: P
     }
     wrong = [f"{name} come to {amount}; {LARGEST} is the most" for name, amount in amounts.items() if amount > LARGEST]
     if wrong:
-        raise UsageError(*wrong)
+        raise UsageError(*wrong, code="out-of-range")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance
@@ -85,19 +85,33 @@ class PipelineCosts:
         ):
             values = getattr(self, name)
             if values and len(values) != count:
-                wrong.append(f"{name} has {len(values)} values, and there are {count} stages")
+                wrong.append(
+                    Problem(name, f"{name} has {len(values)} values, and there are {count} stages", code="wrong-count")
+                )
         if not self.backward_us:
-            wrong.append("there is no backward pass")
+            wrong.append(Problem("backward_us", "there is no backward pass", code="empty"))
         for name in ("transfer_us", "transfer_bytes"):
             values = getattr(self, name)
             if values and len(values) != count - 1:
-                wrong.append(f"{name} has {len(values)} values, one fewer than stages would be {count - 1}")
+                wrong.append(
+                    Problem(
+                        name,
+                        f"{name} has {len(values)} values, one fewer than stages would be {count - 1}",
+                        code="wrong-count",
+                    )
+                )
         if self.weight_bytes and (not self.weight_us or not self.activation_bytes):
-            wrong.append("weight_bytes are a part of activation_bytes, where the backward pass is split")
+            wrong.append(
+                Problem(
+                    "weight_bytes",
+                    "weight_bytes are a part of activation_bytes, where the backward pass is split",
+                    code="missing-option",
+                )
+            )
         elif any(part > whole for part, whole in zip(self.weight_bytes, self.activation_bytes, strict=False)):
-            wrong.append("weight_bytes are more than activation_bytes")
+            wrong.append(Problem("weight_bytes", "weight_bytes are more than activation_bytes", code="contradiction"))
         if wrong:
-            raise UsageError(*wrong)
+            raise UsageError.of(wrong)
 
     def first_whole(self) -> PipelineCosts:
         """Return the costs where the first stage has its whole backward pass in `W`, as PyTorch carries it out.

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from jigsaw_opt.errors import EngineDiedError
+from jigsaw_opt.errors import EngineDiedError, Problem
 from jigsaw_opt.formulations.algebra import cbc_executable
 from jigsaw_opt.formulations.scaled_program import ScaledProgram
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
@@ -29,13 +29,13 @@ _REFUSALS = ("is illegal for", "valid range is", "Possible options for")
 """What CBC prints where it does not take the value of a parameter."""
 
 
-def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[str]:
+def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[Problem]:
     """Yield everything that is wrong with parameters of CBC, by its own full names."""
-    wrong = dict(check_names("CBC", parameters, _names(_said("-?")), _KEPT))
+    wrong = {problem.path: problem for problem in check_names("CBC", parameters, _names(_said("-?")), _KEPT)}
     yield from wrong.values()
     for name, value in parameters.items():
         if name not in wrong and any(refusal in _said(f"-{name}", str(value)) for refusal in _REFUSALS):
-            yield f"parameter {name!r} of CBC cannot be {value!r}"
+            yield Problem(name, f"parameter {name!r} of CBC cannot be {value!r}", code="out-of-range")
 
 
 def _said(*arguments: str) -> str:

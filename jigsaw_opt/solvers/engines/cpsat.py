@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
+from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
 
@@ -75,11 +76,11 @@ def configure(
         solver.log_callback = log
 
 
-def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[str]:
+def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[Problem]:
     """Yield everything that is wrong with parameters, by the names of ``SatParameters``."""
     scratch = new_solver().parameters
     known = [name for name in dir(type(scratch)) if isinstance(getattr(type(scratch), name), property)]
-    wrong = dict(check_names("CP-SAT", parameters, known, _KEPT))
+    wrong = {problem.path: problem for problem in check_names("CP-SAT", parameters, known, _KEPT)}
     yield from wrong.values()
     for name, value in parameters.items():
         if name not in wrong:
@@ -87,7 +88,7 @@ def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[str]:
                 _set(scratch, name, value)
             except (AttributeError, OverflowError, TypeError, ValueError):
                 kind = type(getattr(scratch, name)).__name__
-                yield f"parameter {name!r} of CP-SAT is of type {kind}, not {value!r}"
+                yield Problem(name, f"parameter {name!r} of CP-SAT is of type {kind}, not {value!r}", code="wrong-type")
 
 
 def _set(parameters: cp_model.SatParameters, name: str, value: Parameter) -> None:

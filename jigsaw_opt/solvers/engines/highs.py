@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
+from jigsaw_opt.errors import Problem
 from jigsaw_opt.formulations.linear import LinearProgram
 from jigsaw_opt.problem.clock import check_deadline, left
 from jigsaw_opt.solvers.engines.mip import Ending, ProgramOutcome
@@ -60,20 +61,20 @@ _KEPT = (
 """Options on which it rests that a solution is right, that one called optimal is it, and what is logged."""
 
 
-def parameter_problems(parameters: Mapping[str, Setting]) -> Iterator[str]:
+def parameter_problems(parameters: Mapping[str, Setting]) -> Iterator[Problem]:
     """Yield everything that is wrong with options of HiGHS, by its own names."""
     import highspy
 
     engine = highspy.Highs()
     engine.setOptionValue("output_flag", False)
     known = [name for name in dir(engine.getOptions()) if not name.startswith("_")]
-    wrong = dict(check_names("HiGHS", parameters, known, _KEPT))
+    wrong = {problem.path: problem for problem in check_names("HiGHS", parameters, known, _KEPT)}
     yield from wrong.values()
     # What it says of a wrong value would go to the console.
     engine.setOptionValue("log_to_console", False)
     for name, value in parameters.items():
         if name not in wrong and engine.setOptionValue(name, value) != highspy.HighsStatus.kOk:
-            yield f"parameter {name!r} of HiGHS cannot be {value!r}"
+            yield Problem(name, f"parameter {name!r} of HiGHS cannot be {value!r}", code="out-of-range")
 
 
 class HighsEngine:

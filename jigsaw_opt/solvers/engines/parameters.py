@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from typing import TypeAlias
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.text import suggestion
 
 __all__ = ["Parameter", "check_names", "require_parameters"]
@@ -33,15 +33,15 @@ def require_parameters(engine: str, parameters: Mapping[str, Parameter]) -> None
     """
     if parameters and engine in _MODULES:
         module = import_module(f"jigsaw_opt.solvers.engines.{_MODULES[engine]}")
-        find: Callable[[Mapping[str, Parameter]], Iterator[str]] = module.parameter_problems
+        find: Callable[[Mapping[str, Parameter]], Iterator[Problem]] = module.parameter_problems
         problems = tuple(find(parameters))
         if problems:
-            raise UsageError(*problems)
+            raise UsageError.of(problems)
 
 
 def check_names(
     engine: str, parameters: Mapping[str, Parameter], known: Collection[str], kept: Collection[str]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[Problem]:
     """Yield names that cannot be set, each with what is wrong with it.
 
     Parameters
@@ -57,6 +57,8 @@ def check_names(
     """
     for name in parameters:
         if name in kept:
-            yield name, f"parameter {name!r} of {engine} is kept as it is: what the solver proves rests on it"
+            told = f"parameter {name!r} of {engine} is kept as it is: what the solver proves rests on it"
+            yield Problem(name, told, code="not-allowed")
         elif name not in known:
-            yield name, "; ".join(filter(None, (f"{engine} has no parameter {name!r}", suggestion(name, known))))
+            told = "; ".join(filter(None, (f"{engine} has no parameter {name!r}", suggestion(name, known))))
+            yield Problem(name, told, code="unknown-option")
