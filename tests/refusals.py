@@ -17,15 +17,15 @@ def refused(error: InvalidInputError | UsageError) -> list[str]:
 
 @contextmanager
 def refuses(*expected: str) -> Iterator[pytest.ExceptionInfo[InvalidInputError]]:
-    """Expect an input to be refused for these problems, all of them in this order."""
+    """Expect an input to be refused for all of these problems, in this order; semicolons part several in one text."""
     with pytest.raises(InvalidInputError) as caught:
         yield caught
-    assert refused(caught.value) == list(expected)
+    assert refused(caught.value) == [one for text in expected for one in text.split("; ")]
 
 
 @contextmanager
 def misuse(*expected: str) -> Iterator[pytest.ExceptionInfo[UsageError]]:
-    """Expect a call to be refused for these problems, all of them in this order."""
+    """Expect a call to be refused for these problems, as `refuses` takes them."""
     with pytest.raises(UsageError) as caught:
         yield caught
-    assert refused(caught.value) == list(expected)
+    assert refused(caught.value) == [one for text in expected for one in text.split("; ")]

@@ -64,10 +64,12 @@ def load(group: str, kind: str, name: str, own: Mapping[str, str] = MappingProxy
     points = [point for point in entry_points(group=group) if point.name == name]
     if len({point.value for point in points}) > 1:
         raise UsageError(
-            f"{kind} {name!r} is registered twice: {', '.join(point.value for point in points)}", code="duplicate-name"
+            f"{kind} {name!r} is registered twice: {', '.join(point.value for point in points)}",
+            code="duplicate-name",
+            path=kind,
         )
     if not points:
-        raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group, own))}", code="unknown-name")
+        raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group, own))}", code="unknown-name", path=kind)
     return _loaded(kind, points[0])
 
 
@@ -100,10 +102,12 @@ def require_members(kind: str, name: str, found: object, members: Iterable[str])
         It is a class, or lacks some of the members that all of the kind have.
     """
     if isinstance(found, type):
-        raise UsageError(f"{kind} {name!r} is the class {found.__name__}; an object of it is wanted", code="wrong-type")
+        raise UsageError(
+            f"{kind} {name!r} is the class {found.__name__}; an object of it is wanted", code="wrong-type", path=kind
+        )
     lacking = [member for member in members if not hasattr(found, member)]
     if lacking:
-        raise UsageError(f"{kind} {name!r} is no {kind}: it has no {', '.join(lacking)}", code="wrong-type")
+        raise UsageError(f"{kind} {name!r} is no {kind}: it has no {', '.join(lacking)}", code="wrong-type", path=kind)
 
 
 def loadable(find: Callable[[str], Found], names: Iterable[str]) -> Iterator[Found]:

@@ -15,6 +15,7 @@ from jigsaw_opt.documents import load_instance, read_layers
 from jigsaw_opt.documents.readers import read_kineto, read_kineto_layers
 from jigsaw_opt.documents.reading import unpacked
 from jigsaw_opt.errors import InvalidInputError
+from tests.refusals import refuses
 
 FILE = Path(__file__).parents[1] / "data" / "trace.kineto.json"
 CASES = FILE.parent / "cases" / "kineto"
@@ -257,7 +258,7 @@ def test_compressed_traces_within_a_limit(capsys: pytest.CaptureFixture[str], tm
         with pytest.raises(InvalidInputError, match=message) as caught:
             read_kineto_layers(broken, source="t.json.gz")
         assert [problem.path for problem in caught.value.problems] == ["t.json.gz"]
-    with pytest.raises(InvalidInputError, match="unpacks to more than 1000 bytes"):
+    with refuses("too-large t"):
         unpacked(gzip.compress(bytes(10**6)), "t", 1000)
     assert unpacked(gzip.compress(bytes(1000)), "t", 1000) == bytes(1000)
     assert (

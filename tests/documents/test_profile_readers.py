@@ -14,9 +14,10 @@ import pytest
 
 from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.documents.readers import read_deeppool, read_deeppool_layers, read_layer_graph, read_pipedream
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Server
 from jigsaw_opt.problem.layers import parts_of
+from tests.refusals import misuse
 
 PIPEDREAM = ["alexnet", "densenet121", "gnmt", "resnet50", "resnext101", "vgg16"]
 DATA = Path(__file__).parents[1] / "data" / "cases"
@@ -100,7 +101,7 @@ def test_at_most_so_many_segments_of_similar_time() -> None:
         assert total(model, "forward_us") == 36_000
     names = [segment.name for segment in read_pipedream(text, "v100", segments=4).segments]
     assert names == ["n1..n4", "n5..n6", "n7", "n8"]  # 18, 15, 9 and 10 ms, forward and backward
-    with pytest.raises(UsageError, match="at least 1 segment, not 0"):
+    with misuse("out-of-range segments"):
         read_pipedream(text, "v100", segments=0)
 
 

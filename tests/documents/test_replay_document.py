@@ -16,7 +16,7 @@ from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Phase, Plan
 from jigsaw_opt.problem.measured_times import MeasuredJob, MeasuredOperation, MeasuredStep
 from jigsaw_opt.problem.replay import Baseline, MeasuredPhase, MeasuredRestart, Replay, ReplaySummary
-from tests.refusals import misuse
+from tests.refusals import misuse, refuses
 from tests.views.test_replay_view import SUMMARY, carried_out
 
 
@@ -88,7 +88,7 @@ def test_a_problem_is_named_with_its_place(
 def test_an_integer_beyond_every_float_is_no_number(pair_plan: Plan) -> None:
     tree = json.loads(encode_replay(carried_out(pair_plan, 1, (0,))))
     tree["summary"]["block_error"] = 10**400
-    with pytest.raises(InvalidInputError, match=r"^\$.summary.block_error: must be a finite number; is an integer of"):
+    with refuses("out-of-range $.summary.block_error"):
         decode_replay(json.dumps(tree))
 
 

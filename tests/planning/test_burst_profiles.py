@@ -11,9 +11,10 @@ import pytest
 
 from jigsaw_opt.documents.readers.burst_costs import BurstLayer, read_burst_costs
 from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.burst import BurstSetting, exact_plan, measured_costs, profiled_costs, released_plan
 from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+from tests.refusals import misuse, refuses
 
 CONVOLUTION = 'conv2d{"in_channels":3,"kernel_size":3,"out_channels":4,"padding":1,"stride":2}'
 RELU = 'ReLU2d{"inplace":true}'
@@ -70,7 +71,7 @@ def test_layer_profiles_that_are_none_of_one_chain_are_refused() -> None:
         measured_costs([graph(None, 1, 1, gpu_type="a"), branching, other], BurstSetting(4, 4, 10.0, released=True))
     for told in ("released costs", "does not say", "the same batch: 2, 2", "different layers", "GPUs: a, b", "branch"):
         assert told in str(caught.value)
-    with pytest.raises(UsageError, match="the profile has batches of 8"):
+    with misuse("unknown-value batch"):
         measured_costs([graph(8, 1, 1)], BurstSetting(4, 4, 10.0))
 
 
@@ -90,21 +91,21 @@ def test_a_batch_too_large_for_one_gpu_takes_it_several_times() -> None:
         1,
         2,
     ]
-    with pytest.raises(UsageError, match="the profile has batches of 1, 2, 4"):
+    with misuse("unknown-value batch"):
         profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(2, 64, 10.0))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (PROFILE + run(2, 1, 1, 1, 1), "batch size 2 has a run before"),
-        (PROFILE + f"{RELU}[8][4,4,4] 1 1 1\n", "this run has other layers than the first"),
-        ("SUM 1\n", "there is no run"),
-        (PROFILE.replace("conv2d", "conv9d", 1), "unknown type"),
+        (PROFILE + run(2, 1, 1, 1, 1), "duplicate-name layers.prof:16"),
+        (PROFILE + f"{RELU}[8][4,4,4] 1 1 1\n", "mismatch layers.prof:16"),
+        ("SUM 1\n", "empty layers.prof"),
+        (PROFILE.replace("conv2d", "conv9d", 1), "malformed layers.prof:1"),
     ],
 )
 def test_wrong_profiles_are_named(text: str, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
+    with refuses(message):
         read_deeppool_runs(text)
 
 

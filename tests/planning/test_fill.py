@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.fill import fill
 from jigsaw_opt.planning.fill.alone import alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
@@ -21,6 +21,7 @@ from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
+from tests.refusals import misuse, refuses
 
 WORK = Options(work_limit=20.0, threads=1)
 
@@ -130,14 +131,14 @@ def test_the_same_seed_and_work_fill_alike() -> None:
 
 
 def test_what_makes_no_sense_is_named() -> None:
-    with pytest.raises(InvalidInputError, match="nobody"):
+    with refuses("unknown-name $.jobs"):
         fill(CASES[0], ["nobody"], WORK)
-    with pytest.raises(UsageError, match="background"):
+    with misuse("empty foreground"):
         fill(CASES[0], ["front", "a", "b"], WORK)
-    with pytest.raises(UsageError, match="slowdown"):
+    with misuse("out-of-range slowdown"):
         fill(CASES[0], ["front"], WORK, slowdown=0.9)
     guaranteed_jobs = replace(CASES[0], jobs=(THERE_AND_BACK, replace(line("a", ("z", 4)), pace_us=9)))
-    with pytest.raises(UsageError, match="has a pace"):
+    with misuse("contradiction foreground"):
         fill(guaranteed_jobs, ["front"], WORK)
     finite = replace(CASES[0], horizon="finite", objective="makespan")
     with pytest.raises(UsageError, match="finite"):

@@ -30,6 +30,7 @@ from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.text import json_text
+from tests.refusals import misuse
 
 LIMITS = Options(work_limit=5, threads=1)
 
@@ -234,7 +235,7 @@ def test_placements_are_those_that_are_allowed() -> None:
     assert found(placement="loop") == loop
     assert found(placement="v") == turning
     assert found() == [(0, 1), loop[1], turning[1], loop[2], turning[2]]
-    with pytest.raises(UsageError, match="placement is loop, v or any, not 'w'"):
+    with misuse("unknown-value placement"):
         PipelineChoices(2, (2,), placement="w")  # type: ignore[arg-type]
 
 

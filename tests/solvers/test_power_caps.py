@@ -21,6 +21,7 @@ from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_power_caps
 from tests.random_shapes import random_mixed_instance
+from tests.refusals import misuse
 
 _ONE = Options(threads=1)
 
@@ -92,7 +93,7 @@ def test_a_method_that_ignores_caps_refuses_them(capped: Instance, method: str) 
 
 def test_auto_takes_the_options_of_the_method_that_it_chooses(capped: Instance) -> None:
     pytest.importorskip("ortools")
-    with pytest.raises(UsageError, match="which is 'cpsat' here, takes no option params"):
+    with misuse("unknown-option params"):
         solve(capped, params=SearchParams(without=("restart",)))
 
 
@@ -101,7 +102,7 @@ def test_nothing_is_said_of_a_plan_by_its_order_alone(capped: Instance) -> None:
     found = solve(capped, "greedy", _ONE)
     assert found.plan is not None
     order = KeptOrder.of(capped, found.plan)
-    with pytest.raises(UsageError, match="power cap 'room'; the order of a plan alone"):
+    with misuse("unsupported power_caps"):
         order.timed((), (), order.operations.routes)
 
 
@@ -114,7 +115,7 @@ def test_nothing_is_said_of_a_plan_by_its_order_alone(capped: Instance) -> None:
     ],
 )
 def test_fills_shifts_and_live_schedulers_refuse_caps(capped: Instance, call: Callable[[Instance], object]) -> None:
-    with pytest.raises(UsageError, match="power cap 'room'"):
+    with misuse("unsupported power_caps"):
         call(replace(capped, horizon="cyclic", objective="period"))
 
 

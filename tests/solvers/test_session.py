@@ -21,6 +21,7 @@ from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.session import Session
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import random_instance
+from tests.refusals import misuse, refuses
 
 pytest.importorskip("ortools")
 
@@ -169,9 +170,9 @@ def test_calls_that_make_no_sense_change_nothing() -> None:
     for wrong in (Job("a", "m", 1, 1), Job("c", "no such", 1, 1), Job("c", "m", 1, 1, deadline_us=5)):
         with pytest.raises(InvalidInputError):
             session.add(wrong)
-    with pytest.raises(InvalidInputError, match='no job is called "c"'):
+    with refuses("unknown-name $.jobs"):
         session.remove("c")
-    with pytest.raises(UsageError, match="time does not go back from 10 to 9"):
+    with misuse("wrong-order now_us"):
         session.advance(9)
     assert [job.name for job in session.instance.jobs] == ["a", "b"]
     cyclic = Session(replace(two_jobs(), horizon="cyclic", objective="period"))

@@ -23,6 +23,7 @@ from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy, 
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_async import solve_async
 from jigsaw_opt.solvers.solve_state import SolveState
+from tests.refusals import misuse
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def test_the_name_of_an_instance_is_refused_with_what_gives_one(pair: Instance) 
 
 
 def test_options_are_no_dictionary(pair: Instance) -> None:
-    with pytest.raises(UsageError, match=r"options are an Options, as in Options\(time_limit=10\), not a dict"):
+    with misuse("wrong-type options"):
         solve(pair, "greedy", {"time_limit": 1})  # type: ignore[arg-type]
 
 

@@ -12,7 +12,6 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_instance, load_instance
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.route_policy import RoutePolicy
@@ -22,6 +21,7 @@ from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.resolve.survivable import bridges
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
+from tests.refusals import misuse
 from tests.solvers.test_failures import chained
 
 pytest.importorskip("ortools")
@@ -94,7 +94,7 @@ def test_shaped_jobs_and_instances_without_such_a_plan() -> None:
     wide = replace(star, jobs=fast_and_slow(9).jobs, models=fast_and_slow(9).models)
     none = solve(replace(wide, jobs=(replace(wide.jobs[0], deadline_us=None),)), "auto", QUICK, survivable=True)
     assert none.status is Status.INFEASIBLE and "no plan outlives every link" in none.conflicts[0].message
-    with pytest.raises(UsageError, match="takes no option survivable"):
+    with misuse("unsupported survivable"):
         solve(chained(), "cpsat", QUICK, survivable=True)
 
 
