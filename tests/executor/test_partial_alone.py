@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.refusals import misuse
+
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
 from partial_networks import CASES, Shared, SkipCnn, Sometimes, TiedGpt, built, images, loss_of, rows, tokens  # noqa: E402
@@ -177,22 +179,22 @@ def test_a_block_is_cut_rather_than_the_first_module_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuts", "levels", "told"),
+    ("cuts", "levels", "refused"),
     [
-        (["1", "x"], "full", "'x' is no module"),
-        (["late.1", "1", "1"], "full", "'late.1' is no module of the model; '1' is named twice"),
-        ("1", "full", "cuts are a list of names"),
-        (-1, "full", "cuts are a list of names"),
-        (None, "full", "cuts are a list of names"),
-        (2.0, "full", "cuts are a list of names"),
-        (["1"], "half", "levels are full, staircase"),
-        (["1"], jigsaw_opt.FreeDepth(balance=1), "no balance"),
-        (6, "full", "can be cut at 5 modules, not at 6"),
-        (["1"], lambda iteration, worker: 3, "a level is an integer from 1 to 2"),
+        (["1", "x"], "full", "unknown-name cuts"),
+        (["late.1", "1", "1"], "full", "unknown-name cuts; duplicate-name cuts"),
+        ("1", "full", "wrong-type cuts"),
+        (-1, "full", "wrong-type cuts"),
+        (None, "full", "wrong-type cuts"),
+        (2.0, "full", "wrong-type cuts"),
+        (["1"], "half", "unknown-value levels"),
+        (["1"], jigsaw_opt.FreeDepth(balance=1), "not-together balance"),
+        (6, "full", "out-of-range cuts"),
+        (["1"], lambda iteration, worker: 3, "out-of-range levels"),
     ],
 )
-def test_what_makes_no_sense_is_refused(cuts: Any, levels: Any, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_makes_no_sense_is_refused(cuts: Any, levels: Any, refused: str) -> None:
+    with misuse(refused):
         PartialBackprop(stack(), cuts, levels)(torch.ones(2, 6))
 
 
