@@ -8,7 +8,7 @@ import sys
 import pytest
 
 # Parts of the standard library that take as long to load as the rest of the start together.
-SLOW = {"asyncio", "concurrent", "ctypes", "email", "http", "multiprocessing", "sqlite3", "ssl", "unittest", "urllib"}
+SLOW = {"asyncio", "concurrent", "ctypes", "email", "http", "multiprocessing", "sqlite3", "ssl", "unittest"}
 LOADED_BY = """
 import sys
 before = set(sys.modules)

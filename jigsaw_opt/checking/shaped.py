@@ -245,22 +245,24 @@ def _times(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
                     yield Violation("period", where, message)
 
 
-_Row = tuple[Execution, ...] | None
-"""All operations of an iteration in the order of the shape; None where it is not complete."""
+_Row = tuple[Execution, ...]
+"""All operations of an iteration in the order of the shape."""
 
 
-def _rows(job: CheckedShapedJob) -> list[_Row]:
+def _rows(job: CheckedShapedJob) -> list[_Row | None]:
+    """Return the operations of each iteration; None where it is not complete."""
     complete = job.is_complete
     return [(*it.blocks, *it.transfers) if complete(it) else None for it in job.plan.iterations]
 
 
-def _later(rows: Sequence[_Row], lag: int, period_us: int | None) -> Iterator[tuple[int, int, int]]:
-    """Yield each iteration, the one `lag` later, and the microseconds to be added to the times of that."""
+def _later(rows: Sequence[_Row | None], lag: int, period_us: int | None) -> Iterator[tuple[int, _Row, int, _Row, int]]:
+    """Yield each complete iteration with its number, the one `lag` later, and the microseconds to be added to that."""
     count = len(rows)
-    for i in range(count):
+    for i, first in enumerate(rows):
         turns, j = divmod(i + lag, count)
-        if rows[i] is not None and rows[j] is not None and (turns == 0 or period_us is not None):
-            yield i, j, turns * (period_us or 0)
+        second = rows[j]
+        if first is not None and second is not None and (turns == 0 or period_us is not None):
+            yield i, first, j, second, turns * (period_us or 0)
 
 
 def _edges(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
@@ -269,9 +271,8 @@ def _edges(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
     unwritten = [Edge(name, name, 1) for name in number]
     for edge in dict.fromkeys((*job.shape.edges, *unwritten)):
         before, after = number[edge.before], number[edge.after]
-        for i, j, offset in _later(rows, edge.lag, period_us):
-            first, second = rows[i], rows[j]
-            if first is None or second is None or second[after].start_us + offset >= first[before].end_us:
+        for i, first, j, second, offset in _later(rows, edge.lag, period_us):
+            if second[after].start_us + offset >= first[before].end_us:
                 continue
             message = (
                 f"{edge.after!r} starts at {_moment(second[after].start_us, offset)}, before {edge.before!r} "
@@ -293,10 +294,7 @@ def _barrier(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation
     """Check what separates an iteration from the next one, around the period too (specification: barrier)."""
     rows = _rows(job)
     for numbers, what in _separated(job):
-        for i, j, offset in _later(rows, 1, period_us):
-            first, second = rows[i], rows[j]
-            if first is None or second is None:
-                continue
+        for i, first, j, second, offset in _later(rows, 1, period_us):
             ended = max(first[k].end_us for k in numbers)
             for k in (k for k in numbers if second[k].start_us + offset < ended):
                 start = _moment(second[k].start_us, offset)
