@@ -14,6 +14,8 @@ from hypothesis import settings
 from jigsaw_opt.documents import load_instance, load_plan
 from jigsaw_opt.problem import Instance, Plan
 
+pytest.register_assert_rewrite("tests.refusals")
+
 DATA = Path(__file__).parent / "data"
 
 # The same examples on every machine, whatever its speed and whatever an earlier run found.
