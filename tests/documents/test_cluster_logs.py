@@ -13,16 +13,25 @@ from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.documents.workload_csv import columns_of
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob
+from tests.refusals import refused
 
 DATA = Path(__file__).parents[1] / "data"
 SLURM = "JobID|Submit|Start|End|AllocTRES\n"
 START = "2026-01-31T08:00:00"
 
 
-def problems(name: str, text: str) -> list[str]:
+def refusal(name: str, text: str) -> InvalidInputError:
     with pytest.raises(InvalidInputError) as caught:
         read_trace(name, text, "t")
-    return [str(problem) for problem in caught.value.problems]
+    return caught.value
+
+
+def refusals(name: str, text: str) -> list[str]:
+    return refused(refusal(name, text))
+
+
+def problems(name: str, text: str) -> list[str]:
+    return [str(problem) for problem in refusal(name, text).problems]
 
 
 def test_jobs_of_slurm() -> None:
@@ -248,14 +257,14 @@ def test_every_problem_of_kubernetes() -> None:
         kubernetes_job(metadata={"name": "b", "creationTimestamp": f"{START}Z"}, status=times),
         kubernetes_job(spec={"parallelism": -1, "template": []}),
     ]
-    assert problems("kubernetes", json.dumps({"items": items})) == [
-        "$.items[1]: there is a job 'default/a' already",
-        "$.items[2].metadata.name: a text is expected, not 7",
-        '$.items[2].metadata.creationTimestamp: a date and time is expected, not "soon"',
-        "$.items[3].status: it ends before it starts",
-        "$.items[4].spec.parallelism: a whole number from 0 to 1000000 is expected, not -1",
-        "$.items[4].spec.template: an object is expected, not a list",
+    assert refusals("kubernetes", json.dumps({"items": items})) == [
+        "duplicate-name $.items[1]",
+        "wrong-type $.items[2].metadata.name",
+        "malformed $.items[2].metadata.creationTimestamp",
+        "wrong-order $.items[3].status",
+        "out-of-range $.items[4].spec.parallelism",
+        "wrong-type $.items[4].spec.template",
     ]
-    assert problems("kubernetes", '{"items": []}') == ["$.items: no job has GPUs and has ended"]
+    assert refusals("kubernetes", '{"items": []}') == ["empty $.items"]
     assert problems("kubernetes", "[]")[0].startswith("t: not a JSON object")
     assert "the list of jobs is expected" in problems("kubernetes", '{"items": 3}')[0]

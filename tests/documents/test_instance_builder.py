@@ -25,6 +25,7 @@ from jigsaw_opt.documents import encode_model
 from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem import ShapedBlock, Slot
 from jigsaw_opt.problem.route_policy import RoutePolicy
+from tests.refusals import refused
 
 PAIR = Path(__file__).parents[1] / "data" / "pair.json"
 BODY = Segment("body", {"v100": 300}, {"v100": 600}, 1_000_000, 40_000_000)
@@ -39,10 +40,18 @@ def begun(**whole: Any) -> InstanceBuilder:
     return builder
 
 
-def problems(builder: InstanceBuilder) -> list[str]:
+def refusal(builder: InstanceBuilder) -> InvalidInputError:
     with pytest.raises(InvalidInputError) as caught:
         builder.build()
-    return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
+    return caught.value
+
+
+def refusals(builder: InstanceBuilder) -> list[str]:
+    return refused(refusal(builder))
+
+
+def problems(builder: InstanceBuilder) -> list[str]:
+    return [f"{problem.path}: {problem.message}" for problem in refusal(builder).problems]
 
 
 def test_the_example_is_built_as_it_is_read() -> None:
@@ -117,7 +126,7 @@ def test_a_model_that_is_added_twice_is_a_duplicate_key() -> None:
     builder = begun()
     builder.add_model("net", [BODY])
     builder.add_job("a", model="net", workers=1, iterations=1)
-    assert problems(builder) == ["$.models.net: duplicate key"]
+    assert refusals(builder) == ["duplicate-field $.models.net"]
 
 
 @pytest.mark.parametrize(

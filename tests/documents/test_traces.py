@@ -14,16 +14,24 @@ from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.workload_csv import columns_of, decode_workload, encode_workload
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from tests.refusals import misuse, refuses
+from tests.refusals import misuse, refused, refuses
 
 PHILLY = "timestamp,duration,num_gpus\n"
 HEADER = "name,submit_s,model,gpus,iterations\n"
 
 
-def problems(name: str, text: str) -> list[str]:
+def refusal(name: str, text: str) -> InvalidInputError:
     with pytest.raises(InvalidInputError) as caught:
         read_trace(name, text, "t")
-    return [str(problem) for problem in caught.value.problems]
+    return caught.value
+
+
+def refusals(name: str, text: str) -> list[str]:
+    return refused(refusal(name, text))
+
+
+def problems(name: str, text: str) -> list[str]:
+    return [str(problem) for problem in refusal(name, text).problems]
 
 
 def test_back_and_forth() -> None:
@@ -387,12 +395,12 @@ def test_the_log_of_philly() -> None:
 def test_every_problem_of_the_log_of_philly() -> None:
     log = PHILLY_LOG.replace("2017-10-07 11:05:16", "2017-10-07 10:05:16").replace("2017-10-07 10:59:40", "then")
     log = log.replace("application_1_0002", "application_1_0001")
-    assert problems("philly", log) == [
-        "$[0].attempts[0]: it ends before it starts",
-        '$[1].submitted_time: a date and time is expected, not "then"',
-        "$[1]: there is a job 'application_1_0001' already",
+    assert refusals("philly", log) == [
+        "wrong-order $[0].attempts[0]",
+        "malformed $[1].submitted_time",
+        "duplicate-name $[1]",
     ]
-    assert problems("philly", "[]") == ["$: has no job"]
+    assert refusals("philly", "[]") == ["empty $"]
     assert problems("philly", '[3, {"attempts": 4}]')[0] == "$[0]: an object is expected, not 3"
 
 

@@ -88,7 +88,8 @@ class Tree:
             value = int(value)
         if type(value) is int and 0 <= value <= _MOST:
             return value
-        self.add(f"a whole number from 0 to {_MOST} is expected, not {describe(self.value)}", code="wrong-type")
+        code: Code = "out-of-range" if type(value) is int else "wrong-type"
+        self.add(f"a whole number from 0 to {_MOST} is expected, not {describe(self.value)}", code=code)
         return 0
 
     def moment(self) -> PointInTime | None:
