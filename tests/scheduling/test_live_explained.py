@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Link, Server
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import (
@@ -32,6 +31,7 @@ from jigsaw_opt.scheduling import (
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
+from tests.refusals import misuse
 from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
 
 
@@ -148,7 +148,7 @@ def test_explaining_changes_nothing_and_goes_to_json(text: str) -> None:
 
 
 def test_no_such_job() -> None:
-    with pytest.raises(UsageError, match="there is no job 'x'"):
+    with misuse("unknown-name job"):
         live().explain("x")
 
 

@@ -10,6 +10,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import JobFinished, JobProgressed, JobSubmitted, LiveScheduler, QuotaChanged, ServerLost
 from jigsaw_opt.scheduling.start_prediction import PastAnswer
+from tests.refusals import misuse
 from tests.scheduling.live_cases import SECOND, star
 from tests.simulation.cases import job
 
@@ -75,5 +76,5 @@ def test_refusals() -> None:
     for name, why in {"x": "there is no job 'x'", "a": "job 'a' runs", "held": "kept from the policy"}.items():
         with pytest.raises(UsageError, match=why):
             live.when(name)
-    with pytest.raises(UsageError, match="samples"):
+    with misuse("out-of-range samples"):
         live.when("c", samples=0)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -23,6 +22,7 @@ from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.fill import FILL, SEPARATE
 from jigsaw_opt.simulation.results import jobs_csv
 from jigsaw_opt.simulation.setting import Setting
+from tests.refusals import misuse
 from tests.simulation.cases import job, run, setting
 from tests.simulation.resumable import foregrounds
 
@@ -150,7 +150,7 @@ def test_what_is_left_when_either_kind_ends() -> None:
 
 def test_jobs_of_unknown_segments_are_refused_by_fill_alone() -> None:
     unknown = setting(replace(job("a", 0, 1, 10), foreground=True))
-    with pytest.raises(UsageError, match="segments"):
+    with misuse("missing-option performance"):
         FILL.start(unknown, {"slowdown": "1.1", "order": "submission", "placement": "packed"})
     assert run(unknown, SEPARATE).jobs[0].finish_us == 10 * 10**6
 

@@ -22,6 +22,7 @@ from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
+from tests.refusals import misuse
 from tests.simulation.cases import run
 
 RATES: Throughputs = {
@@ -144,7 +145,7 @@ def test_a_snapshot_goes_on_as_if_nothing_had_been() -> None:
 def test_gavel_needs_throughputs_by_type() -> None:
     made = grid("1x1:fast")
     assert made is not None
-    with pytest.raises(UsageError, match="every type of GPU"):
+    with misuse("missing-option performance"):
         GAVEL.start(Setting(made, Workload("w", jobs(("a", 1, 1))), Seconds()), {"objective": "max_sum"})
     with pytest.raises(UsageError, match="no single type"):
         run(setting("1x1:fast+1x1:slow", jobs(("c", 1, 1))), GAVEL)

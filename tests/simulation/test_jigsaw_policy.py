@@ -24,6 +24,7 @@ from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS
+from tests.refusals import misuse
 from tests.simulation.cases import finish_s, job, run, setting
 
 
@@ -130,7 +131,7 @@ def test_the_shortest_job_comes_first_and_nothing_waits_beside_free_gpus() -> No
 
 
 def test_jobs_of_unknown_segments_are_refused() -> None:
-    with pytest.raises(UsageError, match="segments"):
+    with misuse("missing-option performance"):
         JIGSAW.start(
             setting(job("a", 0, 1, 10)), {"depth": "free", "packing": "fill", "hysteresis": "1", "aging": "none"}
         )

@@ -29,6 +29,7 @@ from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.placing import PLACEMENTS
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.setting import Setting
+from tests.refusals import misuse
 from tests.simulation.cases import SECOND, Scripted, finish_s, job, random_jobs, run
 
 MIXED = "2x4:a100+2x4:v100"
@@ -253,9 +254,7 @@ def test_reading_tells_what_becomes_of_types() -> None:
         InvalidInputError, match=r"ran on 'a100', of which no speed is known; speeds='v100=1,a100=SPEED'"
     ):
         read_setting(workload, "2x4:v100", "fifo", speeds="v100=1")
-    with pytest.raises(
-        UsageError, match="speeds of types of GPU are for performance seconds and stages, not 'profiled'"
-    ):
+    with misuse("not-together performance"):
         read_setting(workload, "pod/plain", "fifo", speeds="v100=1")
 
 

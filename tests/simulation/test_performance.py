@@ -25,6 +25,7 @@ from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
+from tests.refusals import misuse
 from tests.simulation.cases import cluster
 from tests.simulation.resumable import network
 
@@ -213,5 +214,5 @@ def test_every_kind_says_what_is_wrong_with_its_source(kind: str, tmp_path: Path
 
 
 def test_no_such_kind() -> None:
-    with pytest.raises(UsageError, match="no performance 'guess'; there are "):
+    with misuse("unknown-name performance"):
         performance_of("guess", None, cluster())

@@ -15,6 +15,7 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.recorded import most_gpus, simulation_of
 from jigsaw_opt.simulation.simulate import simulate
+from tests.refusals import refuses
 
 HOUR = 3_600_000_000
 JOBS = (
@@ -55,7 +56,7 @@ def test_recorded_times_that_cannot_be_are_told_with_their_lines(
     jobs = (TraceJob("early", 5, "seconds", 1, 5, start_us=3, end_us=9),)
     with pytest.raises(InvalidInputError, match=r"\$.jobs\[0\]: job 'early' started before its submission"):
         simulate(Workload("w", jobs), "1x8:v100", "recorded")
-    with pytest.raises(InvalidInputError, match=r"\$.jobs\[0\]: job 'early' started before its submission"):
+    with refuses("contradiction $.jobs[0]"):
         simulation_of(read_setting(Workload("w", jobs), "1x8:v100", "fifo").under("recorded"))
     trace = tmp_path / "w.csv"
     trace.write_text("name,submit_s,gpus,duration_s,start_s,end_s\na,5,1,5,3,2\nb,5,1,5,5,10\nc,5,1,5,9,8\n")

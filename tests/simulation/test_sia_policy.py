@@ -19,6 +19,7 @@ from jigsaw_opt.simulation.policies.sia import SIA
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
+from tests.refusals import misuse
 
 CLUSTER = "3x4:aws+1x8:rtx"
 
@@ -93,7 +94,7 @@ def test_every_set_of_configurations_within_the_capacity_finds_room() -> None:
 
 
 def test_the_policy_needs_goodput() -> None:
-    with pytest.raises(UsageError, match="goodput"):
+    with misuse("missing-option performance"):
         SIA.start(setting("1x4:a"), {"power": "-0.5"})
 
 

@@ -21,6 +21,7 @@ from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.taken_over import TakenOver
 from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
+from tests.refusals import misuse
 from tests.simulation.cases import SECOND, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, halted
 
@@ -271,7 +272,7 @@ def test_answers_of_the_past_tell_nothing_of_the_future() -> None:
 
 def test_what_cannot_be_predicted() -> None:
     given, queue = one_server(None, (job("waits", 0, 4, 1), None))
-    with pytest.raises(UsageError, match="at least 1 simulation"):
+    with misuse("out-of-range samples"):
         predict_starts(given, queue, [0], None, samples=0)
     with pytest.raises(UsageError, match="no job has ended before"):
         predict_starts(given, queue, [0], PastJobs(()), samples=1)
