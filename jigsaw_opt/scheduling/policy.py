@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Code, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
@@ -524,11 +524,14 @@ def stated_options(given: str | Policy) -> tuple[Policy, dict[str, str]]:
             raise UsageError(
                 f"policy {name!r} has no option {key!r}; {nearest(key, policy.options)}",
                 code="unknown-option",
-                path="policy",
+                path=f"policy.{key}",
             )
         known = policy.options[key]
         if value not in known:
-            what = f"it is {known.kind}" if isinstance(known, OpenValues) else nearest(value, known)
-            raise UsageError(f"{key!r} of policy {name!r} is not {value!r}; {what}", code="out-of-range", path="policy")
+            code: Code = "unknown-value"
+            what = nearest(value, known)
+            if isinstance(known, OpenValues):
+                code, what = "out-of-range", f"it is {known.kind}"
+            raise UsageError(f"{key!r} of policy {name!r} is not {value!r}; {what}", code=code, path=f"policy.{key}")
         options[key] = value
     return policy, options

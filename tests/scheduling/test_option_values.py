@@ -8,6 +8,7 @@ from jigsaw_opt.documents.readers.times import slurm_time_s
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.scheduling.option_values import file_names, hours, hours_us, slurm_times, whole_numbers
 from jigsaw_opt.scheduling.policy import choose
+from tests.refusals import misuse
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,9 @@ def test_values_beside_those_that_are_listed() -> None:
 
 
 def test_the_command_line_says_what_an_option_takes() -> None:
-    with pytest.raises(UsageError, match="'grace' of policy 'priority' is not 'long'; it is a whole number from 0 to"):
+    with misuse("out-of-range policy.grace") as caught:
         choose("priority:grace=long")
+    assert str(caught.value).startswith("'grace' of policy 'priority' is not 'long'; it is a whole number from 0 to")
     assert choose("priority:grace=45")[1]["grace"] == "45"
     with pytest.raises(UsageError, match="no option 'priority_weight'; did you mean 'priority_weight"):
         choose("multifactor:priority_weight=3")

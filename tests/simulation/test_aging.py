@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy, choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.records import SimulationOutcome
+from tests.refusals import misuse
 from tests.simulation.cases import SECOND, cluster, job, random_jobs, setting
 
 HOUR = 3600
@@ -141,5 +141,6 @@ def test_values_of_the_options() -> None:
     ):
         choose(words)
     for words in ("srtf:aging=soon", "srtf:hysteresis=-1", "las:aging=-1", "las:aging=3d"):
-        with pytest.raises(UsageError, match=r"whole number|a time in hours"):
+        option = words.partition(":")[2].partition("=")[0]
+        with misuse(f"out-of-range policy.{option}"):
             choose(words)
