@@ -65,6 +65,7 @@ def _listed(solve_state: SolveState, operations: Operations, placement: SlotPlac
     jobs = PlacedJobs(operations, placement)
     for rule in jobs.ranks.rules:
         yield jobs.schedule(rule, _objective(solve_state))[1]
+    # Where spans suffice, operations cannot wrap around the period, and modulo schedules would gain nothing.
     if solve_state.objective is not None and not spans_suffice(operations):
         yield from jobs.modulo_schedules(Random(f"phase/{solve_state.options.seed}"), solve_state.objective)
 
@@ -100,6 +101,8 @@ def _levels(
     if not operations.jobs:
         return []
     own = tuple(job for job in operations.instance.jobs if isinstance(job, Job))
+    # Search knows data-parallel jobs only. Shaped jobs have no levels, so these are chosen without them; `complete`
+    # then looks at memory with all.
     alone = compile_instance(altered(operations.instance, jobs=own))
     asked = demands(alone)
     found = None if asked is None else assigned(ProblemData(alone, Layout(alone), asked), placements)

@@ -101,6 +101,7 @@ def _listed_or_phased(
 
     def hurried(solve_state: SolveState) -> None:
         if within.time_limit is not None:
+            # The rule ends `auto` early only while it has no plan. Otherwise it has the whole limit.
             solve_state.add_rule(NoPlan((1 - _SHARE) * within.time_limit))
         if opening is not None:
             opening(solve_state)
@@ -114,6 +115,7 @@ def _listed_or_phased(
 
 def _is_listed(instance: Instance, limit: float | None) -> bool:
     """Return whether a plan that lists all iterations can be made in the time that is left after a phased one."""
+    # To schedule, check and write the plan must fit into the time that the phased plan leaves.
     in_time = limit is None or not is_long(instance, int((1 - _SHARE) * limit * _OPERATIONS_A_SECOND))
     return in_time and not is_long(instance)
 

@@ -38,6 +38,8 @@ def wrap_around_us(order: Sequence[RateJob], gpus: int, known_us: float) -> Iter
     Iterator[float]
         Times in microseconds, the earliest first.
     """
+    # McNaughton (1959): jobs that may pause and move cannot all end before the mean work of a GPU, nor before the
+    # longest job.
     work_us = sum(job.alone_us * len(job.gpus) for job in order) / gpus
     least_us = max(work_us, *(job.release_us + job.alone_us for job in order))
     yield from (least_us + (known_us - least_us) * k / _TARGETS for k in range(_TARGETS) if least_us < known_us)
@@ -58,6 +60,7 @@ class LeastLaxityPolicy:
 
     def __init__(self, order: Sequence[RateJob], jobs: RateJobs, beside: SideBySide, target_us: float) -> None:
         self._order, self._jobs, self._beside, self._target_us = order, jobs, beside, target_us
+        # Phases last whole periods. A job that can wait less than an iteration cannot wait until the next decision.
         self._grain_us = max(job.iteration_us for job in order)
 
     def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
@@ -74,10 +77,13 @@ class LeastLaxityPolicy:
 
         def rank(job: RateJob) -> tuple[bool, bool, float]:
             spare = spare_us[job.name]
+            # Urgent jobs come first. Among the others those that run go on, since each restart costs time.
             return spare >= self._grain_us, not progress.goes_on(job.name), spare
 
         found = MovingPolicy(sorted(self._order, key=rank), self._jobs, self._beside, True).running(jobs, progress)
         waiting = (spare_us[name] for name in progress.remaining if name not in found.counts)
+        # Jobs that are urgent already and found no room are left out: the phase would end at once, and again with the
+        # same jobs.
         least_us = min((spare for spare in waiting if spare >= self._grain_us), default=None)
         return found if least_us is None else found._replace(until_us=progress.now_us + int(least_us))
 

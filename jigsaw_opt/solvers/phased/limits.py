@@ -42,6 +42,7 @@ def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
     started
         When it began, on the monotonic clock, in seconds.
     """
+    # Some proofs assume that a job stays on its GPUs, so they are left out where one may move.
     if any(job.restart_us is not None for job in instance.jobs):
         options = replace(options, without_bounds=(*options.without_bounds, *without_moves()))
     operations = compile_instance(bounded_instance(instance))
@@ -77,6 +78,7 @@ def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
     found: list[Conflict] = []
     fine: set[Job] = set()
     for job in checking_deadline(_relaxed(instance).jobs):
+        # Neither name nor weight can rule out a plan, so of jobs that differ in them alone one is enough.
         alike = altered(job, name="", weight=1) if isinstance(job, Job) else None
         if alike is None or alike not in fine:
             models = {job.model: instance.models[job.model]} if isinstance(job, Job) else {}
@@ -96,6 +98,7 @@ def _relaxed(instance: Instance) -> Instance:
         depth = altered(job.depth, balance=None)
         if job.restart_us is not None:
             most = instance.models[job.model].depth * job.workers * job.iterations
+            # The total of levels is a whole number; `int` rounds it down, which relaxes the rule.
             depth = altered(depth, mean_depth=str(Fraction(int(depth.mean(job.workers) * most), most)))
         return altered(job, depth=depth)
 

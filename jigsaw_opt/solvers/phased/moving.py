@@ -59,6 +59,7 @@ class _SharingPart(NamedTuple):
     def times(self, period_us: int, room: int) -> int:
         """Return how often it fits into a period, if no more iterations than there is room for are listed."""
         fitting = min(period_us // self.period_us, self.left, room // sum(self.counts.values()))
+        # Every part takes place once at least; `_periods` has no period that is shorter than any part.
         return max(1, fitting if self.most is None else min(fitting, self.most))
 
 
@@ -100,6 +101,7 @@ class MovingPolicy:
         if not parts:
             return RunningJobs({}, gpus)
         tried = (_filled(parts, period_us) for period_us in _periods(parts))
+        # `_periods` is sorted, and `max` keeps the first of equals, so of equally good periods the shortest wins.
         times, _ = max(tried, key=lambda one: one[1])
         counts = {name: k * count for part, k in zip(parts, times, strict=True) for name, count in part.counts.items()}
         plan = self._beside.together([(part.plan, k) for part, k in zip(parts, times, strict=True)])
@@ -110,6 +112,7 @@ class MovingPolicy:
     ) -> Iterator[_SharingPart]:
         place = {job.name: number for number, job in enumerate(now)}
         running = [*now]
+        # Within a part, jobs keep the order of priority in which `rates` has them: the last ones wait first.
         for names in self._beside.parts(gpus):
             own = [running[number] for number in sorted(place[name] for name in names)]
             yield self._part(jobs, own, now, progress, gpus)
@@ -130,6 +133,7 @@ class MovingPolicy:
             try:
                 plan = self._beside.part(counts, gpus)
             except UntimedError:
+                # A job alone has a cyclic plan whenever there is time, so there is nothing left to drop.
                 if len(own) == 1:
                     raise
                 continue
@@ -139,6 +143,7 @@ class MovingPolicy:
             most = self._beside.times_in_balance(plan)
             tried.append(_SharingPart(counts, plan, worth, gain, left, most))
         if len(own) > 1 and (self._tries_more(own) or not tried):
+            # The recursion drops one job at a time, and ends with one job, which is never dropped.
             tried.append(self._part(jobs, own[:-1], now, progress, gpus))
         return max(tried, key=lambda part: part.gain)
 
@@ -152,6 +157,8 @@ class MovingPolicy:
         """
         if self._last:
             return {job.name: float(job.iteration_us * len(job.gpus)) for job in own}
+        # Smith (1956): weight over time. The time is the divisor in `_part`, so each iteration carries its part of the
+        # weight.
         return {job.name: job.weight / remaining[job.name] for job in own}
 
     def _counts(
@@ -176,6 +183,7 @@ def _periods(parts: Sequence[_SharingPart]) -> list[int]:
     """Return periods that some part fills, and that no part exceeds."""
     longest = max(part.period_us for part in parts)
     tried = {times * part.period_us for part in parts for times in range(1, _TRIED + 1)}
+    # A part that is very short does not reach the longest in so few periods; its first multiple that does is added.
     tried |= {-(-longest // part.period_us) * part.period_us for part in parts}
     return sorted(period_us for period_us in tried if period_us >= longest)
 
@@ -188,6 +196,7 @@ def _filled(parts: Sequence[_SharingPart], period_us: int) -> tuple[list[int], f
         times = part.times(period_us, room)
         found.append(times)
         listed += times * sum(part.counts.values())
+        # A part whose iterations are used up loses nothing by the rest of the period.
         whole = times == part.left or times * part.period_us >= period_us
         share += part.worth * (1.0 if whole else times * part.period_us / period_us)
     return found, share / sum(part.worth for part in parts) - _WORTH_AN_ITERATION * listed

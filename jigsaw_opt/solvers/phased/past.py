@@ -60,6 +60,7 @@ class BegunPhases:
         if job.restart_us is None:
             return 0
         phases = (phase for group in self.groups for phase in group)
+        # The end of a phase is that of its last job. A phase of this job alone says when the job itself ends there.
         ends = [replace(phase, jobs=(it,)).end_us for phase in phases for it in phase.jobs if it.name == job.name]
         return max(ends) + job.restart_us if ends else 0
 
@@ -93,6 +94,7 @@ def past_at(instance: Instance, plan: Plan, moment: int) -> BegunPhases:
 
 
 def _begun_part(phase: Phase, moment: int) -> Phase:
+    # A repetition that has begun is rounded up to a whole one: it is carried out to its end.
     begun = ceil_div(moment - phase.start_us, phase.cycle_us)
     return replace(phase, repeats=min(phase.count, begun))
 
@@ -135,9 +137,12 @@ def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Seq
             yield Problem(place, "has begun, and its fixed placement is another one", code="contradiction")
     if not begun:
         return
+    # The checker wants all iterations of a job. With just those that have begun, the past is a complete plan of its
+    # own.
     jobs = tuple(altered(job, iterations=done[job.name], deadline_us=None) for job in begun)
     part, groups = altered(instance, jobs=jobs), tuple(PhaseGroup(group) for group in past.groups if group)
     for violation in violations(part, Plan(part.name, instance_sha256(part), "feasible", 0, 0, groups)):
+        # The plan to check states 0 for both, as nobody asks for them here.
         if violation.rule not in ("objective", "bound"):
             yield Problem(
                 f"$.before_us: {violation.path}",

@@ -137,6 +137,7 @@ class PhasePolicy:
             Their progress.
         """
         remaining, begun = progress.remaining, progress.last
+        # What has begun goes on first: a job of this policy does not pause.
         running = [name for name in self.order if name in begun]
         for name in self.order:
             waits = name in remaining and name not in begun and jobs[name].release_us <= progress.now_us
@@ -166,6 +167,7 @@ def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: 
         waiting = (progress.ready_us(jobs[name]) for name in remaining if name not in running.counts)
         until = [] if running.until_us is None else [running.until_us]
         later = [moment for moment in [*waiting, *until] if moment > progress.now_us]
+        # No job runs, so some job is still to be released or to restart: `later` is not empty.
         if not running.counts:
             progress.now_us = min(later)
             continue
@@ -184,8 +186,11 @@ def _phase(remaining: Mapping[str, int], running: RunningJobs, now: int, next_us
     """Return a phase of as many repetitions as iterations and the time before the next release allow."""
     plan = running.plan or timing(running.counts, running.gpus)
     period_us = plan.period_us or plan.objective
+    # The job that has the fewest repetitions left ends the phase. What the others have left over goes into the next
+    # one.
     repeats = min(remaining[name] // count for name, count in running.counts.items())
     if next_us is not None:
+        # One repetition at least takes place even if it ends after the event: a phase without any would change nothing.
         repeats = min(repeats, max(1, (next_us - now) // period_us))
     return Phase(now, period_us, repeats, compact(plan.jobs, period_us))
 
@@ -203,6 +208,8 @@ def compact(jobs: Sequence[JobPlan | ShapedJobPlan], period_us: int) -> tuple[Jo
     times = [[(it.start_us, it.end_us) for it in _operations(job)] for job in jobs]
     starts = [min(start for start, _ in own) for own in times]
     spans = [max(end for _, end in own) - start for own, start in zip(times, starts, strict=True)]
+    # A cyclic plan is the same from any origin. A phase, however, ends only with its last operation, and the origin
+    # decides how long after the last period that is.
     origin = _shortest_from([start % period_us for start in starts], spans, period_us)
     moved = ((start - origin) % period_us - start for start in starts)
     return tuple(_later(job, by) for job, by in zip(jobs, moved, strict=True))
@@ -215,10 +222,13 @@ def _shortest_from(starts: Sequence[int], spans: Sequence[int], period_us: int) 
     """
     order = sorted(range(len(starts)), key=starts.__getitem__)
     ends = [starts[k] + spans[k] for k in order]
+    # For each start in order: the last end of jobs that start before it, and of those that start there or later. The
+    # initial value becomes 0 when the period is added, so that it never decides.
     before = accumulate(ends[:-1], max, initial=-period_us)
     after = [*accumulate(reversed(ends), max)][::-1]
     last_us: dict[int, int] = {}
     for k, earlier, later in zip(order, before, after, strict=True):
+        # Jobs with the same start all begin at it. Only the first in order counts none of them as a period later.
         last_us.setdefault(starts[k], max(earlier + period_us, later) - starts[k])
     return min(starts, key=last_us.__getitem__)
 

@@ -45,12 +45,15 @@ def policies(jobs: Mapping[str, Job | ShapedJob], shelves: Sequence[Plan], timin
 
     placed = {job.name: len(job.iterations) for shelf in shelves for job in shelf.jobs if job.name in jobs}
     by_shelf = sorted(jobs, key=shelf_of.__getitem__)
+    # The first policy begins with the cyclic plans of the shelves, which are known, so that a first plan takes little
+    # time.
     yield PhasePolicy(by_shelf, same_shelf, _as_placed(placed), places)
     if len(jobs) == 1:
         return
     alone_us = {name: timing({name: 1}, places).objective for name in jobs}
     pace = _own_pace(alone_us)
     total_us = {name: alone_us[name] * job.iterations for name, job in jobs.items()}
+    # Smith's rule: on one machine, least time per weight first is optimal for weighted completion times.
     by_ratio = sorted(jobs, key=lambda name: total_us[name] / jobs[name].weight)
     by_release = sorted(jobs, key=lambda name: (jobs[name].release_us, total_us[name] / jobs[name].weight))
     longest_first = sorted(jobs, key=lambda name: -total_us[name])
@@ -74,6 +77,7 @@ def _as_placed(placed: Mapping[str, int]) -> _Ratio:
     """Return the iterations of the shelf, while all jobs have so many left; then jobs end together."""
 
     def counts(remaining: Mapping[str, int]) -> dict[str, int]:
+        # The shelf's own counts make its cyclic plan usable as it is.
         whole = all(placed[name] <= left for name, left in remaining.items())
         return {name: placed[name] for name in remaining} if whole else _ending_together(remaining)
 

@@ -102,6 +102,7 @@ class RateJobs:
         first = {server: self._server.index(server) for server in dict.fromkeys(self._server)}
         different = [*dict.fromkeys((kinds or {}).values())]
         self._kind = {server: 1 + different.index(kind) for server, kind in (kinds or {}).items()}
+        # Kinds are counted from 1: in the table, 0 marks servers and jobs that have none.
         kind = [self._kind.get(server, 0) for server in first]
         servers = [*first.values(), len(memory)]
         self._lists = SharingTable(
@@ -113,6 +114,7 @@ class RateJobs:
         """Return when each job of an order ends, in microseconds; those that come first have priority."""
         numbers: Numbers = [self.number(job) for job in order]
         table, state = self._lists, self._state(order, [float(job.iterations) for job in order])
+        # Until the compiled function is ready, the same source runs in Python, with the same result.
         native = compiled(share_processors)
         if native is not None:
             table, state, numbers = self._as_arrays(), arrays(state), arrays(numbers)
@@ -131,8 +133,11 @@ class RateJobs:
         """
         numbers = [self.number(job) for job in order]
         state = self._state(order, [float(progress.remaining.get(job.name, 0)) for job in order])
+        # A single decision is too short to be worth the conversion to arrays.
         find_tight(self._lists, state, numbers)
         for p, job in enumerate(order):
+            # A job that has begun keeps its memory and goes on. One that may move is put where it was, and is free to
+            # go elsewhere.
             if job.name in progress.last and job.restart_us is None:
                 state.begun[p] = 1
             elif job.name in progress.last:
@@ -166,7 +171,9 @@ class RateJobs:
         """Return the number of a job; a new job gets a new one."""
         if job in self._number:
             return self._number[job]
+        # Options get their numbers first: a row of the table is appended in one piece, and nothing may come between.
         options = [self.number(option) for option in job.options]
+        # A new row outdates the arrays; `_as_arrays` makes them again when they are needed.
         table, self._arrays = self._lists, None
         table.iteration_us.append(float(job.iteration_us))
         table.release_us.append(float(job.release_us))
@@ -178,6 +185,7 @@ class RateJobs:
         table.load_at.append(len(table.resource))
         table.gpu.extend(self._gpu[gpu] for gpu in job.gpus)
         table.gpu_at.append(len(table.gpu))
+        # 0 is a restart that costs no time, so that a job that never moves is told by a negative number.
         table.restart_us.append(-1.0 if job.restart_us is None else float(job.restart_us))
         table.anywhere.append(self._kind[job.gpus[0].rsplit("/", 1)[0]] if job.anywhere else 0)
         number = self._number.setdefault(job, len(self._number))
@@ -279,11 +287,14 @@ def whole_counts(jobs: Sequence[RateJob], rates: Mapping[str, float]) -> list[di
     list[dict[str, int]]
         Each by name of a job.
     """
+    # In such a period at least one job has its exact rate, with whole iterations.
     periods = {k / rates[job.name] for job in jobs for k in range(1, _PERIODS + 1)}
     shortest = min(1 / rate for rate in rates.values())
     tried = [
+        # k / rate * rate may come out just below k, and `int` would then lose an iteration.
         {job.name: max(1, int(period_us * rates[job.name] * (1 + 1e-9))) for job in jobs}
         for period_us in sorted(periods)
+        # The fastest job then has at most `_MOST` iterations.
         if period_us <= _MOST * shortest
     ]
     different = {tuple(counts.values()): counts for counts in [*tried, iteration_counts(rates, _MOST)]}.values()

@@ -49,6 +49,8 @@ class RateModel:
         self._jobs = instance.data_parallel
         part = cyclic_part(instance, iteration_counts({job.name: job.iterations for job in self._jobs}, _ITERATIONS))
         self._data = _data(part)
+        # Jobs that do not fit into memory together may still run in turn, so only their load says where another one
+        # goes.
         self._ample = PartialPlacement(_data(with_ample_memory(part)), rigid=False)
         self._generator = CandidateGenerator(self._ample.data, rng)
         layout = self._data.layout
@@ -94,6 +96,7 @@ class RateModel:
                     levels = [max(column) for column in zip(*assignment.plan.rows, strict=True)]
                     self._ample.place(other, assignment, levels)
         found = [self._made(index, gpus) for gpus in self._generator.of(self._ample, index)]
+        # `_ample` is shared by all calls and is empty between them.
         for other, assignment in enumerate(self._ample.assignments):
             if assignment is not None:
                 self._ample.unplace(other)
@@ -110,6 +113,7 @@ class RateModel:
         if assignment is None:
             return None
         graph, job, layout = assignment.job, self._jobs[index], self._data.layout
+        # `exchange` lists a period of several iterations; loads are those of the mean iteration.
         exchange_us = sum(map(sum, assignment.exchange)) / graph.iterations
         loads = [*zip(assignment.gpus, map(float, assignment.slot_us), strict=True)]
         loads += [(len(layout.gpus) + link, exchange_us) for link in assignment.links if exchange_us]
@@ -125,6 +129,7 @@ class RateModel:
         if job.restart_us is None or len(self._jobs) * len(self._name) > _MOST_MOVING:
             return None
         options: list[RateJob] = []
+        # One server stands for all of its kind: reversed, the dictionary keeps the first one of each.
         for server in {kind_of(it): it for it in reversed(self._servers) if it.gpus >= job.workers}.values():
             option = self.on(index, [f"{server.name}/{k}" for k in range(job.workers)])
             options += [replace(option, anywhere=True)] if option is not None else []
@@ -136,6 +141,7 @@ class RateModel:
     def _across(self, index: int) -> Iterator[RateJob]:
         """Yield a job on the GPUs of consecutive servers, from some first servers in turn."""
         names = [(s, f"{server.name}/{k}") for s, server in enumerate(self._servers) for k in range(server.gpus)]
+        # Rounded up, the step leaves at most `_MOST_OPTIONS` first servers.
         width, step = self._jobs[index].workers, -(-len(self._servers) // _MOST_OPTIONS)
         for first in range(0, len(self._servers), step):
             gpus = [name for s, name in names if s >= first][:width]

@@ -51,6 +51,7 @@ class RateSearch:
     def value(self, order: Sequence[RateJob]) -> float:
         """Return the objective plus a high price of lateness."""
         ends = self._model.rate_jobs.ends_us(order)
+        # A deadline is never 0, so that only jobs without any are left out.
         late = sum(max(0.0, end - job.deadline_us) for job, end in zip(order, ends, strict=True) if job.deadline_us)
         weighted = (job.weight * end for job, end in zip(order, ends, strict=True))
         return _LATE * late + (max(ends) if self._last else sum(weighted))
@@ -91,15 +92,18 @@ class RateSearch:
         stop = self._timer.deadline(_SHARE)
         now = best = list(order)
         value = least = self.value(now)
+        # Where jobs do not lose anything by one another the loss is 0, by which the test below would divide.
         temperature, fruitless = max(1e-9, _TEMPERATURE * self._mean_loss(order, value)), 0
         while fruitless < _PATIENCE * len(order) and not stop():
             fruitless += 1
             temperature *= 1 - _COOLING / len(order)
             after = self._step(now)
             found = self.value(after) if after is not None else value
+            # The Metropolis test. The minimum keeps `exp` from overflow where the step is a gain.
             if after is None or self._rng.random() >= exp(min(0.0, (value - found) / temperature)):
                 continue
             now, value = after, found
+            # Sums of floats in another order differ in the last digits, which is no better value.
             if value < least * (1 - 1e-9):
                 best, least, fruitless = now, value, 0
         return best
@@ -126,6 +130,7 @@ class RateSearch:
 
     def _mean_loss(self, order: Sequence[RateJob], value: float) -> float:
         """Return the mean rise of a job's value by the other jobs; of a makespan, the rise of the last end."""
+        # No job ends sooner than alone, so all that is above these ends is due to others.
         alone = [job.release_us + job.alone_us for job in order]
         if self._last:
             return value - max(alone)

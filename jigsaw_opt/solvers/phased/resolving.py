@@ -100,6 +100,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     bound, causes = phased_bound(instance, options, started), conflicts_alone(instance)
     if causes:
         return phased_result(options, started, bound, conflicts=causes)
+    # A plan from scratch moves everything, so it is an answer only where nothing is fixed.
     anew = fix.empty
     work = _Work(instance, plan, past, fix, options, started, _REST_SHARE if anew else 1.0)
     groups = [found for placements in work.placings(operations) if (found := work.planned(placements)) is not None]
@@ -112,6 +113,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     seconds = time.monotonic() - started
     best = min(plans, key=lambda found: found.objective)
     best = replace(best, bound=max(best.bound, bound.value), solver={**best.solver, "seconds": round(seconds, 3)})
+    # The bound of the plan from scratch may be the larger one, and may prove a plan on the old placements optimal.
     best = replace(best, status="optimal" if best.bound == best.objective else "feasible")
     require_correct(instance, best, "re-solving of phased plans")
     return phased_result(options, started, Bound(best.bound, bound.proof), best)
@@ -199,6 +201,7 @@ class _Work:
         old = {job.name: job.gpus for _, _, phase in self._plan.all_phases() for job in phase.jobs}
         still = {name: gpus for name, gpus in old.items() if name in graphs}
         still = {name: gpus for name, gpus in still.items() if not any(misplaced(operations, graphs[name], gpus))}
+        # The second placing differs only if some job stays by choice rather than by force.
         for placements in [{**still, **fixed}, *([fixed] if still.keys() - fixed.keys() else [])]:
             found = self._placed(placements)
             if found is not None:
@@ -221,6 +224,8 @@ class _Work:
         found, gone_on = [], set()
         for names, begun in sharing.groups():
             g = numbers[begun] if begun is not None else None
+            # Old phases can be continued only where all jobs come from one group. Groups that were apart have no common
+            # order of phases.
             olds = {old[name] for name in names if name in old} | ({g} if g is not None else set())
             free_us = self._past.moment if g is None else self._past.free_us(g)
             jobs = {name: self._left[name] for name in names}
@@ -308,6 +313,7 @@ class _Work:
         phase = as_now(self._instance, kept) if kept.jobs else None
         if phase is None:
             return begun
+        # A job may have fewer iterations now than in the old plan.
         repeats = min(phase.count, *(left[job.name] // len(job.iterations) for job in phase.jobs))
         if begun is not None:
             return replace(phase, repeats=max(begun.count, repeats))
@@ -329,6 +335,7 @@ class _Work:
 
     def _timed(self, cyclic: Instance, placements: Mapping[str, Sequence[str]]) -> Plan:
         seconds, asked = self._end - time.monotonic(), self._options
+        # The first plan of a group is made even after the limit: without it there is no plan at all.
         if self._hurried and seconds <= 0:
             raise OutOfTimeError("no time was left for another plan of a group")
         limit = max(seconds, _LEAST_SECONDS) if math.isfinite(seconds) else None

@@ -37,8 +37,10 @@ class Sharing:
         self._load_us: Counter[_Resource] = Counter()
         self.placements: dict[str, tuple[str, ...]] = {}
         for number, placements in enumerate(begun):
+            # Jobs that have ended join their group too: later phases of the group follow theirs.
             for gpus in placements.values():
                 self._join([("begun", number), *self._used(gpus)])
+            # `_begun` is read by the leader of a set, which is known only after all unions of this group.
             self._begun[self._find(("begun", number))] = number
 
     def add(self, job: Job, gpus: Sequence[str]) -> bool:
@@ -94,6 +96,7 @@ class Sharing:
 
     def _last_us(self, job: Job, gpus: Sequence[str]) -> tuple[int, int]:
         """Return how long the busiest of the resources is busy with the job, and all of them together."""
+        # Larger than any load in microseconds, so that such GPUs are chosen last; `add` then refuses them.
         if self._channel(gpus) is None:
             return 2**63, 0
         loads = [self._load_us[resource] + own for resource, own in self._work_us(job, gpus).items()]
@@ -131,11 +134,13 @@ class Sharing:
     def _find(self, resource: _Resource) -> _Resource:
         leader = self._leader
         while leader.setdefault(resource, resource) != resource:
+            # Path halving keeps the trees flat without a second pass.
             leader[resource] = resource = leader[leader[resource]]
         return resource
 
     def _join(self, resources: Sequence[_Resource]) -> None:
         leaders = [self._find(it) for it in resources]
+        # Callers see to it that at most one of the sets is a group that has begun.
         numbers = [self._begun[it] for it in leaders if it in self._begun]
         for one in leaders[1:]:
             self._leader[self._find(one)] = self._find(leaders[0])

@@ -62,6 +62,7 @@ def placed_shelves(instance: Instance, jobs: Sequence[Job | ShapedJob], place: P
     most
         Iterations of one job in a period.
     """
+    # In the ratio of their iterations, jobs that run together also end together.
     counts = iteration_counts({job.name: job.iterations for job in jobs}, most)
     plan = place(cyclic_part(instance, counts))
     if plan is not None:
@@ -90,6 +91,7 @@ def sharing_groups(
     leader: dict[object, object] = {}
 
     def find(thing: object) -> object:
+        # Union-find: jobs, GPUs and links are the elements, and a use of a resource joins two sets.
         while leader.setdefault(thing, thing) != thing:
             leader[thing] = thing = leader[leader[thing]]
         return thing
@@ -109,6 +111,7 @@ def _resources(job: Job | ShapedJob, routes: Routes, gpus: Sequence[str]) -> lis
     number = {server.name: number for number, server in enumerate(routes.cluster.servers)}
     servers = [number[gpu.rsplit("/", 1)[0]] for gpu in gpus]
     channels = [routes.under(job.route_policy).channel(Counter(servers))] if isinstance(job, Job) else []
+    # Operations of a shaped graph are numbered blocks first, so that transfers begin at `blocks`.
     graph = compile_shape(job) if isinstance(job, ShapedJob) else None
     if graph is not None:
         for operation in range(graph.blocks, graph.size):

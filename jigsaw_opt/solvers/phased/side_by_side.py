@@ -44,6 +44,8 @@ class SideBySide:
         self._soon: dict[Hashable, tuple[Plan, Plan]] = {}
         looks: dict[Hashable, int] = {}
         for job in instance.jobs:
+            # A cyclic plan depends neither on the name of a job nor on its weight. Jobs that are equal but for them get
+            # one number.
             look = altered(in_a_period(job, 1), name="", weight=1) if isinstance(job, Job) else job.name
             self._look[job.name] = looks.setdefault(look, len(looks))
 
@@ -69,6 +71,7 @@ class SideBySide:
         if self._stop():
             raise OutOfTimeError("no time was left for phases of jobs that move")
         key, names = self._likeness(counts, gpus)
+        # The first part with a key is the one that is timed; all others take its plan, with their own names and GPUs.
         timed, there = self._like.setdefault(key, (counts, {name: tuple(gpus[name]) for name in counts}))
         plan = self._timing(timed, there)
         if len(counts) == 1:
@@ -84,6 +87,7 @@ class SideBySide:
         GPUs of a server are alike, and so are servers of a kind where a part has one.
         """
         names = sorted(counts, key=lambda name: (self._look[name], counts[name], name))
+        # GPUs are numbered by first use, so that two parts with the same pattern of shared GPUs have the same key.
         number = {gpu: k for k, gpu in enumerate(dict.fromkeys(gpu for name in names for gpu in gpus[name]))}
         servers = dict.fromkeys(gpu.rsplit("/", 1)[0] for gpu in number)
         at = (
@@ -98,6 +102,7 @@ class SideBySide:
         [job] = plan.jobs
         if not isinstance(job, JobPlan):
             return plan
+        # The timer may have found a better plan meanwhile, whose operations have to be moved forward anew.
         if key not in self._soon or self._soon[key][0] is not plan:
             soon, end_us = self._soonest(job)
             made = Plan.of_jobs(plan.instance, "", "feasible", end_us, 0, end_us, (soon,))
@@ -115,6 +120,7 @@ class SideBySide:
             free, transfers = now, []
             for transfer in it.transfers:
                 bucket = transfer.bucket
+                # Transfers of a job follow one another. A bucket waits for every worker whose level reaches it.
                 start = max(free, now + max(ready[bucket - 1] for b, ready in placed if b.level >= bucket))
                 free = start + transfer.end_us - transfer.start_us
                 transfers.append(replace(transfer, start_us=start, end_us=free))
@@ -135,6 +141,7 @@ class SideBySide:
                     sum(block.level for block in own) for own in zip(*(it.blocks for it in job.iterations), strict=True)
                 ]
                 apart = max(totals) - min(totals)
+                # Each repetition adds the same difference of totals, so the differences add up.
                 limits += [depth.balance // apart] if apart else []
         return min(limits, default=None)
 
@@ -159,6 +166,8 @@ def _repeated(plan: Plan, times: int, period_us: int) -> Iterator[JobPlan | Shap
         return tuple(_at(operation, operation.start_us + by) for operation in operations)
 
     def _at(operation: _Timed, moment: int) -> _Timed:
+        # What begins in a later period of its own begins in the same one of the longer periods. All idle time comes
+        # after the last repetition.
         periods, rest = divmod(moment, whole_us)
         start = periods * period_us + rest
         return replace(operation, start_us=start, end_us=start + operation.end_us - operation.start_us)

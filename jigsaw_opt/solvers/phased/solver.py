@@ -137,6 +137,7 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
             if timer.is_over:
                 break
             least = min(other.rank[1] for other in found)
+            # Groups on placements by cyclic plans get all their policies later; those by local search only here.
             if one.name == _SEARCHED and (one.moves or one.rank[1] <= _PROMISING * least):
                 _improve(one.groups, bound.value)
             if one.rank <= (0, bound.value) or timer.is_over:
@@ -154,6 +155,7 @@ def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: 
     that all may move.
     """
     placed: list[_PlacedGroups] = []
+    # Each round has its own source of random numbers, so that what it finds does not depend on how far others came.
     rounds = (partial(_searched, instance, timer, random.Random(f"{options.seed} {k}"), placed) for k in count())
     if instance.objective != "makespan":
         moves = all(job.restart_us is not None for job in instance.jobs)
@@ -216,6 +218,7 @@ def _by_rates(
     order: Sequence[RateJob], model: RateModel, timing: Timing, jobs: Mapping[str, Job | ShapedJob]
 ) -> Iterator[RunningRule]:
     """Yield counts by loads alone, then by the cyclic plans of several counts."""
+    # An order of all jobs is one of each group as well: groups share nothing.
     own = [job for job in order if job.name in jobs]
     yield RatePolicy(own, model.rate_jobs)
     yield RatePolicy(own, model.rate_jobs, timing)
@@ -246,6 +249,7 @@ def _grouped(
 ) -> _PlacedGroups:
     """Return the groups of a placement, each with phases by its first policy; one group of all jobs where some move."""
     groups, all_jobs = [], {job.name: job for job in instance.jobs}
+    # Jobs that move may share a GPU with any other in the end, and phases of different groups may not.
     for names in [[*all_jobs]] if moves else sharing_groups(instance, gpus):
         jobs = {name: all_jobs[name] for name in names}
         groups.append(_GroupSearch(instance, jobs, ways(jobs), timing))
@@ -273,6 +277,7 @@ class _PlacedGroups:
     @property
     def rank(self) -> tuple[int, int]:
         """Return how late jobs are in all, then the objective."""
+        # Lateness comes first: the least objective is of no use where a deadline is missed.
         values = [group.value for group in self.groups]
         parts = [part for _, part in values]
         return sum(late for late, _ in values), max(parts) if self.last else sum(parts)
@@ -300,6 +305,7 @@ class _GroupSearch:
 
     def may_help(self, bound: int) -> bool:
         """Return whether a better group may make a better plan."""
+        # A group that ends by the bound cannot lower the last end of all. In a sum, every group counts.
         return self._instance.objective != "makespan" or self.value > (0, bound)
 
     def step(self) -> bool:

@@ -72,6 +72,7 @@ class PhaseTimer:
         """Return a function that tells whether a share of the time that is left now is over."""
         if self._end is None:
             return self._options.cancel.is_set
+        # The moment is fixed here: computed at each call, a share of what is left would never be used up.
         end = time.monotonic() + share * (self._end - time.monotonic())
         return lambda: self._options.cancel.is_set() or time.monotonic() >= end
 
@@ -101,6 +102,8 @@ class PhaseTimer:
             The limit and its grace are over.
         """
         self._require_time()
+        # Placing halves the jobs where they do not fit together. By number of jobs, the shares of all halves of one
+        # depth add up to one.
         own = len(part.jobs) / len(self._instance.jobs)
         return solve_listed(part, solver, self._within(share * own)).plan
 
@@ -124,6 +127,7 @@ class PhaseTimer:
             The limit and its grace are over.
         """
         self._require_time()
+        # A cyclic plan depends on nothing else, so the same phase of another policy costs nothing.
         key = tuple((name, counts[name], tuple(gpus[name])) for name in sorted(counts))
         part, own = cyclic_part(self._instance, counts), {name: gpus[name] for name in counts}
         plan = self._known.get(key) or self._first(part, own, _as_placed(shelves, counts))
@@ -136,6 +140,7 @@ class PhaseTimer:
 
     def _first(self, part: Instance, gpus: Gpus, known: Timetable | None) -> Plan | None:
         """Return any cyclic plan."""
+        # With a target that every plan reaches, the solve ends at its first plan.
         found = _made(part, gpus, known, replace(self._within(1.0), target=_ANY))
         return None if found is None else found.plan
 
@@ -145,6 +150,7 @@ class PhaseTimer:
         found = _made(part, gpus, _as_placed([plan], counts), self._within(1 / len(self._instance.jobs)))
         if found is None or found.plan is None:
             return plan
+        # Another try is worth its time only where the clock cut off a search that was still gaining.
         if found.stopped_by is not StoppedBy.TIME or found.plan.objective >= plan.objective:
             self._ended.add(key)
         return found.plan
@@ -161,6 +167,8 @@ class PhaseTimer:
         asked, limit = self._options, None
         if self._end is not None:
             left = self._end - time.monotonic()
+            # Without any phased plan, all the time before would be lost. A part may then use the grace of the limit
+            # too.
             limit = max(share * left, min(share * _LEAST_SECONDS, left + asked.grace) if self.first else 0.0, _INSTANT)
         return Options(time_limit=limit, seed=asked.seed, threads=asked.threads, cancel=asked.cancel)
 

@@ -81,6 +81,7 @@ def _timed(solve_state: SolveState, placements: Mapping[str, Sequence[str]], kno
     orders: SequenceSearch | None = None
     fruitless = 0
     while fruitless < _FRUITLESS and solve_state.reason() is None:
+        # One after another, all iterations fit into half of this period: a longer one would add idle time only.
         most = 2 * sum(assignment.iteration_us * assignment.job.iterations for assignment in assignments)
         before = most if solve_state.objective is None else solve_state.objective
         if best is None:
@@ -99,8 +100,11 @@ def _inserted(
 ) -> Timetable | None:
     """Return the jobs at the shortest of some periods at which all find room; `most` is the longest of them."""
     weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
+    # No period is shorter than the load of the fullest GPU or link, and hardly any plan reaches it: the first try is
+    # already longer by the factor.
     period = fullest_us(assignments)
     while period < most:
+        # Without the 1, a period of one microsecond would stay as it is for ever.
         period = min(most, int(_STRETCH * period) + 1)
         insertion = ModuloInsertion(data, FixedPolicy(assignments), period, rng)
         found = insertion.insert_all(range(len(assignments)), weights, 0, stop)
